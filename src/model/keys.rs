@@ -10,10 +10,7 @@ use super::neutral;
 use super::roles::Role;
 use super::rope::RopeStyle;
 use super::spec::Special;
-use super::{
-    EncoderSizes, Gate, MAX_LAYERS, Need, Norm, Placement, PooledActivation, PooledHead, Pooling, Positions, QkNorm,
-    Residual, Router, Spec, Stack, Values,
-};
+use super::{EncoderSizes, MAX_LAYERS, Need, Norm, PooledActivation, PooledHead, Pooling, Spec, Stack, Values};
 use crate::gguf::{Array, Value, ValueType, equal, optional};
 use crate::kernel::Activation;
 use crate::{Error, Gguf, Name, built, tri};
@@ -376,7 +373,6 @@ impl<'g, 'a> Keys<'g, 'a> {
         let rope = Some(tri!(self.rope(style, head)));
         let head = HeadSpec { dim: head, rope, window, shared: 0 };
         Ok(Spec {
-            stack: Stack::Alone,
             vocab: tri!(self.vocab()),
             dim,
             layers,
@@ -384,7 +380,6 @@ impl<'g, 'a> Keys<'g, 'a> {
             kv_heads,
             global: head,
             local: head,
-            local_layers: Pattern::Never,
             ffn: match tri!(self.per_layer("feed_forward_length", MAX_WIDTH, layers)) {
                 Some(ffn) => ffn,
                 // Some writers omit this key if every layer has experts.
@@ -394,73 +389,10 @@ impl<'g, 'a> Keys<'g, 'a> {
                 },
             },
             context: tri!(self.size("context_length", i32::MAX as usize)),
-            positions: Positions::Rotary,
-            token_types: 0,
-            embedding_norm: Need::Absent,
-            final_norm: true,
-            norm: Norm::Rms,
-            norm_eps: 0.0,
-            post_norm_eps: None,
-            placement: Placement::INPUTS,
-            fused_qkv: false,
-            separate_experts: false,
-            fused_experts: false,
-            own_biases: false,
-            scaled: false,
-            half_vectors: 0,
-            qkv_bias: Need::Absent,
-            linear_bias: Need::Absent,
-            qk_norm: QkNorm::None,
-            qk_norm_after_rope: false,
-            temperature: None,
-            attention_sinks: Need::Absent,
-            renamed: &[],
-            recurrent: None,
-            side_by_side: false,
-            recurrent_layers: Pattern::Never,
-            special: Special::None,
-            gated_query: false,
-            v_norm: false,
-            v_from_k: false,
-            kv_shared: 0,
             attention_scale: tri!(self.unless_zero("attention.scale")),
-            attention_cap: None,
-            embedding_scale: 1.0,
-            residual_scale: 1.0,
-            logit_scale: 1.0,
-            output_bias: Need::Absent,
             pooling: tri!(self.pooling("pooling_type", Pooling::Last, Pooling::Last)),
-            logit_cap: None,
-            activation: Activation::Silu,
-            gate: Gate::Separate,
-            experts: None,
-            router: Router::Softmax,
-            shared_experts: None,
-            expert_layers: Pattern::Always,
-            one_part: false,
-            residual: Residual::Serial,
-            qkv_clamp: None,
-            bare_norm: false,
-            sub_norms: false,
-            heads_gated: None,
             values,
-            rotated_first: 0,
-            loops: None,
-            experts_beside: false,
-            early_router: false,
-            weighted_inputs: false,
-            chunk: None,
-            norm_bias: true,
-            unused_layers: 0,
-            per_layer_input: 0,
-            layer_scale: Need::Absent,
-            pooled_head: None,
-            #[cfg(feature = "drafts")]
-            next: None,
-            #[cfg(feature = "vision")]
-            sections: None,
-            #[cfg(feature = "vision")]
-            picture_scale: 1.0,
+            ..Spec::like_llama()
         })
     }
 

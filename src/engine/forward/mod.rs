@@ -115,6 +115,19 @@ pub(crate) struct Forward<'m, 'w> {
     pub turns: Turns<'w>,
 }
 
+/// Divides the words of page tables among the pools.
+#[inline(always)]
+fn pools<'w>(store: &Store, mut words: &'w mut [u32]) -> [Pool<'w>; POOLS] {
+    let mut pools: [Pool<'_>; POOLS] = Default::default();
+    for (pool, (pages, width)) in pools.iter_mut().zip(store.pages.into_iter().zip(store.tiles)) {
+        let (pages, rest) = core::mem::take(&mut words).split_at_mut_checked(pages).unwrap_or_default();
+        let (tables, rest) = rest.split_at_mut_checked(width * store.contexts).unwrap_or_default();
+        words = rest;
+        *pool = Pool::new(pages, tables, width);
+    }
+    pools
+}
+
 /// Limits that the plan was made for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
@@ -164,14 +177,6 @@ impl<'m, 'w> Forward<'m, 'w> {
                 fresh: pieces.fresh_states,
             }
         });
-        let mut account = pieces.pages;
-        let mut pools: [Pool<'_>; POOLS] = Default::default();
-        for (pool, (pages, width)) in pools.iter_mut().zip(store.pages.into_iter().zip(store.tiles)) {
-            let (pages, rest) = core::mem::take(&mut account).split_at_mut_checked(pages).unwrap_or_default();
-            let (tables, rest) = rest.split_at_mut_checked(width * store.contexts).unwrap_or_default();
-            account = rest;
-            *pool = Pool::new(pages, tables, width);
-        }
         Self {
             spec,
             relative: Relative::new(spec, &weights, context, pieces.biases),
@@ -193,7 +198,7 @@ impl<'m, 'w> Forward<'m, 'w> {
                     pieces.low,
                 ),
             },
-            pools,
+            pools: pools(&store, pieces.pages),
             store,
             source_layers: if spec.has_cross_attention() { spec.layers } else { 1 },
             rotary,
