@@ -151,6 +151,31 @@ struct Answer {
     end: &'static str,
 }
 
+impl Args {
+    /// Adds the options of sampling and of the answer's end to `settings`. Reports wrong ones before anything is
+    /// generated.
+    fn settings(
+        &self,
+        (open, tokenizer): (&OpenModel, Option<&Tokenizer<'_, '_>>),
+        context: usize,
+        settings: Settings,
+    ) -> Result<Settings> {
+        let (vocab, bias) = (open.model().spec().vocab, &self.sampling.logit_bias);
+        let params = within(&self.sampling.params()?, context);
+        Sampler::new(params, bias, vocab, &mut vec![0; Sampler::scratch_bytes(&params, vocab)])?;
+        text::in_vocabulary(&self.stop_id, vocab)?;
+        Ok(Settings {
+            params,
+            bias: bias.clone(),
+            breakers: self.sampling.breakers(&params, tokenizer)?,
+            stops: self.stop.clone(),
+            stop_ids: self.stop_id.clone(),
+            ignore_end: self.ignore_eos,
+            ..settings
+        })
+    }
+}
+
 pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     interrupt::listen();
     let mut kept_file = args.session.as_deref().map(SessionFile::open).transpose()?;
@@ -184,23 +209,12 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     let mut drafts = Drafts::new(&open, drafting, 1, context, &mut draft_memory)?;
 
     let seed = args.sampling.seed();
-    let params = within(&args.sampling.params()?, session.context());
-    let vocab = model.spec().vocab;
-    let mut scratch = vec![0; Sampler::scratch_bytes(&params, vocab)];
-    Sampler::new(params, &args.sampling.logit_bias, vocab, &mut scratch)?; // reports wrong options at the start
-    text::in_vocabulary(&args.stop_id, vocab)?;
-    let settings = Arc::new(Settings {
-        params,
-        bias: args.sampling.logit_bias.clone(),
-        breakers: args.sampling.breakers(&params, tokenizer)?,
-        limit,
-        stops: args.stop.clone(),
-        stop_ids: args.stop_id.clone(),
-        ignore_end: args.ignore_eos,
-        table,
-        is_json,
-        ..Settings::default()
-    });
+    let settings = args.settings(
+        (&open, tokenizer),
+        session.context(),
+        Settings { limit, table, is_json, ..Settings::default() },
+    )?;
+    let mut scratch = Vec::new();
     let mut mask_memory = tokenizer.filter(|_| settings.table.is_some()).map(MaskMemory::new);
     let mut masks = match (&mut mask_memory, tokenizer) {
         (Some(memory), Some(tokenizer)) => Some(memory.masks(tokenizer)?),
