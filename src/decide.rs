@@ -18,7 +18,7 @@ pub enum Answers<'a> {
     /// compute them: see [`Spec::embedding_len`](crate::model::Spec::embedding_len).
     Classes,
     /// Positions of marks in the prompt, in ascending order, for a type of question. The model is an encoder with layers
-    /// that [score](crate::model::Scoring).
+    /// that score options.
     Marks {
         /// Positions of the marks.
         marks: &'a [usize],

@@ -8,7 +8,7 @@ use crate::kernel::Activation;
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Positions {
-    /// Rotation of queries and keys, in layers where [`HeadSpec::rope`](super::HeadSpec::rope) is set.
+    /// Rotation of queries and keys, in [layers](super::Layer::is_rotated) that have it.
     Rotary,
     /// A learned embedding per position, added to the token's embedding.
     Learned,
@@ -86,7 +86,7 @@ pub struct SoundSizes {
     /// Maximum number of positions: the number of learned embeddings, or the length that the model was designed for.
     pub positions: usize,
     /// Gate and activation of the feed-forward.
-    pub feed_forward: (Gate, Activation),
+    pub(crate) feed_forward: (Gate, Activation),
 }
 
 /// Pooling of a text's hidden states into one vector.
@@ -250,7 +250,7 @@ pub struct Loops {
     /// Number of layers in the file.
     pub layers: usize,
     /// True if the final norm is also applied between two runs.
-    pub normed: bool,
+    pub(crate) normed: bool,
     /// 0 if all layers run one after the other. Otherwise the layers are two stacks of equal size: the first one runs this
     /// many times, then the second one runs once, and so on ([HRM](https://arxiv.org/abs/2506.21734)).
     pub low_runs: usize,
@@ -368,11 +368,11 @@ pub struct Experts {
     /// Number of experts per token.
     pub used: usize,
     /// Width of each expert, if the file stores it separately from that of layers without experts.
-    pub width: Option<usize>,
+    pub(crate) width: Option<usize>,
     /// True if the weights of the chosen experts are divided by their sum.
-    pub normed: bool,
+    pub(crate) normed: bool,
     /// True if the router and all matrices of the experts have biases.
-    pub biases: bool,
+    pub(crate) biases: bool,
 }
 
 /// Requirement of an architecture for a tensor.

@@ -9,25 +9,25 @@ use crate::gguf::Array;
 #[non_exhaustive]
 pub struct Layer {
     /// The layer's number, from 0.
-    pub index: usize,
+    pub(crate) index: usize,
     /// True if the layer is one of the [local layers](super::Spec::local_layers).
-    pub is_local: bool,
+    pub(crate) is_local: bool,
     /// Query heads.
-    pub heads: usize,
+    pub(crate) heads: usize,
     /// Key and value heads.
-    pub kv_heads: usize,
+    pub(crate) kv_heads: usize,
     /// Parameters of the layer's heads.
-    pub head: HeadSpec,
+    pub(crate) head: HeadSpec,
     /// Width of the feed-forward layer, or of each expert.
-    pub ffn: usize,
+    pub(crate) ffn: usize,
     /// Width of each expert; 0 without experts.
-    pub expert_width: usize,
+    pub(crate) expert_width: usize,
     /// True if the layer's feed-forward has experts.
-    pub has_experts: bool,
+    pub(crate) has_experts: bool,
     /// The layer's mixer of tokens.
-    pub mixer: Mixer,
+    pub(crate) mixer: Mixer,
     /// True if the layer computes keys and values; otherwise it reads those of [`Spec::owner`](super::Spec::owner).
-    pub owns_kv: bool,
+    pub(crate) owns_kv: bool,
 }
 
 /// Parameters of a layer's heads.
@@ -91,8 +91,18 @@ impl Layer {
     }
 
     /// True if the layer has a recurrent state.
-    pub const fn has_state(&self) -> bool {
+    pub(crate) const fn has_state(&self) -> bool {
         built::STATES && matches!(self.mixer, Mixer::Recurrent | Mixer::Both)
+    }
+
+    /// Number of positions that a token attends to, including its own; `None`: all up to its own.
+    pub const fn window(&self) -> Option<usize> {
+        self.head.window
+    }
+
+    /// True if positions rotate the layer's queries and keys.
+    pub const fn is_rotated(&self) -> bool {
+        self.head.rope.is_some()
     }
 
     /// A number below 32 that is equal for layers with the same set of tensors.
@@ -110,7 +120,7 @@ impl Layer {
     }
 
     /// Query heads that share a key and value head.
-    pub const fn group(&self) -> usize {
+    pub(crate) const fn group(&self) -> usize {
         // Without the condition the compiler emits a panic for division by 0.
         self.heads / if self.kv_heads > 0 { self.kv_heads } else { 1 }
     }
@@ -126,7 +136,7 @@ impl Layer {
     }
 
     /// Elements of a token's queries, keys and values that the layer computes.
-    pub const fn qkv_dim(&self) -> usize {
+    pub(crate) const fn qkv_dim(&self) -> usize {
         if self.owns_kv { self.q_dim() + 2 * self.kv_dim() } else { self.q_dim() }
     }
 }

@@ -23,23 +23,25 @@ mod windows;
 
 pub use crate::built::{ARCHITECTURES, family_feature};
 use crate::{Error, Gguf};
-pub use altup::AltUp;
-pub use choices::{
-    EncoderSizes, Experts, Gate, GroupExperts, HeadGate, Loops, Need, Norm, Placement, PooledActivation, PooledHead,
-    Pooling, Positions, QkNorm, Residual, Router, Scores, Scoring, SharedExperts, SoundSizes, Stack, Temperature,
-    Values,
+pub(crate) use altup::AltUp;
+pub(crate) use choices::{
+    EncoderSizes, Gate, GroupExperts, HeadGate, Loops, Need, Norm, Placement, PooledActivation, PooledHead, QkNorm,
+    Residual, Router, Scores, Scoring, SharedExperts, Temperature, Values,
 };
+pub use choices::{Experts, Pooling, Positions, SoundSizes, Stack};
 pub use front::Front;
 #[cfg(feature = "sound")]
 pub(crate) use front::{Convolution, MAX_STAGES};
-pub use latent::Latent;
-pub use layers::{HeadSpec, Layer, Limits, Mixer, Numbers, Pattern, PerLayer, Xielu};
-pub use recurrent::{Recurrent, RecurrentKind, StepNorms};
+pub(crate) use latent::Latent;
+pub use layers::Layer;
+pub(crate) use layers::{HeadSpec, PerLayer, Xielu};
+pub(crate) use recurrent::{Recurrent, RecurrentKind, StepNorms};
 pub(crate) use roles::Role;
 pub use roles::{is_ignored, is_other_modality};
+pub(crate) use rope::RopeStyle;
 #[cfg(feature = "vision")]
-pub use rope::Sections;
-pub use rope::{Rope, RopeStyle, Scaling};
+pub(crate) use rope::Sections;
+pub use rope::{Rope, Scaling};
 pub use spec::{MAX_LAYERS, Spec};
 pub(crate) use weights::{Entry, Weights};
 

@@ -18,11 +18,11 @@ use crate::kernel::Activation;
 /// Defines the functions. Each entry has a field, its type, the value that needs no ability, and the patterns of other
 /// values with the ability that each needs.
 macro_rules! parts {
-    ($($(#[$doc:meta])* $field:ident: $type:ty = $plain:expr, $($part:pat => $ability:ident),+;)*) => {
+    ($($(#[$doc:meta])* $see:vis $field:ident: $type:ty = $plain:expr, $($part:pat => $ability:ident),+;)*) => {
         impl<'a> Spec<'a> {
             $(
                 $(#[$doc])*
-                pub const fn $field(&self) -> $type {
+                $see const fn $field(&self) -> $type {
                     match self.$field {
                         $(part @ $part if built::$ability => part,)+
                         _ => $plain,
@@ -50,7 +50,7 @@ macro_rules! parts {
 
 impl<'a> Spec<'a> {
     /// Sizes of attention over latent vectors, if the model's layers have it.
-    pub const fn latent(&self) -> Option<Latent> {
+    pub(crate) const fn latent(&self) -> Option<Latent> {
         match self.special {
             Special::Latent(latent) if built::LATENT => Some(latent),
             _ => None,
@@ -58,7 +58,7 @@ impl<'a> Spec<'a> {
     }
 
     /// Sizes of alternating updates, if the model has several streams of hidden states.
-    pub const fn altup(&self) -> Option<AltUp<'a>> {
+    pub(crate) const fn altup(&self) -> Option<AltUp<'a>> {
         match self.special {
             Special::AltUp(altup) if built::ALTUP => Some(altup),
             _ => None,
@@ -66,7 +66,7 @@ impl<'a> Spec<'a> {
     }
 
     /// Limits of the gates of feed-forwards.
-    pub const fn limits(&self) -> Option<&Limits<'a>> {
+    pub(crate) const fn limits(&self) -> Option<&Limits<'a>> {
         match &self.special {
             Special::Limits(limits) if built::LIMITS => Some(limits),
             _ => None,
@@ -74,7 +74,7 @@ impl<'a> Spec<'a> {
     }
 
     /// Parameters of the activation function xIELU, used in place of `activation`.
-    pub const fn xielu(&self) -> Option<&Xielu<'a>> {
+    pub(crate) const fn xielu(&self) -> Option<&Xielu<'a>> {
         match &self.special {
             Special::Xielu(xielu) if built::XIELU => Some(xielu),
             _ => None,
@@ -84,7 +84,7 @@ impl<'a> Spec<'a> {
 
 impl Spec<'_> {
     /// Shared experts, one for each group of experts.
-    pub const fn group_experts(&self) -> Option<GroupExperts> {
+    pub(crate) const fn group_experts(&self) -> Option<GroupExperts> {
         match self.special {
             Special::GroupExperts(group) if built::GROUP_EXPERTS => Some(group),
             _ => None,
@@ -92,12 +92,12 @@ impl Spec<'_> {
     }
 
     /// True if experts read the layer's input, with a norm of their own, beside a dense feed-forward.
-    pub const fn experts_of_input(&self) -> bool {
+    pub(crate) const fn experts_of_input(&self) -> bool {
         built::EXPERTS_OF_INPUT && matches!(self.special, Special::ExpertsOfInput)
     }
 
     /// Layers that score the options of a decision.
-    pub const fn scoring(&self) -> Option<Scoring> {
+    pub(crate) const fn scoring(&self) -> Option<Scoring> {
         match self.special {
             Special::Scoring(scoring) if built::SCORING => Some(scoring),
             _ => None,
@@ -106,12 +106,12 @@ impl Spec<'_> {
 
     /// True if the file has tensors that decide about all options of several questions together. They read the states of
     /// all tokens after the final norm; the engine does not run them.
-    pub const fn joint_head(&self) -> bool {
+    pub(crate) const fn joint_head(&self) -> bool {
         built::JOINT_HEAD && matches!(self.special, Special::JointHead)
     }
 
     /// True if the token's embedding, times `layer_output_scale`, is added after every layer.
-    pub const fn embedding_skip(&self) -> bool {
+    pub(crate) const fn embedding_skip(&self) -> bool {
         built::EMBEDDING_SKIP && matches!(self.special, Special::EmbeddingSkip)
     }
 }
@@ -138,115 +138,115 @@ impl Special<'_> {
 
 parts! {
     /// Kind of stack.
-    stack: Stack = Stack::Alone,
+    pub stack: Stack = Stack::Alone,
         Stack::Encoder | Stack::Source { .. } => ENCODER,
         Stack::Target { .. } => CROSS_ATTENTION;
     /// Layers that use the heads of `local`; the others use those of `global`.
-    local_layers: Pattern<'a> = Pattern::Never,
+    pub(crate) local_layers: Pattern<'a> = Pattern::Never,
         Pattern::Always | Pattern::Every(_) | Pattern::AllBut(_) | Pattern::AllButFirst(_) | Pattern::Steps { .. } | Pattern::Set(_) | Pattern::Where(_) | Pattern::Zero(_) => LOCAL_LAYERS;
     /// Kind of position encoding.
-    positions: Positions = Positions::Rotary,
+    pub positions: Positions = Positions::Rotary,
         Positions::Learned => LEARNED_POSITIONS,
         Positions::Sinusoidal { .. } => SINUSOIDAL_POSITIONS,
         Positions::Relative { .. } | Positions::Alibi { .. } => RELATIVE_POSITIONS;
     /// Number of token types (segments), 0 for none. Each has an embedding; the first type's embedding is added to
     /// every token.
-    token_types: usize = 0, 1.. => TOKEN_TYPES;
+    pub(crate) token_types: usize = 0, 1.. => TOKEN_TYPES;
     /// Requirement for weights of the embedding's norm; `Absent`: no norm.
-    embedding_norm: Need = Need::Absent, Need::Required | Need::Optional | Need::Unused => TOKEN_TYPES;
+    pub(crate) embedding_norm: Need = Need::Absent, Need::Required | Need::Optional | Need::Unused => TOKEN_TYPES;
     /// The norm used in layers and before the head.
-    norm: Norm = Norm::Rms, Norm::Layer => LAYER_NORM, Norm::Unbiased => UNBIASED_NORM;
+    pub(crate) norm: Norm = Norm::Rms, Norm::Layer => LAYER_NORM, Norm::Unbiased => UNBIASED_NORM;
     /// Positions of the norms in a layer.
-    placement: Placement = Placement { pre_norm: true, post_norm: false, residual_norm: false },
+    pub(crate) placement: Placement = Placement { pre_norm: true, post_norm: false, residual_norm: false },
         Placement { post_norm: true, residual_norm: false, .. } => POST_NORM,
         Placement { post_norm: false, residual_norm: true, .. } => RESIDUAL_NORM;
     /// True if q, k and v are one matrix, `attn_qkv`.
-    fused_qkv: bool = false, true => FUSED_QKV;
+    pub(crate) fused_qkv: bool = false, true => FUSED_QKV;
     /// True if each expert has its own tensors, `ffn_up.E`.
-    separate_experts: bool = false, true => EXPERTS;
+    pub(crate) separate_experts: bool = false, true => EXPERTS;
     /// True if gate and up of all experts are one tensor, `ffn_gate_up_exps`.
-    fused_experts: bool = false, true => EXPERTS;
+    pub(crate) fused_experts: bool = false, true => EXPERTS;
     /// True if every layer, not only the first, has its own relative positions.
-    own_biases: bool = false, true => RELATIVE_POSITIONS;
+    pub(crate) own_biases: bool = false, true => RELATIVE_POSITIONS;
     /// Norms of q and k, before rope unless [`qk_norm_after_rope`](Self::qk_norm_after_rope).
-    qk_norm: QkNorm = QkNorm::None,
+    pub(crate) qk_norm: QkNorm = QkNorm::None,
         QkNorm::Head => HEAD_NORM, QkNorm::EachHead | QkNorm::Gain => EACH_HEAD_NORM, QkNorm::Whole => WHOLE_NORM,
         QkNorm::Unweighted => LLAMA4;
     /// True if the norms of q and k come after rope.
-    qk_norm_after_rope: bool = false, true => NORM_AFTER_ROPE;
+    pub(crate) qk_norm_after_rope: bool = false, true => NORM_AFTER_ROPE;
     /// Factor on queries that grows with the position.
-    temperature: Option<Temperature> = None, Some(_) => TEMPERATURE;
+    pub(crate) temperature: Option<Temperature> = None, Some(_) => TEMPERATURE;
     /// Attention sinks of heads: a learned score in the softmax without a value (`attn_sinks`).
-    attention_sinks: Need = Need::Absent, Need::Optional | Need::Required | Need::Unused => GPT_OSS;
+    pub(crate) attention_sinks: Need = Need::Absent, Need::Optional | Need::Required | Need::Unused => GPT_OSS;
     /// The mixer of recurrent layers.
-    recurrent: Option<Recurrent> = None,
+    pub(crate) recurrent: Option<Recurrent> = None,
         Some(Recurrent { kind: RecurrentKind::ShortConvolution, .. }) => CONVOLUTION,
         Some(Recurrent { kind: RecurrentKind::DeltaNet | RecurrentKind::Mamba2, .. }) => RECURRENCE,
         Some(Recurrent { kind: RecurrentKind::Mamba, .. }) => SELECTIVE,
         Some(Recurrent { kind: RecurrentKind::Rwkv7 | RecurrentKind::Rwkv6 | RecurrentKind::Qrwkv6, .. }) => RWKV,
         Some(Recurrent { kind: RecurrentKind::KimiDelta, .. }) => KIMI_DELTA;
     /// Layers that have the recurrent mixer and no attention.
-    recurrent_layers: Pattern<'a> = Pattern::Never,
+    pub(crate) recurrent_layers: Pattern<'a> = Pattern::Never,
         Pattern::Always | Pattern::Every(_) | Pattern::AllBut(_) | Pattern::AllButFirst(_) | Pattern::Steps { .. } | Pattern::Set(_) | Pattern::Where(_) | Pattern::Zero(_) => STATES;
     /// True if the matrix of q also computes gates; the heads' output is multiplied by the sigmoid of the gates.
-    gated_query: bool = false, true => GATED_QUERY;
+    pub(crate) gated_query: bool = false, true => GATED_QUERY;
     /// True if each head of v is normed (without a weight).
-    v_norm: bool = false, true => GEMMA4;
+    pub(crate) v_norm: bool = false, true => GEMMA4;
     /// True if a layer may lack the matrix of v: its values are then its keys before norm and rope.
-    v_from_k: bool = false, true => GEMMA4;
+    pub(crate) v_from_k: bool = false, true => GEMMA4;
     /// Number of last layers without keys and values of their own. Each reads the keys and values of the last earlier
     /// layer of its type (global or local) that computes them.
-    kv_shared: usize = 0, 1.. => GEMMA4;
+    pub(crate) kv_shared: usize = 0, 1.. => GEMMA4;
     /// Attention scores become `cap * tanh(score / cap)`.
-    attention_cap: Option<f32> = None, Some(_) => CAPS;
+    pub attention_cap: Option<f32> = None, Some(_) => CAPS;
     /// Logits become `cap * tanh(logit / cap)`.
-    logit_cap: Option<f32> = None, Some(_) => CAPS;
+    pub logit_cap: Option<f32> = None, Some(_) => CAPS;
     /// The feed-forward's activation function.
-    activation: Activation = Activation::Silu,
+    pub activation: Activation = Activation::Silu,
         Activation::GeluTanh => GELU_TANH, Activation::GeluErf => GELU_ERF, Activation::Relu => RELU,
         Activation::ReluSquared => RELU_SQUARED,
         Activation::ClampedSwiglu => GPT_OSS;
     /// Kind of the feed-forward's gate.
-    gate: Gate = Gate::Separate, Gate::Fused => FUSED_GATE, Gate::None => NO_GATE;
+    pub(crate) gate: Gate = Gate::Separate, Gate::Fused => FUSED_GATE, Gate::None => NO_GATE;
     /// Sizes of the experts that a router chooses from.
-    experts: Option<Experts> = None, Some(_) => EXPERTS;
+    pub experts: Option<Experts> = None, Some(_) => EXPERTS;
     /// Function from router scores to weights of experts.
-    router: Router = Router::Softmax, Router::Scored { .. } => SCORED_ROUTER;
+    pub(crate) router: Router = Router::Softmax, Router::Scored { .. } => SCORED_ROUTER;
     /// The shared expert, which processes every token.
-    shared_experts: Option<SharedExperts> = None, Some(_) => SHARED_EXPERTS;
+    pub(crate) shared_experts: Option<SharedExperts> = None, Some(_) => SHARED_EXPERTS;
     /// Layers with experts, if the model has any.
-    expert_layers: Pattern<'a> = Pattern::Always,
+    pub(crate) expert_layers: Pattern<'a> = Pattern::Always,
         Pattern::Never | Pattern::Every(_) | Pattern::AllBut(_) | Pattern::AllButFirst(_) | Pattern::Steps { .. } | Pattern::Set(_) | Pattern::Where(_) | Pattern::Zero(_) => DENSE_LAYERS;
     /// True if each layer is either a mixer or a feed-forward, with one norm.
-    one_part: bool = false, true => ONE_PART;
+    pub(crate) one_part: bool = false, true => ONE_PART;
     /// Input of the feed-forward.
-    residual: Residual = Residual::Serial, Residual::Parallel { .. } => PARALLEL;
+    pub(crate) residual: Residual = Residual::Serial, Residual::Parallel { .. } => PARALLEL;
     /// Largest absolute value of queries, keys and values.
-    qkv_clamp: Option<f32> = None, Some(_) => CLAMP;
+    pub(crate) qkv_clamp: Option<f32> = None, Some(_) => CLAMP;
     /// True if norms have no weights.
-    bare_norm: bool = false, true => BARE_NORM;
+    pub(crate) bare_norm: bool = false, true => BARE_NORM;
     /// True if the heads' output and the feed-forward's inner values are normed (`attn_sub_norm`, `ffn_sub_norm`).
-    sub_norms: bool = false, true => SUB_NORMS;
+    pub(crate) sub_norms: bool = false, true => SUB_NORMS;
     /// Gates of the heads' output, computed by a separate matrix.
-    heads_gated: Option<HeadGate> = None, Some(_) => HEADS_GATED;
+    pub(crate) heads_gated: Option<HeadGate> = None, Some(_) => HEADS_GATED;
     /// Length of values and factor on them, if values are shorter than keys or have a factor.
-    values: Option<Values> = None, Some(_) => NARROW_VALUES;
+    pub(crate) values: Option<Values> = None, Some(_) => NARROW_VALUES;
     /// Layers that run several times.
-    loops: Option<Loops> = None, Some(_) => LOOPS;
+    pub(crate) loops: Option<Loops> = None, Some(_) => LOOPS;
     /// Number of first layers that are global and rotate like local layers.
-    rotated_first: usize = 0, 1.. => LOCAL_LAYERS;
+    pub(crate) rotated_first: usize = 0, 1.. => LOCAL_LAYERS;
     /// True if layers with experts have a dense feed-forward beside the experts, with separate norms for the two.
-    experts_beside: bool = false, true => EXPERTS_BESIDE;
+    pub(crate) experts_beside: bool = false, true => EXPERTS_BESIDE;
     /// True if the router reads the input of the layer instead of the feed-forward's.
-    early_router: bool = false, true => EARLY_ROUTER;
+    pub(crate) early_router: bool = false, true => EARLY_ROUTER;
     /// True if the weight of an expert multiplies the expert's input instead of its output.
-    weighted_inputs: bool = false, true => LLAMA4;
+    pub(crate) weighted_inputs: bool = false, true => LLAMA4;
     /// Length of the chunks of positions that layers with rotary positions attend within; a multiple of a tile.
-    chunk: Option<usize> = None, Some(_) => LLAMA4;
+    pub(crate) chunk: Option<usize> = None, Some(_) => LLAMA4;
     /// Elements of the input that each layer receives per token besides the hidden state; 0 for none.
-    per_layer_input: usize = 0, 1.. => GEMMA4;
+    pub(crate) per_layer_input: usize = 0, 1.. => GEMMA4;
     /// Factor on the hidden state after a layer (`layer_output_scale`).
-    layer_scale: Need = Need::Absent, Need::Optional | Need::Required | Need::Unused => GEMMA4;
+    pub(crate) layer_scale: Need = Need::Absent, Need::Optional | Need::Required | Need::Unused => GEMMA4;
     /// Linear layers after pooling.
-    pooled_head: Option<PooledHead> = None, Some(_) => POOLED_HEAD;
+    pub(crate) pooled_head: Option<PooledHead> = None, Some(_) => POOLED_HEAD;
 }

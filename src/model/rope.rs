@@ -5,7 +5,7 @@
 #[non_exhaustive]
 pub struct Rope {
     /// Layout of the pairs.
-    pub style: RopeStyle,
+    pub(crate) style: RopeStyle,
     /// Number of rotated elements per head, counted from the first; even.
     pub dim: usize,
     /// Base of the frequencies: pair `i` rotates by `base^(-2 i / dim)` per position.

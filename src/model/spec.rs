@@ -22,7 +22,7 @@ pub const MAX_LAYERS: usize = 512;
 
 /// A stack of layers: token embedding, `layers` layers of attention and feed-forward, final norm, head.
 ///
-/// An encoder-decoder has two stacks: this one is the decoder, and [`encoder`](Spec::encoder) returns the other.
+/// An encoder-decoder has two stacks: a spec read from its file is the decoder.
 ///
 /// Sizes count elements. Sizes that differ between layers stay in the file's arrays; [`Spec::layer`] reads them for one
 /// layer.
@@ -33,16 +33,15 @@ pub const MAX_LAYERS: usize = 512;
 ///
 /// ```
 /// use arenite::Gguf;
-/// use arenite::model::{Norm, Placement, Positions, Spec, Stack};
+/// use arenite::model::{Positions, Spec, Stack};
 ///
 /// # let file = std::fs::read("tests/fixtures/stories.gguf").unwrap();
 /// let gguf = Gguf::parse(&file)?;
 /// let spec = Spec::read(&gguf)?;
 /// assert_eq!(spec.stack(), Stack::Alone); // a decoder; an encoder-decoder is `Stack::Target`
-/// assert_eq!((spec.positions(), spec.norm()), (Positions::Rotary, Norm::Rms));
-/// assert!(matches!(spec.placement(), Placement { pre_norm: true, post_norm: false, .. }));
+/// assert_eq!(spec.positions(), Positions::Rotary);
 /// assert!(spec.experts().is_none());
-/// println!("{} query heads in the first of {} layers", spec.heads.get(0), spec.layers);
+/// println!("{} layers; {} elements of queries in the first", spec.layers, spec.layer(0).q_dim());
 /// # Ok::<(), arenite::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
@@ -56,44 +55,44 @@ pub struct Spec<'a> {
     /// Number of layers.
     pub layers: usize,
     /// Number of query heads.
-    pub heads: PerLayer<'a>,
+    pub(crate) heads: PerLayer<'a>,
     /// Number of key and value heads; each serves `heads / kv_heads` query heads.
-    pub kv_heads: PerLayer<'a>,
+    pub(crate) kv_heads: PerLayer<'a>,
     /// Heads of global layers. Most models have only these.
-    pub global: HeadSpec,
+    pub(crate) global: HeadSpec,
     /// Heads of local layers: those with a sliding window in Gemma, those without rope in SmolLM 3.
-    pub local: HeadSpec,
+    pub(crate) local: HeadSpec,
     /// Width of the feed-forward layer, or of each expert.
-    pub ffn: PerLayer<'a>,
+    pub(crate) ffn: PerLayer<'a>,
     /// Context length that the model was trained with.
     pub context: usize,
     // Scalars and switches.
     /// Epsilon of norms on outputs, if it differs from `norm_eps`.
-    pub post_norm_eps: Option<f32>,
+    pub(crate) post_norm_eps: Option<f32>,
     /// True if the last layer is followed by a norm.
-    pub final_norm: bool,
+    pub(crate) final_norm: bool,
     /// Epsilon of every norm, added under the root.
-    pub norm_eps: f32,
+    pub(crate) norm_eps: f32,
     /// Requirement for biases of q, k and v.
-    pub qkv_bias: Need,
+    pub(crate) qkv_bias: Need,
     /// Requirement for biases of the attention output and the feed-forward.
-    pub linear_bias: Need,
+    pub(crate) linear_bias: Need,
     /// Factor on attention scores; `None`: `1 / sqrt(head.dim)`.
-    pub attention_scale: Option<f32>,
+    pub(crate) attention_scale: Option<f32>,
     /// Factor on token embeddings.
-    pub embedding_scale: f32,
+    pub(crate) embedding_scale: f32,
     /// Factor on the outputs of attention and feed-forward before they are added to the hidden state.
-    pub residual_scale: f32,
+    pub(crate) residual_scale: f32,
     /// Factor on logits.
-    pub logit_scale: f32,
+    pub(crate) logit_scale: f32,
     /// True if layers with attention also have the recurrent mixer.
-    pub side_by_side: bool,
+    pub(crate) side_by_side: bool,
     /// True if layer norms have a bias.
-    pub norm_bias: bool,
+    pub(crate) norm_bias: bool,
     /// Number of layers at the end of the file for multi-token prediction. These layers are not read.
-    pub unused_layers: usize,
+    pub(crate) unused_layers: usize,
     /// Requirement for a bias of the head.
-    pub output_bias: Need,
+    pub(crate) output_bias: Need,
     /// Pooling of a text's states into one vector.
     pub pooling: Pooling,
     // Some values of these fields need an ability (see `built.rs`), which a build may leave out. A field without a
@@ -262,7 +261,7 @@ impl<'a> Spec<'a> {
 
     /// The encoder of an encoder-decoder: the decoder's spec with the encoder's sizes, without cross-attention and
     /// head.
-    pub const fn encoder(&self) -> Option<Self> {
+    pub(crate) const fn encoder(&self) -> Option<Self> {
         let Stack::Target { encoder, source_words, .. } = self.stack() else { return None };
         let EncoderSizes { layers, heads, kv_heads, head_dim, ffn, .. } = encoder;
         let (vocab, own_words) = match source_words {
@@ -304,7 +303,7 @@ impl<'a> Spec<'a> {
     }
 
     /// Front end of an encoder that reads sounds.
-    pub const fn front(&self) -> Option<Front> {
+    pub(crate) const fn front(&self) -> Option<Front> {
         match self.stack() {
             #[cfg(feature = "sound")]
             Stack::Source { front, .. } => front,
@@ -373,6 +372,11 @@ impl<'a> Spec<'a> {
         }
     }
 
+    /// True if some layers have a recurrent state.
+    pub const fn is_recurrent(&self) -> bool {
+        self.recurrent().is_some()
+    }
+
     /// The layers' part in drafts, if these layers predict further tokens of a model.
     pub(crate) const fn next(&self) -> Option<Next> {
         #[cfg(feature = "drafts")]
@@ -383,7 +387,7 @@ impl<'a> Spec<'a> {
 
     /// The axes of rotary positions, if pictures have a line and a column in addition to a time.
     #[cfg(feature = "vision")]
-    pub const fn sections(&self) -> Option<Sections> {
+    pub(crate) const fn sections(&self) -> Option<Sections> {
         self.sections
     }
 
@@ -426,12 +430,12 @@ impl<'a> Spec<'a> {
     }
 
     /// Gate of a layer's feed-forward.
-    pub const fn gate_in(&self, layer: &Layer) -> Gate {
+    pub(crate) const fn gate_in(&self, layer: &Layer) -> Gate {
         if self.scores(layer.index) { Gate::None } else { self.gate() }
     }
 
     /// Activation function of a layer's feed-forward.
-    pub const fn activation_in(&self, layer: &Layer) -> Activation {
+    pub(crate) const fn activation_in(&self, layer: &Layer) -> Activation {
         if self.scores(layer.index) { Activation::Relu } else { self.activation() }
     }
 
@@ -640,7 +644,7 @@ impl<'a> Spec<'a> {
     }
 
     /// The layer whose keys and values are read by those local (or global) layers that compute none.
-    pub const fn owner(&self, is_local: bool) -> Option<usize> {
+    pub(crate) const fn owner(&self, is_local: bool) -> Option<usize> {
         let mut index = self.layers.saturating_sub(self.kv_shared());
         while index > 0 {
             index -= 1;

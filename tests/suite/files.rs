@@ -143,7 +143,7 @@ fn sizes_as_arrays_of_equal_numbers() {
     for (name, file) in all() {
         let architecture = architecture(&file);
         let spec = |file: &Builder| {
-            Spec::read(&Gguf::parse(&file.build()).unwrap()).map(|spec| (spec.layers, spec.heads.get(0)))
+            Spec::read(&Gguf::parse(&file.build()).unwrap()).map(|spec| (spec.layers, spec.layer(0).q_dim()))
         };
         let (layers, heads) = spec(&file).unwrap();
         let layers = if has(&file, &format!("{architecture}.decoder_block_count")) { 2 } else { layers };
@@ -226,8 +226,10 @@ fn ramps_of_gpt_oss() {
         }
         let file = file.build();
         let spec = Spec::read(&Gguf::parse(&file).unwrap()).unwrap();
-        for head in [spec.global, spec.local] {
-            assert!(matches!(head.rope.unwrap().scaling, Scaling::Yarn { whole_pairs, .. } if whole_pairs == rounded));
+        for is_local in [false, true] {
+            assert!(
+                matches!(spec.rope(is_local).unwrap().scaling, Scaling::Yarn { whole_pairs, .. } if whole_pairs == rounded)
+            );
         }
     }
 }

@@ -189,13 +189,13 @@ impl Work {
             work.weights.entry(tensor.kind as u32).or_insert((tensor.kind, 0)).1 += weights;
             work.bytes += weights / elements as u64 * bytes as u64;
         }
-        let layers = (0..spec.layers).map(|index| spec.layer(index));
-        if layers.clone().any(|layer| layer.has_experts) {
+        if spec.experts().is_some() {
             return None;
         }
-        work.attention = layers
+        work.attention = (0..spec.layers)
+            .map(|index| spec.layer(index))
             .filter(|layer| layer.has_attention())
-            .map(|layer| (layer.heads * layer.head.dim, layer.head.window))
+            .map(|layer| (layer.q_dim(), layer.window()))
             .collect();
         Some(work)
     }

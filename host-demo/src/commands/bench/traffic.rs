@@ -96,7 +96,7 @@ fn section_of(name: &str, tied: bool) -> Option<Section> {
 fn attention(model: &Model<'_>, run: &Run) -> Traffic {
     let mut sum = Traffic::default();
     for layer in (0..model.spec().layers).map(|index| model.spec().layer(index)) {
-        let window = layer.head.window.unwrap_or(usize::MAX);
+        let window = layer.window().unwrap_or(usize::MAX);
         let seen: u64 = (run.before + 1..=run.before + run.tokens).map(|n| n.min(window) as u64).sum();
         sum.multiplications += 2 * seen * layer.q_dim() as u64;
         // Tokens of a pass attend to the same keys, which are read once for eight tokens.

@@ -6,7 +6,7 @@
 use anyhow::{Result, bail};
 use arenite::Gguf;
 use arenite::kernel::Activation;
-use arenite::model::{Positions, RecurrentKind, Scaling, Spec, Stack};
+use arenite::model::{Positions, Scaling, Spec, Stack};
 use serde_json::{Map, Value};
 
 use super::config::{self, Config};
@@ -66,15 +66,15 @@ pub fn settle(header: &mut Header, config: &Config, architecture: &str) -> Resul
 /// Compares the activation function of the feed-forward.
 fn activation(spec: &Spec<'_>, gguf: &Gguf<'_>, config: &Config) -> Option<Difference> {
     let architecture = gguf.architecture().unwrap_or_default();
-    // The published code of these architectures ignores the field; gpt-oss has a variant of SiLU.
-    let is_fixed =
-        architecture.starts_with("rwkv") || ["gpt-oss", "jais", "refact", "smallthinker"].contains(&architecture);
+    // The published code of these architectures ignores the field; gpt-oss has a variant of SiLU, Apertus a function with weights.
+    let is_fixed = architecture.starts_with("rwkv")
+        || ["apertus", "gpt-oss", "jais", "refact", "smallthinker"].contains(&architecture);
     let named = match architecture {
         // transformers ignores the field `hidden_activation` of these configs.
         "gemma" => Some(("hidden_act", config.text("hidden_act").unwrap_or("gelu_pytorch_tanh"))),
         _ => config.activation(),
     };
-    let (field, name) = named.filter(|_| !is_fixed && spec.xielu().is_none())?;
+    let (field, name) = named.filter(|_| !is_fixed)?;
     let name = match name {
         // The first configs of Gemma name the exact GELU, but the published code computes the approximation.
         "gelu" if ["gemma", "spark2_5"].contains(&architecture) => "gelu_pytorch_tanh",
@@ -89,7 +89,7 @@ fn activation(spec: &Spec<'_>, gguf: &Gguf<'_>, config: &Config) -> Option<Diffe
         _ => "",
     };
     // The recurrent mixers of these models also use the function, so a key cannot change it for the feed-forward alone.
-    let is_mixed = spec.recurrent().is_some_and(|mixer| mixer.kind != RecurrentKind::KimiDelta);
+    let is_mixed = spec.is_recurrent() && !["kimi-linear", "bailingmoe3"].contains(&architecture);
     let is_known = ["silu", "gelu_pytorch_tanh", "gelu", "relu", "relu2"].contains(&name);
     let keys = if is_known && !is_mixed { vec![("hidden_activation", Meta::from(name))] } else { Vec::new() };
     (name != own).then(|| Difference::new(field, name, keys))
@@ -119,7 +119,7 @@ fn windows(spec: &Spec<'_>, _: &Gguf<'_>, config: &Config) -> Option<Difference>
     }
     // An encoder's window has two sides, so its length differs: only the presence of a window is compared.
     let length = |own| if spec.stack() == Stack::Encoder { window } else { own };
-    let own: Vec<_> = (0..spec.layers).map(|index| spec.layer(index).head.window.map(length)).collect();
+    let own: Vec<_> = (0..spec.layers).map(|index| spec.layer(index).window().map(length)).collect();
     let wanted = types.iter().map(|kind| is_local(kind).then_some(window));
     // If no layer of the model has a window, `dropped_window` writes a note instead.
     if own.iter().all(Option::is_none) && !types.iter().all(|kind| !is_local(kind)) || wanted.eq(own) {
@@ -177,7 +177,7 @@ fn rope_scaling(spec: &Spec<'_>, gguf: &Gguf<'_>, config: &Config) -> Option<Dif
 fn rotated(spec: &Spec<'_>, _: &Gguf<'_>, config: &Config) -> Option<Difference> {
     const FIELD: &str = "no_rope_layers";
     let list = config.get(FIELD)?.as_array().filter(|list| list.len() == spec.layers)?;
-    let own = (0..spec.layers).map(|index| spec.layer(index).head.rope.is_some());
+    let own = (0..spec.layers).map(|index| spec.layer(index).is_rotated());
     let is_same = list.iter().map(|layer| layer.as_bool().unwrap_or(layer.as_u64() != Some(0))).eq(own);
     (!is_same).then(|| Difference::new(FIELD, Value::from(list.clone()), Vec::new()))
 }

@@ -636,7 +636,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
             }
         };
         let mut running = Running { context, progress, donor };
-        if self.engine.model().spec().recurrent().is_some() {
+        if self.engine.model().spec().is_recurrent() {
             running.plan_checkpoints(branch);
         }
         self.running.push(running);
