@@ -24,11 +24,13 @@ mod windows;
 pub use crate::built::{ARCHITECTURES, family_feature};
 use crate::{Error, Gguf};
 pub(crate) use altup::AltUp;
+#[doc(hidden)] // for tests
+pub use choices::Pooling;
 pub(crate) use choices::{
     EncoderSizes, Gate, GroupExperts, HeadGate, Loops, Need, Norm, Placement, PooledActivation, PooledHead, QkNorm,
     Residual, Router, Scores, Scoring, SharedExperts, Temperature, Values,
 };
-pub use choices::{Experts, Pooling, Positions, SoundSizes, Stack};
+pub use choices::{Experts, Positions, SoundSizes, Stack};
 pub use front::Front;
 #[cfg(feature = "sound")]
 pub(crate) use front::{Convolution, MAX_STAGES};
@@ -42,7 +44,8 @@ pub(crate) use rope::RopeStyle;
 #[cfg(feature = "vision")]
 pub(crate) use rope::Sections;
 pub use rope::{Rope, Scaling};
-pub use spec::{MAX_LAYERS, Spec};
+pub(crate) use spec::MAX_LAYERS;
+pub use spec::Spec;
 pub(crate) use weights::{Entry, Weights};
 
 /// Use of a tensor by the forward pass.

@@ -94,6 +94,7 @@ pub struct Spec<'a> {
     /// Requirement for a bias of the head.
     pub(crate) output_bias: Need,
     /// Pooling of a text's states into one vector.
+    #[doc(hidden)] // for tests
     pub pooling: Pooling,
     // Some values of these fields need an ability (see `built.rs`), which a build may leave out. A field without a
     // comment is read with the function of the same name in `parts.rs`; `special` has a function for each feature.
@@ -317,7 +318,7 @@ impl<'a> Spec<'a> {
     }
 
     /// True if tokens attend only to themselves and to earlier tokens.
-    pub const fn is_causal(&self) -> bool {
+    pub(crate) const fn is_causal(&self) -> bool {
         self.has_head()
     }
 
