@@ -103,6 +103,6 @@ fn read(source: &str, is_text: impl Fn(&str) -> bool) -> Result<(String, String)
     if is_text(source) && !Path::new(source).exists() {
         return Ok((String::new(), source.into()));
     }
-    let text = std::fs::read_to_string(source).with_context(|| format!("cannot read {source}"))?;
+    let text = text::read_utf8(Path::new(source))?;
     Ok((format!(" {source}"), text))
 }

@@ -57,11 +57,11 @@ impl TextArgs {
     /// Reads the non-empty lines of a file or of standard input.
     pub fn lines(file: Option<&Path>) -> Result<Vec<String>> {
         let bytes = match file.filter(|path| *path != Path::new("-")) {
-            Some(path) => std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?,
+            Some(path) => text::read(path)?,
             None => {
                 let mut bytes = Vec::new();
                 io::stdin().lock().read_to_end(&mut bytes).context("cannot read standard input")?;
-                bytes
+                text::without_mark(bytes).context("cannot read standard input")?
             }
         };
         let text = String::from_utf8_lossy(&bytes);
@@ -80,7 +80,7 @@ impl TextArgs {
             (_, Some(path)) if path != Path::new("-") => without_newline(text::read(path)?),
             (None, None) if !is_piped() => return Ok(None),
             (given, file) => {
-                let bytes = without_newline(text::not_utf16(stdin()?).context("cannot read standard input")?);
+                let bytes = without_newline(text::without_mark(stdin()?).context("cannot read standard input")?);
                 if bytes.is_empty() && given.is_none() && file.is_none() {
                     return Ok(None);
                 }

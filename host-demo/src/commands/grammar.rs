@@ -39,7 +39,7 @@ pub struct Args {
 
 pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let name = || args.input.display().to_string();
-    let source = std::fs::read_to_string(&args.input).with_context(|| format!("cannot read {}", name()))?;
+    let source = text::read_utf8(&args.input)?;
     let table = if source.trim_start().starts_with('{') {
         let schema = serde_json::from_str(&source).with_context(|| format!("{} is not JSON", name()))?;
         grammar::from_json_schema(&schema, &grammar::Budget::of_command())

@@ -65,11 +65,11 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let mut out = BufWriter::new(Out::lock());
     let text = match (&args.prompt, &args.file) {
         (Some(text), _) if text != "-" => text.clone().into_bytes(),
-        (_, Some(path)) => std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?,
+        (_, Some(path)) => text::read(path)?,
         _ => {
             let mut text = Vec::new();
             io::stdin().lock().read_to_end(&mut text).context("cannot read standard input")?;
-            text
+            text::without_mark(text).context("cannot read standard input")?
         }
     };
     let ids = match args.pictures.image.is_empty() {

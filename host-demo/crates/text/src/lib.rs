@@ -95,17 +95,25 @@ pub fn decode(tokenizer: &Tokenizer<'_, '_>, ids: &[TokenId]) -> Result<Vec<u8>>
 
 /// Reads a text file. The text may contain bytes that are not UTF-8.
 pub fn read(path: &Path) -> Result<Vec<u8>> {
-    let read = || not_utf16(fs::read(path)?);
+    let read = || without_mark(fs::read(path)?);
     read().with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// Refuses text in UTF-16, which some editors and shells write on Windows. Its byte order mark cannot begin a text in
-/// UTF-8.
-pub fn not_utf16(text: Vec<u8>) -> Result<Vec<u8>> {
+/// Reads a file of text in UTF-8.
+pub fn read_utf8(path: &Path) -> Result<String> {
+    String::from_utf8(read(path)?).with_context(|| format!("cannot read {}", path.display()))
+}
+
+/// Removes the byte order mark that some editors and shells write on Windows, and refuses text in UTF-16, whose mark cannot
+/// begin a text in UTF-8.
+pub fn without_mark(mut text: Vec<u8>) -> Result<Vec<u8>> {
     ensure!(
         !text.starts_with(b"\xff\xfe") && !text.starts_with(b"\xfe\xff"),
         "this is text in UTF-16: save it as UTF-8"
     );
+    if text.starts_with(b"\xef\xbb\xbf") {
+        text.drain(..3);
+    }
     Ok(text)
 }
 
@@ -267,10 +275,11 @@ mod tests {
 
     #[test]
     fn utf16_is_refused() {
-        let text = |units: Vec<u8>| not_utf16(units).is_ok();
+        let text = |units: Vec<u8>| without_mark(units).is_ok();
         let little: Vec<u8> = "\u{feff}The sea".encode_utf16().flat_map(u16::to_le_bytes).collect();
         let big: Vec<u8> = "\u{feff}The sea".encode_utf16().flat_map(u16::to_be_bytes).collect();
-        assert!(!text(little) && !text(big) && text("\u{feff}The sea".into()) && text(vec![]));
+        assert!(!text(little) && !text(big) && text(vec![]));
+        assert_eq!(without_mark("\u{feff}The sea".into()).unwrap(), b"The sea");
     }
 
     #[test]
