@@ -52,10 +52,10 @@ impl Screen {
         parts.into_iter().try_for_each(|part| self.show(part))
     }
 
-    /// Ends the answer and its line. `is_cut` is true if a limit ended the answer.
-    pub fn finish(mut self, is_cut: bool) -> Result<()> {
+    /// Ends the answer and its line. `is_unfinished` is true if a limit or a stop string ended the answer.
+    pub fn finish(mut self, is_unfinished: bool) -> Result<()> {
         let mut parts = Vec::new();
-        self.reader.finish(&mut parts, is_cut);
+        self.reader.finish(&mut parts, is_unfinished);
         parts.into_iter().try_for_each(|part| self.show(part))?;
         self.style(PLAIN)?;
         self.flush()?;

@@ -160,7 +160,7 @@ impl Talk<'_, '_, '_> {
         answered(&generation.rest())?;
         let is_empty = generation.answer().is_empty();
         self.rng = generation.into_rng();
-        let calls = self.calls(&begun, &said, stats.end.is_cut());
+        let calls = self.calls(&begun, &said, stats.end.is_unfinished());
         let said = shown(&said);
         // A stop text is among the tokens but not in the answer.
         self.known_text = (stats.end != End::Stop && opening.is_none()).then(|| prompt.text + &said);
@@ -212,14 +212,14 @@ impl Talk<'_, '_, '_> {
     }
 
     /// Returns the content and the calls of an answer; without declared functions there are no calls.
-    fn calls(&self, prompt: &str, said: &str, is_cut: bool) -> (String, Vec<Call>) {
+    fn calls(&self, prompt: &str, said: &str, is_unfinished: bool) -> (String, Vec<Call>) {
         let (mut content, mut calls, mut parts) = (String::new(), Vec::new(), Vec::new());
         if self.tools.is_empty() {
             return (content, calls);
         }
         let mut reader = self.reader(prompt);
         reader.push(said, &mut parts);
-        reader.finish(&mut parts, is_cut);
+        reader.finish(&mut parts, is_unfinished);
         for part in parts {
             match part {
                 Part::Content(text) => content += &text,

@@ -1,6 +1,5 @@
 //! `arenite chat`: a conversation with a model.
 
-use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -282,9 +281,11 @@ fn rules(
         settings.stop_ids.extend(text::token(tokenizer, renderer.stop()));
     }
     let form = args.constraint.read()?;
-    let table = form.as_ref().map(|form| form.table(Some(tokenizer), |schema| style.schema_in_messages(schema)));
+    let callable: Vec<_> = tools.0.iter().collect();
+    let table =
+        form.as_ref().map(|form| form.table(Some(tokenizer), |schema| style.schema_or_calls(schema, &callable, true)));
     settings.table = table.transpose()?;
-    settings.is_json = form.as_ref().is_some_and(Form::is_schema) && !style.is_in_messages();
+    settings.is_json = form.as_ref().is_some_and(Form::is_schema) && !style.is_in_messages() && callable.is_empty();
     let strict = match (&settings.table, style.strict_calls(tools, true)) {
         (None, Some((until, calls))) => {
             let table = grammar::from_pieces(&calls, &grammar::Budget::of_command()).context("--tools")?;
@@ -498,8 +499,8 @@ fn answer(talk: &mut Talk<'_, '_, '_>, reasoning: Reasoning) -> Result<End> {
         (ChatEvent::Answer(_), None) => Ok(()),
     });
     // Finish the line even if the answer failed.
-    let is_cut = stats.as_ref().is_ok_and(|stats| stats.end.is_cut());
-    screen.map_or(Ok(()), |screen| screen.finish(is_cut))?;
+    let is_unfinished = stats.as_ref().is_ok_and(|stats| stats.end.is_unfinished());
+    screen.map_or(Ok(()), |screen| screen.finish(is_unfinished))?;
     let end = stats?.end;
     match end {
         End::Interrupted => note("(stopped)"),
@@ -612,7 +613,7 @@ fn list(path: &Path) -> Result<Vec<Value>> {
         let path = path.display();
         format!("{path} is not a JSON list of objects, such as [{{\"role\": \"user\", \"content\": \"Hello\"}}]")
     };
-    let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let text = text::read_utf8(path)?;
     let list: Vec<Value> = serde_json::from_str(&text).with_context(wanted)?;
     ensure!(list.iter().all(|item| item.kind() == ValueKind::Map), wanted());
     Ok(list)

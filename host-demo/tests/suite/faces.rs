@@ -668,3 +668,52 @@ fn rankings_of_cohere_and_text_embeddings_inference() {
     }
     assert_eq!(server.post("/rerank", br#"{"query": "a"}"#).0, 400);
 }
+
+#[test]
+fn an_answer_with_a_schema_may_be_a_call_instead() {
+    let template = format!("{{% if tools %}}{{{{ tools | tojson }}}}{{% endif %}}{CHATML}");
+    let call =
+        ["<tool_call>", "\n", "{\"name\": \"f\"", ", \"arguments\": {\"city\": \"", "x", "\"}}", "\n</tool_call>"];
+    let value = ["{\"a\"", ": 1", "}"];
+    let schema = json!({ "type": "object", "properties": { "a": { "type": "integer" } }, "required": ["a"] });
+    let form = json!({ "type": "json_schema", "json_schema": { "name": "s", "schema": schema } });
+    for (script, called, said) in [(&call[..], true, ""), (&value[..], false, "{\"a\": 1}")] {
+        let talk = start(script, &[], &["<tool_call>"], &template);
+        let choice = talk.chat(json!({ "tools": [function("f")], "response_format": form }));
+        let message = &choice["message"];
+        assert_eq!(message["tool_calls"][0]["function"]["name"] == "f", called, "{choice}");
+        assert_eq!(message["content"].as_str().unwrap_or_default(), said, "{choice}");
+        let choice = talk.chat(json!({ "tools": [function("f")], "response_format": form, "tool_choice": "none" }));
+        assert!(choice["message"]["tool_calls"].is_null(), "{choice}");
+    }
+}
+
+#[test]
+fn a_function_that_is_not_strict_loses_only_what_a_grammar_cannot_express() {
+    let template = format!("{{% if tools %}}{{{{ tools | tojson }}}}{{% endif %}}{CHATML}");
+    let call =
+        ["<tool_call>", "\n", "{\"name\": \"f\"", ", \"arguments\": {\"city\": \"", "x", "\"}}", "\n</tool_call>"];
+    let talk = start(&call, &[], &["<tool_call>"], &template);
+    let mut tool = function("f");
+    tool["function"]["parameters"]["if"] = json!({ "required": ["city"] });
+    tool["function"]["parameters"]["properties"]["date"] = json!({ "type": "string", "pattern": "(?i)a" });
+    let mut body = asked(json!({ "tools": [tool], "tool_choice": "required" }));
+    let (head, text) = talk.server.ask("POST", "/v1/chat/completions", "", body.to_string().as_bytes());
+    assert!(head.contains("x-warning: tools: the parameters of f are enforced in part: $.if: this keyword"), "{head}");
+    assert!(text.contains(r#"{\"city\":\"x\"}"#), "{text}");
+    body["tools"][0]["function"]["strict"] = json!(true);
+    assert!(talk.refused("/v1/chat/completions", &body)["message"].as_str().unwrap().contains("$.if"));
+}
+
+#[test]
+fn stop_strings_count_in_content_and_leave_no_part_of_a_call() {
+    let thought = ["<think>", "I must", " not say", "</think>", "done", " so", " say"];
+    let talk = start(&thought, &[], &["<think>", "</think>"], CHATML);
+    let message = talk.chat(json!({ "stop": ["say"] }))["message"].clone();
+    assert_eq!((&message["reasoning_content"], &message["content"]), (&json!("I must not say"), &json!("done so ")));
+    let template = format!("{{% if tools %}}{{{{ tools | tojson }}}}{{% endif %}}{CHATML}");
+    let call = ["<tool_call>", "\n{\"name\": \"f\"", ", \"arguments\": {\"city\": \"", "x", "\"}}", "</tool_call>"];
+    let talk = start(&call, &[], &["<tool_call>", "</tool_call>"], &template);
+    let choice = talk.chat(json!({ "tools": [function("f")], "stop": ["x"] }));
+    assert_eq!((&choice["message"]["content"], &choice["finish_reason"]), (&json!(""), &json!("stop")), "{choice}");
+}

@@ -7,7 +7,8 @@ use minijinja::value::Value as Jinja;
 use serde_json::{Map, Value, json};
 
 use super::dialect::{
-    self, Call, Constraint, Dialect, GateSettings, Marks, Own, Probe, Reader, Template, ThoughtForm, Tools, unwrapped,
+    self, Call, Constraint, Dialect, GateSettings, Marks, Own, Probe, Reader, Template, ThoughtForm, Tool, Tools,
+    unwrapped,
 };
 use super::guard::{Prompt, marked};
 use super::render::{Arguments, Renderer};
@@ -77,10 +78,14 @@ impl Style {
         self.dialect.has_recipients || self.dialect.own == Own::Channels
     }
 
-    /// Returns the grammar of an answer that follows a schema, if the schema describes only the last of several
-    /// messages: in dialects with channels or recipients.
-    pub fn schema_in_messages(&self, schema: &Value) -> Option<Piece> {
-        self.is_in_messages().then(|| self.constraint().content(schema))
+    /// Returns the grammar of an answer that follows a schema or calls functions, if it may be more than the value of the
+    /// schema: with functions, and in dialects with channels or recipients, where the schema describes the last message.
+    pub fn schema_or_calls(&self, schema: &Value, tools: &[&Tool], is_parallel: bool) -> Option<Piece> {
+        let content = || self.constraint().content(schema);
+        match tools {
+            [] => self.is_in_messages().then(content),
+            _ => Some(Piece::Alt(vec![content(), self.constraint().calls(tools, is_parallel)])),
+        }
     }
 
     /// Returns the mark before calls and their grammar, if an answer without another constraint may call functions

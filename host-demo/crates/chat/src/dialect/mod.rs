@@ -36,7 +36,7 @@ pub use gate::{Gate, GateSettings};
 pub use marks::{Marks, plain, shown, unwrapped};
 pub use probe::{Probe, Template, look};
 pub use reader::{Part, Reader};
-pub use tools::{Call, Tools};
+pub use tools::{Call, Tool, Tools};
 
 /// A syntax of function calls.
 #[derive(Clone, Debug)]

@@ -87,6 +87,11 @@ impl End {
     pub fn is_cut(self) -> bool {
         matches!(self, Self::Length | Self::Context)
     }
+
+    /// True if a limit or a stop string ended the answer before the model did.
+    pub fn is_unfinished(self) -> bool {
+        self.is_cut() || self == Self::Stop
+    }
 }
 
 /// The result of one step: a token, the end of the answer, or both.
@@ -283,7 +288,9 @@ impl Generation {
         let logprob = own.zip(settings.logprobs).map(|(own, count)| logprob(tokenizer, &own, token, count, offset));
         let piece = self.text_of(token, tokenizer)?;
         let (shown, is_outdented) = self.indents.push(&piece);
-        let (text, stopped) = self.stops.push(shown);
+        // Stop strings end what the user reads, not a thought.
+        let is_thought = self.thoughts.as_ref().is_some_and(ThoughtBudget::is_thinking);
+        let (text, stopped) = if is_thought { (self.stops.finish() + shown, false) } else { self.stops.push(shown) };
         let is_cut = is_outdented || text.contains('\n') && self.is_late();
         let is_over = self.advance(token, &piece, tokenizer)?;
         let end = match () {

@@ -50,9 +50,12 @@ impl Wanted<'_> {
         let is_constrained = strict.is_some() || settings.table.is_some();
         let budget = match thoughts {
             ThoughtLimit::UpTo(tokens) => Some(tokens),
-            // A limit that is never reached: the budget also closes a thought in which the model ends.
-            ThoughtLimit::Unlimited => settings.table.is_some().then_some(usize::MAX),
-            ThoughtLimit::Usual => settings.table.is_some().then(|| settings.limit.unwrap_or(room).min(room) / 2),
+            ThoughtLimit::Usual if settings.table.is_some() => Some(settings.limit.unwrap_or(room).min(room) / 2),
+            // A limit that is never reached: the budget also closes a thought in which the model ends, and tells where
+            // stop strings count.
+            ThoughtLimit::Usual | ThoughtLimit::Unlimited => {
+                (settings.table.is_some() || !settings.stops.is_empty()).then_some(usize::MAX)
+            }
         };
         settings.thoughts = budget.map(|budget| ThoughtBudget::new(style.reader(tools, prompt), budget));
         settings.gate = if is_constrained { style.thought_gate(prompt) } else { None };

@@ -121,7 +121,7 @@ impl Answer<'_> {
         let mut parts = Vec::new();
         reader.push(&text, &mut parts);
         if self.is_over {
-            reader.finish(&mut parts, self.choice.is_cut());
+            reader.finish(&mut parts, self.choice.is_unfinished());
         }
         for part in parts {
             match part {

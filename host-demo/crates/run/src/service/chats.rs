@@ -2,17 +2,47 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::grammars::Source;
 use super::{Prepared, Service};
 use crate::eyes::Sights;
 use crate::generation::{Settings, StrictCalls, ThoughtLimit, Wanted};
 use arenite_chat::Prompt;
-use arenite_chat::dialect::Tools;
-use arenite_grammar::{self as grammar, Table};
+use arenite_chat::dialect::{Tool, Tools};
+use arenite_grammar::{self as grammar, Piece, Table};
 use arenite_request::{Form, Message, Must, Named, Refusal, TextRequest};
 use arenite_text as text;
+
+/// The grammar of the empty text.
+const NOTHING: Piece = Piece::Text(String::new());
+
+/// Largest number of parameters that are tried one by one.
+const MOST_TRIED: usize = 64;
+
+/// Returns the functions that an answer with a schema may call instead.
+fn callable<'t>(request: &TextRequest, tools: &'t Tools) -> Vec<&'t Tool> {
+    match request.choice.must {
+        Must::Auto => tools.0.iter().collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Returns parameters without the conditions that a grammar cannot express: an object whose members have the same names.
+fn loosened(parameters: &Value, budget: &grammar::Budget) -> Value {
+    let part = |key: &str| parameters.get(key).cloned().unwrap_or_default();
+    let fits = |schema: &Value| grammar::from_json_schema(schema, budget).is_ok();
+    let mut properties = part("properties").as_object().cloned().unwrap_or_default();
+    let is_tried = properties.len() <= MOST_TRIED;
+    for (name, property) in &mut properties {
+        let alone = || json!({ "type": "object", "properties": { name: property }, "$defs": part("$defs"), "definitions": part("definitions") });
+        if !is_tried || !fits(&alone()) {
+            *property = Value::Bool(true);
+        }
+    }
+    let names = part("required").as_array().cloned().unwrap_or_default();
+    json!({ "type": "object", "properties": properties, "required": names, "$defs": part("$defs"), "definitions": part("definitions") })
+}
 
 impl Service {
     /// Returns the prompt of a chat; completes the settings and `prepared`.
@@ -34,7 +64,11 @@ impl Service {
         let sights = self.sights("messages", prompt, request.context.is_empty())?.after(request.context.clone());
         let is_free = matches!(request.choice.must, Must::Auto | Must::Never);
         settings.table = self.chat_form(request, prepared)?;
-        settings.is_json = is_free && request.schema().is_some() && !self.style.is_in_messages();
+        // A call may need line breaks that are not the model's first choice.
+        settings.is_json = is_free
+            && request.schema().is_some()
+            && !self.style.is_in_messages()
+            && callable(request, &prepared.tools).is_empty();
         let strict = if is_free && settings.table.is_none() { self.strict_calls(prepared)? } else { None };
         let thoughts = match request.thinking.budget {
             Some(budget) => usize::try_from(budget).map_or(ThoughtLimit::Unlimited, ThoughtLimit::UpTo),
@@ -132,35 +166,63 @@ impl Service {
 
     /// Compiles the grammar of a chat's answer; `None` if the answer is not constrained.
     fn chat_form(&self, request: &TextRequest, prepared: &mut Prepared) -> Result<Option<Arc<Table>>, Refusal> {
+        let (tools, is_parallel, style) = (prepared.tools.clone(), prepared.is_parallel, &self.style);
         let named = match &request.choice.must {
             Must::Auto | Must::Never => {
-                if let Some((param, schema)) = request.schema()
-                    && let Some(piece) = self.style.schema_in_messages(schema)
-                {
-                    return self.table(param, &Source::Pieces(&piece), prepared).map(Some);
+                let Some((field, schema)) = request.schema() else { return self.form(request, prepared) };
+                let callable = callable(request, &tools);
+                if style.schema_or_calls(schema, &[], is_parallel).is_none() && callable.is_empty() {
+                    return self.form(request, prepared);
                 }
-                return self.form(request, prepared);
+                let grammar = |tools: &[&Tool]| style.schema_or_calls(schema, tools, is_parallel).unwrap_or(NOTHING);
+                return self.table_of_calls(field, &callable, grammar, prepared).map(Some);
             }
             Must::Any => None,
             Must::Named(name) => Some(name),
         };
-        let tools = prepared.tools.clone();
         let wanted: Vec<_> = tools.0.iter().filter(|tool| named.is_none_or(|name| *name == tool.name)).collect();
         if wanted.is_empty() {
             return Err(Refusal::about("tool_choice", "there is no such function among the tools"));
         }
-        let is_parallel = prepared.is_parallel && named.is_none();
-        let calls = self.style.constraint().calls(&wanted, is_parallel);
-        self.table("tools", &Source::Pieces(&calls), prepared).map(Some)
+        let calls = |tools: &[&Tool]| style.constraint().calls(tools, is_parallel && named.is_none());
+        self.table_of_calls("tools", &wanted, calls, prepared).map(Some)
     }
 
     /// Compiles the grammar of calls that applies after their opening mark.
     fn strict_calls(&self, prepared: &mut Prepared) -> Result<Option<StrictCalls>, Refusal> {
-        let Some((until, calls)) = self.style.strict_calls(&prepared.tools, prepared.is_parallel) else {
-            return Ok(None);
+        let (tools, is_parallel) = (prepared.tools.clone(), prepared.is_parallel);
+        let Some((until, _)) = self.style.strict_calls(&tools, is_parallel) else { return Ok(None) };
+        let after_mark = |tools: &[&Tool]| {
+            self.style.constraint().after_mark(tools, is_parallel).map_or(NOTHING, |(_, calls)| calls)
         };
-        let table = self.table("tools", &Source::Pieces(&calls), prepared)?;
+        let tools: Vec<_> = tools.0.iter().collect();
+        let table = self.table_of_calls("tools", &tools, after_mark, prepared)?;
         Ok(Some(StrictCalls { until, table }))
+    }
+
+    /// Compiles the grammar that `grammar` makes of functions. If it cannot be compiled, functions that are not strict lose
+    /// the parts of their parameters that a grammar cannot express.
+    fn table_of_calls(
+        &self,
+        field: &str,
+        tools: &[&Tool],
+        grammar: impl Fn(&[&Tool]) -> Piece,
+        prepared: &mut Prepared,
+    ) -> Result<Arc<Table>, Refusal> {
+        let first = self.table(field, &Source::Pieces(&grammar(tools)), prepared);
+        if first.is_ok() || tools.iter().all(|tool| tool.strict) {
+            return first;
+        }
+        // One budget for all attempts.
+        let budget = grammar::Budget::of_request();
+        let mut loose: Vec<Tool> = tools.iter().map(|tool| (*tool).clone()).collect();
+        for tool in loose.iter_mut().filter(|tool| !tool.strict) {
+            if let Err(why) = grammar::from_json_schema(&tool.parameters, &budget) {
+                prepared.warn(format!("tools: the parameters of {} are enforced in part: {why:#}", tool.name));
+                tool.parameters = loosened(&tool.parameters, &budget);
+            }
+        }
+        self.table(field, &Source::Pieces(&grammar(&loose.iter().collect::<Vec<_>>())), prepared)
     }
 
     /// Compiles the grammar, choice or schema of a request.
@@ -170,7 +232,7 @@ impl Service {
         let source = match form {
             Form::Gbnf(text) => Source::Gbnf(text, self.tokenizer()),
             Form::Choice(texts) => {
-                choice = grammar::Piece::Alt(texts.iter().cloned().map(grammar::Piece::Text).collect());
+                choice = Piece::Alt(texts.iter().cloned().map(Piece::Text).collect());
                 Source::Pieces(&choice)
             }
             Form::Schema(schema) => Source::Schema(schema),

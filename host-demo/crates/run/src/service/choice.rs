@@ -52,6 +52,11 @@ impl Choice {
         self.end == Some(Finish::Length)
     }
 
+    /// Returns true if a limit or a stop string ended the answer before the model did.
+    pub fn is_unfinished(&self) -> bool {
+        self.is_cut() || self.stop.is_some()
+    }
+
     /// Upper bound for the bytes of the answer's JSON.
     pub fn bytes(&self) -> usize {
         let tokens = self.logprobs.iter().chain(&self.scored).map(|logprob| 100 * (1 + logprob.top.len()));
@@ -134,7 +139,7 @@ impl Prepared {
             start = end;
         }
         splitter.push(&choice.text[start..], 0, &mut list);
-        splitter.reader.finish(&mut list, choice.is_cut());
+        splitter.reader.finish(&mut list, choice.is_unfinished());
         choice.thought = splitter.thought;
         list.into_iter().for_each(|part| parts.add(part));
         parts
@@ -166,7 +171,7 @@ impl Splitter {
     pub fn next(&mut self, choice: &mut Choice, is_end: bool, parts: &mut Vec<Part>) -> bool {
         let is_thought = self.push(&choice.text, choice.tokens.len(), parts);
         if is_end {
-            self.reader.finish(parts, choice.is_cut());
+            self.reader.finish(parts, choice.is_unfinished());
         }
         choice.thought = self.thought;
         is_thought

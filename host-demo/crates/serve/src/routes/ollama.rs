@@ -163,7 +163,7 @@ impl Streamer {
             } else {
                 reader.push(text, &mut parts);
                 if is_end {
-                    reader.finish(&mut parts, choice.is_cut());
+                    reader.finish(&mut parts, choice.is_unfinished());
                 }
             }
             for part in parts.drain(..) {
@@ -189,7 +189,7 @@ impl Streamer {
         if prepared.endpoint == Endpoint::Chat {
             let mut reader = prepared.reader(0);
             reader.push(&choice.text, &mut parts);
-            reader.finish(&mut parts, choice.is_cut());
+            reader.finish(&mut parts, choice.is_unfinished());
         } else {
             parts.push(Part::Content(choice.text.clone()));
         }
