@@ -5,7 +5,7 @@ use serde_json::{Map, Number, Value};
 use super::step::{Step, Unread};
 
 /// Maximum nesting of values.
-const MOST_NESTED: usize = 64;
+pub const MOST_NESTED: usize = 64;
 
 /// Maximum length of a name in bytes.
 pub const MOST_NAME: usize = 256;
@@ -96,7 +96,7 @@ impl<'t> Literals<'t> {
             return self.quoted();
         }
         match rest.as_bytes()[0] {
-            b'"' | b'\'' => self.string(),
+            b'"' | b'\'' => self.string(false),
             b'[' => self.list("]", depth),
             b'(' => self.list(")", depth),
             b'{' => {
@@ -115,7 +115,8 @@ impl<'t> Literals<'t> {
         Ok(Value::String(inner[..len].into()))
     }
 
-    fn string(&mut self) -> Step<Value> {
+    /// Parses a text in quotes, with the escapes of JSON or of Python. Unknown escapes are kept as written.
+    pub fn string(&mut self, is_json: bool) -> Step<Value> {
         let rest = self.rest();
         let quote = rest.chars().next().unwrap_or('"');
         let triple = quote.to_string().repeat(3);
@@ -124,36 +125,20 @@ impl<'t> Literals<'t> {
             self.at += len + 6;
             return Ok(Value::String(rest[3..3 + len].into()));
         }
-        let mut out = String::new();
-        let mut chars = rest.char_indices().skip(1);
-        while let Some((at, c)) = chars.next() {
-            match c {
-                c if c == quote => {
-                    self.at += at + 1;
-                    return Ok(Value::String(out));
-                }
-                '\\' => {
-                    let Some((_, escaped)) = chars.next() else { return Err(Unread::More) };
-                    let digits = match escaped {
-                        'x' => 2,
-                        'u' => 4,
-                        'U' => 8,
-                        _ => 0,
-                    };
-                    if digits == 0 {
-                        out.extend(escape(escaped, quote));
-                        continue;
-                    }
-                    let hex: String = chars.by_ref().take(digits).map(|(_, c)| c).collect();
-                    if hex.chars().count() < digits {
-                        return Err(Unread::More);
-                    }
-                    out.push(u32::from_str_radix(&hex, 16).ok().and_then(char::from_u32).unwrap_or('\u{fffd}'));
-                }
-                c => out.push(c),
+        let (mut out, mut at) = (String::new(), 1);
+        loop {
+            let c = rest[at..].chars().next().ok_or(Unread::More)?;
+            if c == quote {
+                self.at += at + 1;
+                return Ok(Value::String(out));
+            }
+            if c == '\\' {
+                at += escape(&rest[at..], is_json, &mut out)?;
+            } else {
+                out.push(c);
+                at += c.len_utf8();
             }
         }
-        Err(Unread::More)
     }
 
     fn list(&mut self, close: &str, depth: usize) -> Step<Value> {
@@ -181,7 +166,7 @@ impl<'t> Literals<'t> {
         }
     }
 
-    fn key(&mut self, between: &str) -> Step<String> {
+    pub fn key(&mut self, between: &str) -> Step<String> {
         self.skip_space();
         let rest = self.rest();
         let is_quoted = rest.starts_with(['"', '\'']) || !self.quote.is_empty() && rest.starts_with(self.quote);
@@ -234,18 +219,59 @@ impl<'t> Literals<'t> {
     }
 }
 
-/// Returns the text of an escape sequence. Unknown sequences keep their backslash.
-fn escape(escaped: char, quote: char) -> Vec<char> {
-    match escaped {
-        'n' => vec!['\n'],
-        't' => vec!['\t'],
-        'r' => vec!['\r'],
-        'b' => vec!['\u{8}'],
-        'f' => vec!['\u{c}'],
-        '0' => vec!['\0'],
-        '\\' | '/' => vec![escaped],
-        '\n' => vec![],
-        c if c == quote || c == '"' || c == '\'' => vec![c],
-        c => vec!['\\', c],
+/// Adds the character of the escape sequence at the start of `text`. Unknown sequences are kept as written. Returns the
+/// length of the sequence.
+fn escape(text: &str, is_json: bool, out: &mut String) -> Step<usize> {
+    let escaped = text.chars().nth(1).ok_or(Unread::More)?;
+    let digits = match escaped {
+        'u' => 4,
+        'x' if !is_json => 2,
+        'U' if !is_json => 8,
+        _ => 0,
+    };
+    if digits > 0
+        && let Some(code) = code(text, digits)?
+    {
+        let (code, len) = match code {
+            0xd800..0xdc00 => pair(code, text)?,
+            code => (code, 2 + digits),
+        };
+        out.push(char::from_u32(code).unwrap_or('\u{fffd}'));
+        return Ok(len);
     }
+    match escaped {
+        'n' => out.push('\n'),
+        't' => out.push('\t'),
+        'r' => out.push('\r'),
+        'b' => out.push('\u{8}'),
+        'f' => out.push('\u{c}'),
+        '0' if !is_json => out.push('\0'),
+        '\n' if !is_json => {}
+        '\\' | '/' | '"' | '\'' => out.push(escaped),
+        c => out.extend(['\\', c]),
+    }
+    Ok(1 + escaped.len_utf8())
+}
+
+/// Parses the digits of an escape sequence; `None` if they are not hexadecimal.
+fn code(text: &str, digits: usize) -> Step<Option<u32>> {
+    let given = text[2..].bytes().take(digits).take_while(u8::is_ascii_hexdigit).count();
+    match given {
+        given if given == digits => Ok(u32::from_str_radix(&text[2..2 + digits], 16).ok()),
+        given if text.len() == 2 + given => Err(Unread::More),
+        _ => Ok(None),
+    }
+}
+
+/// Joins a high surrogate with the low one in the next escape sequence, if there is one. Returns the length, too.
+fn pair(high: u32, text: &str) -> Step<(u32, usize)> {
+    let next = &text[6..];
+    if next.len() < 2 && "\\u".starts_with(next) {
+        return Err(Unread::More);
+    }
+    let low = if next.starts_with("\\u") { code(next, 4)? } else { None };
+    Ok(match low {
+        Some(low @ 0xdc00..0xe000) => (0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00), 12),
+        _ => (high, 6),
+    })
 }

@@ -7,6 +7,7 @@
 //! reader    an answer, streamed    channels  messages in channels (harmony)
 //! syntax    one call or several    literal   values in Python's and Gemma's syntax
 //! nested    calls in nested elements
+//! loose     JSON with the mistakes of models
 //! tools     declared functions     probe     the forms that a template writes
 //! form      calls as a grammar     gate      the mark after which a grammar applies
 //! budget    the budget of thoughts
@@ -17,7 +18,10 @@ mod channels;
 mod form;
 mod gate;
 mod literal;
+mod loose;
 mod marks;
+#[cfg(test)]
+mod mistakes;
 mod nested;
 mod probe;
 mod reader;

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use super::Dialect;
 use super::channels::{Channel, Header};
+use super::loose;
 use super::marks::{ends_token, has_token, shown, unwrapped};
 use super::step::Unread;
 use super::syntax::{self, End};
 use super::tools::{Call, Tools};
+use super::{Dialect, Syntax};
 
 /// Part of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +29,8 @@ pub struct Reader {
     state: State,
     /// Text that is not yet classified.
     held: String,
+    /// Length of `held` from which a long call is parsed again.
+    next: usize,
     /// White space at the end of the content so far. It is returned when more content or the end of the answer follows,
     /// and dropped when a function call or the wrapper's closing mark follows.
     spaces: String,
@@ -75,6 +78,7 @@ impl Reader {
             tools,
             state: State::Start,
             held: String::new(),
+            next: 0,
             spaces: String::new(),
             wrapper: String::new(),
             has_ended: false,
@@ -150,14 +154,24 @@ impl Reader {
             return;
         }
         self.held += piece;
-        if matches!(self.state, State::Call(_))
-            && self.held.len() > SHORT_CALL
-            && !piece.contains(['}', ']', ')', '>', '`'])
-            && !ends_token(piece)
-        {
+        if matches!(self.state, State::Call(_)) && self.held.len() > SHORT_CALL && !self.may_end_call(piece) {
             return;
         }
         self.advance(parts, false);
+        self.next = self.held.len() + self.held.len() / 8;
+    }
+
+    /// Returns true if a long call is parsed again after `piece`, the last text: because the closing mark is complete,
+    /// or there is so much more text that the total time is proportional to the length of the call.
+    fn may_end_call(&self, piece: &str) -> bool {
+        let State::Call(forms) = &self.state else { return true };
+        let closes = |form: &usize| {
+            let mark = self.dialect.calls[*form].close.as_str();
+            let start = self.held.len().saturating_sub(piece.len() + mark.len());
+            !mark.is_empty() && self.held.as_bytes()[start..].windows(mark.len()).any(|text| text == mark.as_bytes())
+        };
+        ends_token(piece)
+            || piece.contains(['}', ']', ')', '>', '`']) && (self.held.len() >= self.next || forms.iter().any(closes))
     }
 
     /// Ends the answer, and appends the text that was held back to `parts`. `is_cut` is true if the limit of tokens
@@ -399,13 +413,14 @@ impl Reader {
             match syntax::read(form, &self.tools, text, end) {
                 Ok((calls, len)) => {
                     let is_bare = form.trigger().is_empty();
-                    let rest = text[len..].trim();
-                    if is_bare && (!rest.is_empty() || !is_end) {
+                    let rest = text[len..].trim_start();
+                    let closed = self.closed(rest).filter(|_| is_bare);
+                    if is_bare && closed.is_none() && (!rest.is_empty() || !is_end) {
                         // Without a mark, calls must be the whole answer.
-                        is_open |= rest.is_empty();
+                        is_open |= self.may_close(rest);
                         continue;
                     }
-                    let len = form.open.len() + len;
+                    let len = form.open.len() + closed.map_or(len, |rest| text.len() - rest.len());
                     self.held.drain(..len);
                     self.implied = 0;
                     self.give(calls, parts);
@@ -436,6 +451,22 @@ impl Reader {
         self.implied = 0;
         self.state = State::Content;
         self.say(&text, parts);
+    }
+
+    /// Returns the text after the closing mark at the start of `text`: a model may have forgotten only the opening mark.
+    fn closed<'t>(&self, text: &'t str) -> Option<&'t str> {
+        self.closing_marks().find_map(|mark| text.strip_prefix(mark))
+    }
+
+    /// Returns true if `text` may become a closing mark.
+    fn may_close(&self, text: &str) -> bool {
+        text.is_empty() || self.closing_marks().any(|mark| mark.starts_with(text))
+    }
+
+    /// The marks after calls in JSON.
+    fn closing_marks(&self) -> impl Iterator<Item = &str> {
+        let forms = self.dialect.calls.iter().filter(|form| matches!(form.syntax, Syntax::Json { .. }));
+        forms.map(|form| form.close.as_str()).filter(|mark| !mark.is_empty())
     }
 
     /// Returns true if the text that was held back has the name of a function in quotes, as calls without a mark do.
@@ -530,7 +561,9 @@ impl Reader {
                 }
                 let text: String = self.held.drain(..len).collect();
                 // Incomplete arguments are not a call.
-                let is_json = serde_json::from_str::<serde_json::Value>(&text).is_ok() || text.trim().is_empty();
+                let is_json = serde_json::from_str::<serde_json::Value>(&text).is_ok()
+                    || loose::whole(&text).is_some()
+                    || text.trim().is_empty();
                 let written = if is_json { None } else { self.message_calls(&text) };
                 match self.tools.find(name).filter(|_| is_json) {
                     _ if written.is_some() => self.give(written.unwrap_or_default(), parts),

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::literal::{Literals, MOST_NAME};
+use super::loose::{self, After};
 use super::nested::{self, head};
 use super::step::{Step, Unread};
 use super::tools::{Call, Tool, Tools};
@@ -33,6 +34,9 @@ pub fn read(form: &CallForm<String>, tools: &Tools, text: &str, end: End) -> Ste
     let mut input = Literals::new(text, quote(&form.syntax));
     let mut calls: Vec<Call> = Vec::new();
     let done = loop {
+        if !calls.is_empty() && matches!(form.syntax, Syntax::Json { .. }) {
+            loose::skip_surplus(&mut input, &form.close, is_end)?;
+        }
         let before = input.at;
         let close = if form.close.is_empty() { Err(Unread::No) } else { input.eat(&form.close) };
         match close {
@@ -76,7 +80,10 @@ fn quote(syntax: &Syntax<String>) -> &str {
 /// Parses one call, or a list of calls.
 fn item(form: &CallForm<String>, tools: &Tools, input: &mut Literals<'_>, is_end: bool) -> Step<Vec<Call>> {
     match &form.syntax {
-        Syntax::Json { .. } => json(tools, input, form.open.is_empty()),
+        Syntax::Json { .. } => {
+            let after = After { mark: &form.close, may_be_end: form.close.is_empty() && is_end };
+            json(tools, input, form.open.is_empty(), after)
+        }
         Syntax::Named { lead, before, id, between, after } => {
             let is_first_mark = form.open.is_empty();
             if !lead.is_empty() && input.reached(lead)? {
@@ -100,7 +107,7 @@ fn item(form: &CallForm<String>, tools: &Tools, input: &mut Literals<'_>, is_end
 }
 
 /// Parses JSON, also in a fenced block. Without an opening mark, a call must have arguments.
-fn json(tools: &Tools, input: &mut Literals<'_>, is_bare: bool) -> Step<Vec<Call>> {
+fn json(tools: &Tools, input: &mut Literals<'_>, is_bare: bool, after: After<'_>) -> Step<Vec<Call>> {
     let is_fenced = !is_bare && (input.reached("```json")? || input.reached("```")?);
     input.skip_space();
     let text = input.rest();
@@ -113,7 +120,8 @@ fn json(tools: &Tools, input: &mut Literals<'_>, is_bare: bool) -> Step<Vec<Call
     if is_bare {
         may_be_call(tools, text)?;
     }
-    let (value, len) = json_value(text)?;
+    let after = if is_fenced { After { mark: "```", ..after } } else { after };
+    let (value, len) = json_value(text, after)?;
     input.at += len;
     let calls = match value {
         Value::Array(values) if !values.is_empty() => {
@@ -128,13 +136,13 @@ fn json(tools: &Tools, input: &mut Literals<'_>, is_bare: bool) -> Step<Vec<Call
     calls.ok_or(Unread::No)
 }
 
-/// Parses a JSON value at the start of a text. Returns its length, too.
-fn json_value(text: &str) -> Step<(Value, usize)> {
+/// Parses a JSON value at the start of a text, also with the mistakes of models. Returns its length, too.
+fn json_value(text: &str, after: After<'_>) -> Step<(Value, usize)> {
     let mut values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
     match values.next() {
         Some(Ok(value)) => Ok((value, values.byte_offset())),
-        Some(Err(error)) if error.is_eof() => Err(Unread::More),
-        _ => Err(Unread::No),
+        Some(Err(error)) if error.is_eof() && !after.may_be_end => Err(Unread::More),
+        _ => loose::value(text, after),
     }
 }
 
@@ -208,8 +216,13 @@ fn named(tool: &Tool, input: &mut Literals<'_>, after: &str, is_end: bool) -> St
     if !input.rest().starts_with('{') {
         return Err(Unread::No);
     }
-    let (value, len) = json_value(input.rest())?;
+    let mark = after.trim_start().lines().next().unwrap_or_default();
+    let mark = if mark.starts_with("```") { "```" } else { mark };
+    let (value, len) = json_value(input.rest(), After { mark, may_be_end: false })?;
     input.at += len;
+    if !mark.is_empty() {
+        loose::skip_surplus(input, mark, is_end)?;
+    }
     // Several marks may follow, each after white space.
     for mark in after.split('\n').filter(|mark| !mark.is_empty()) {
         let (fence, rest) = match mark.strip_prefix("```") {

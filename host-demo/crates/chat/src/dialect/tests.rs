@@ -16,12 +16,12 @@ fn tools() -> Arc<Tools> {
     Arc::new(Tools::of(&[tool("get_weather", &weather), tool("get_time", &time)]))
 }
 
-fn reader(prompt: &str) -> Reader {
+pub fn reader(prompt: &str) -> Reader {
     Reader::new(Arc::new(Dialect::all(&Marks::default())), tools(), prompt)
 }
 
 /// Returns content, thought and calls of an answer. Checks that the result does not depend on the size of the pieces.
-fn read_after(prompt: &str, text: &str) -> (String, String, Vec<(String, Value)>) {
+pub fn read_after(prompt: &str, text: &str) -> (String, String, Vec<(String, Value)>) {
     let chars: Vec<char> = text.chars().collect();
     let mut results = [usize::MAX, 1, 2, 3, 7].map(|size| {
         let mut reader = reader(prompt);
@@ -43,7 +43,7 @@ fn read_after(prompt: &str, text: &str) -> (String, String, Vec<(String, Value)>
     std::mem::take(&mut results[0])
 }
 
-fn read(text: &str) -> (String, String, Vec<(String, Value)>) {
+pub fn read(text: &str) -> (String, String, Vec<(String, Value)>) {
     read_after("", text)
 }
 

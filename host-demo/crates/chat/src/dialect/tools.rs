@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::loose;
 use super::marks::unwrapped;
 
 /// A call: a name, and arguments as JSON text.
@@ -93,7 +94,8 @@ impl Tool {
     pub fn call_json(&self, arguments: &Value) -> Call {
         let arguments = match arguments {
             Value::String(text) if text.trim().is_empty() => "{}".into(),
-            Value::String(text) => text.clone(),
+            Value::String(text) if serde_json::from_str::<Value>(text).is_ok() => text.clone(),
+            Value::String(text) => loose::whole(text).map_or_else(|| text.clone(), |value| value.to_string()),
             Value::Null => "{}".into(),
             arguments => arguments.to_string(),
         };
