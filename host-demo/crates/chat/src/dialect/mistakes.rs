@@ -108,3 +108,22 @@ fn a_long_call_in_small_pieces() {
         assert_eq!(arguments["city"], code);
     }
 }
+
+#[test]
+fn calls_at_the_end_of_a_thought_that_is_not_closed() {
+    let call = "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Oslo\"}}\n</tool_call>";
+    let oslo = || ("get_weather".to_string(), json!({ "city": "Oslo" }));
+    for (text, thought, calls) in [
+        (format!("plan\n{call}"), "plan".to_string(), vec![oslo()]),
+        (format!("I use <tool_call> or\n\n{call}\n{call}\n"), "I use <tool_call> or".into(), vec![oslo(), oslo()]),
+        (format!("{call}"), String::new(), vec![oslo()]),
+        (format!("plan\n{call} and on"), format!("plan\n{call} and on"), vec![]),
+        (format!("plan\n{}", &call[..40]), format!("plan\n{}", &call[..40]), vec![]),
+        (format!("plan [TOOL_CALLS]other[ARGS]{{}}"), "plan [TOOL_CALLS]other[ARGS]{}".into(), vec![]),
+    ] {
+        assert_eq!(read_after("<think>\n", &text), (String::new(), thought, calls), "{text}");
+    }
+    // A closed thought is a thought.
+    let closed = read_after("<think>\n", &format!("plan\n{call}\n</think>\n\nDone"));
+    assert_eq!(closed, ("Done".into(), format!("plan\n{call}"), vec![]));
+}

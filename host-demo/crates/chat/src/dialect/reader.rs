@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::channels::{Channel, Header};
 use super::loose;
 use super::marks::{ends_token, has_token, shown, unwrapped};
-use super::step::Unread;
+use super::step::{Step, Unread};
 use super::syntax::{self, End};
 use super::tools::{Call, Tools};
 use super::{Dialect, Syntax};
@@ -316,7 +316,12 @@ impl Reader {
 
     fn thought(&mut self, parts: &mut Vec<Part>, close: String, mut has_begun: bool, end: String, is_end: bool) {
         let at = self.held.find(&close);
-        let keep = if is_end || at.is_some() { 0 } else { begun(&self.held, [close.as_str()]) };
+        let calls = if at.is_none() { self.calls_in_thought(is_end) } else { None };
+        let keep = match &calls {
+            Some((start, _)) => self.held.len() - start,
+            None if is_end || at.is_some() => 0,
+            None => begun(&self.held, self.triggers().chain([close.as_str()])),
+        };
         let len = at.unwrap_or(self.held.len() - keep);
         // Drops white space around the thought. White space at the end of the text is held back until more follows.
         let text = if at.is_some() || is_end { self.held[..len].trim_end() } else { &self.held[..len] };
@@ -337,13 +342,62 @@ impl Reader {
                 self.state = State::Thought { close, has_begun, end };
             }
         }
+        if let Some((_, calls)) = calls.filter(|_| is_end) {
+            self.held.clear();
+            self.give(calls, parts);
+        }
+    }
+
+    /// The marks at the start of calls of declared functions.
+    fn triggers(&self) -> impl Iterator<Item = &str> {
+        let forms = self.dialect.calls.iter().filter(|_| !self.tools.is_empty());
+        forms.map(|form| form.trigger()).filter(|mark| !mark.is_empty())
+    }
+
+    /// Finds the calls with which an open thought ends: a model may forget to close the thought. Returns their position,
+    /// before the end of the answer also that of text which may become such calls.
+    fn calls_in_thought(&self, is_end: bool) -> Option<(usize, Vec<Call>)> {
+        let mut from = 0;
+        loop {
+            let first = self.triggers().filter_map(|mark| Some((from + self.held[from..].find(mark)?, mark)));
+            let (at, mark) = first.min_by_key(|(at, mark)| (*at, usize::MAX - mark.len()))?;
+            match self.calls_to_end(&self.held[at..], is_end) {
+                Ok(calls) if !self.is_cut => return Some((at, calls)),
+                Err(Unread::More) if !is_end => return Some((at, Vec::new())),
+                _ => from = at + mark.len(),
+            }
+        }
+    }
+
+    /// Parses a text that consists of calls with their marks.
+    fn calls_to_end(&self, mut text: &str, is_end: bool) -> Step<Vec<Call>> {
+        let end = if is_end { End::Whole } else { End::Open };
+        let mut all = Vec::new();
+        while !text.is_empty() {
+            let mut step = Err(Unread::No);
+            for form in self.dialect.calls.iter().filter(|form| !form.trigger().is_empty()) {
+                if form.trigger().len() > text.len() && form.trigger().starts_with(text) && !is_end {
+                    return Err(Unread::More);
+                }
+                let inner = text.strip_prefix(form.open.as_str()).filter(|_| text.starts_with(form.trigger()));
+                match inner.map(|inner| syntax::read(form, &self.tools, inner, end)) {
+                    Some(Ok(read)) => {
+                        step = Ok((read.0, form.open.len() + read.1));
+                        break;
+                    }
+                    Some(Err(Unread::More)) => step = Err(Unread::More),
+                    _ => {}
+                }
+            }
+            let (calls, len) = step?;
+            all.extend(calls);
+            text = text[len..].trim_start();
+        }
+        if is_end { Ok(all) } else { Err(Unread::More) }
     }
 
     fn content(&mut self, parts: &mut Vec<Part>, is_end: bool) {
-        let has_tools = !self.tools.is_empty();
-        let triggers =
-            self.dialect.calls.iter().map(|form| form.trigger()).filter(|mark| has_tools && !mark.is_empty());
-        let mut marks: Vec<&str> = triggers.collect();
+        let mut marks: Vec<&str> = self.triggers().collect();
         marks.sort_unstable();
         marks.dedup();
         let channel = self.dialect.channels.channel.as_str();
