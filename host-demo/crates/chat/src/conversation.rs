@@ -12,6 +12,7 @@ use super::dialect::{
 };
 use super::guard::{Prompt, marked};
 use super::render::{Arguments, Renderer};
+use super::rewrites::{as_user, join};
 use arenite_grammar::Piece;
 use arenite_request::{EarlierCall, Message};
 
@@ -190,16 +191,29 @@ impl Style {
             prompt.pictures = pictures;
             Ok(prompt)
         };
-        let refused = match render(&conversation) {
-            Ok(prompt) => return Ok((prompt, conversation.warning)),
-            Err(why) => why,
+        let shows_all = |conversation: &Conversation, prompt: &Prompt| {
+            !renderer.has_template() || conversation.is_shown(&prompt.text, &|words| Some(render(words).ok()?.text))
         };
+        let first = render(&conversation);
+        if let Ok(prompt) = &first
+            && shows_all(&conversation, prompt)
+        {
+            return first.map(|prompt| (prompt, conversation.warning));
+        }
+        let mut accepted = None;
         for rewritten in conversation.rewritten() {
-            if let Ok(prompt) = render(&rewritten) {
+            let Ok(prompt) = render(&rewritten) else { continue };
+            if shows_all(&rewritten, &prompt) {
                 return Ok((prompt, rewritten.warning));
             }
+            accepted.get_or_insert((prompt, rewritten.warning));
         }
-        Err(refused)
+        const HIDDEN: &str = "the chat template does not show all system messages and results of functions";
+        match (first, accepted) {
+            (Ok(prompt), _) => Ok((prompt, Some(conversation.warning.unwrap_or(HIDDEN)))),
+            (Err(_), Some((prompt, warning))) => Ok((prompt, warning)),
+            (Err(refused), None) => Err(refused),
+        }
     }
 
     /// Describes the functions as text, for a system message.
@@ -223,10 +237,7 @@ impl Style {
         if self.probe.shows_tools || self.probe.shows_calls || message.role != "tool" {
             message.call_id = message.call_id.map(|id| self.id(&id));
         } else {
-            const OPEN: &str = "<tool_response>\n";
-            let text = format!("{OPEN}{}\n</tool_response>", message.text.unwrap_or_default());
-            let pictures = message.pictures.into_iter().map(|picture| picture.after(OPEN.len())).collect();
-            message = Message { pictures, ..Message::new("user", text) };
+            message = as_user(message);
         }
         if self.probe.shows_calls {
             message.calls.iter_mut().for_each(|call| call.id = call.id.take().map(|id| self.id(&id)));
@@ -310,91 +321,6 @@ impl Style {
             .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
         format!("{:09x}", hash & 0xf_ffff_ffff)
     }
-}
-
-impl Conversation {
-    /// Puts the text of system messages before the first user message, for templates without a system message. Later
-    /// system messages become user messages.
-    fn system_to_user(&mut self, lists_functions: bool) {
-        let is_system = |message: &Message| message.role == "system";
-        if !self.messages.iter().any(is_system) {
-            return;
-        }
-        let count = self.messages.iter().take_while(|message| is_system(message)).count();
-        let mut first = Message::new("user", "");
-        self.messages.drain(..count).for_each(|system| join(&mut first, system));
-        self.messages.iter_mut().filter(|message| is_system(message)).for_each(|message| message.role = "user".into());
-        if count > 0 {
-            match self.messages.first_mut().filter(|message| message.role == "user") {
-                Some(user) => {
-                    join(&mut first, std::mem::take(user));
-                    *user = first;
-                }
-                None => self.messages.insert(0, first),
-            }
-        }
-        self.warning = Some(match lists_functions {
-            true => {
-                "the chat template shows neither functions nor a system message: the first message lists the functions"
-            }
-            false => "the chat template has no system message: its text is before the first user message",
-        });
-    }
-
-    /// Joins all system messages to the first message, for templates with only one.
-    fn one_system(&mut self) {
-        let (system, others): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.messages).into_iter().partition(|message| message.role == "system");
-        let joined = system.into_iter().reduce(|mut first, next| {
-            join(&mut first, next);
-            first
-        });
-        self.messages = joined.into_iter().chain(others).collect();
-        self.warning = Some("the chat template has one system message: all system messages are joined to it");
-    }
-
-    /// Joins neighbouring messages of the same author, for templates in which authors must alternate.
-    fn joined(&mut self) {
-        let mut messages: Vec<Message> = Vec::new();
-        for message in std::mem::take(&mut self.messages) {
-            let is_same = |last: &&mut Message| last.role == message.role && message.role != "tool";
-            match messages.last_mut().filter(is_same) {
-                Some(last) => join(last, message),
-                None => messages.push(message),
-            }
-        }
-        self.messages = messages;
-        self.warning.get_or_insert("the chat template wants alternating authors: neighbouring messages are joined");
-    }
-
-    /// Returns other forms of a conversation that a template refuses, the most similar one first.
-    fn rewritten(&self) -> Vec<Self> {
-        let mut forms: Vec<Self> = Vec::new();
-        for system in [|_: &mut Self| {}, Self::one_system, |form: &mut Self| form.system_to_user(false)] {
-            let mut form = self.clone();
-            system(&mut form);
-            let mut joined = form.clone();
-            joined.joined();
-            forms.extend([form, joined]);
-        }
-        forms.retain(|form| form.messages != self.messages);
-        forms
-    }
-}
-
-/// Adds the text, the thought and the calls of the next message to a message.
-fn join(message: &mut Message, next: Message) {
-    let len = |text: &Option<String>| text.as_ref().map_or(0, String::len);
-    let before = len(&message.text) + if len(&message.text) > 0 && len(&next.text) > 0 { 2 } else { 0 };
-    message.pictures.extend(next.pictures.into_iter().map(|picture| picture.after(before)));
-    let both = |first: Option<String>, second: Option<String>| match (first, second) {
-        (Some(first), Some(second)) if !first.is_empty() && !second.is_empty() => Some(format!("{first}\n\n{second}")),
-        (first, second) => first.filter(|text| !text.is_empty()).or(second),
-    };
-    message.text = both(message.text.take(), next.text);
-    message.thought = both(message.thought.take(), next.thought);
-    message.calls.extend(next.calls);
-    message.is_open = next.is_open;
 }
 
 /// Returns arguments as JSON text.

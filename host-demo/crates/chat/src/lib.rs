@@ -5,7 +5,7 @@
 //! | `render`, `story` | the template or format of a model |
 //! | `jinja`, `source`, `words`, `visits`, `values`, `methods`, `filters`, `to_json` | Jinja as transformers runs it |
 //! | `guard` | control tokens in the texts of users |
-//! | `conversation` | messages in the form that a template accepts |
+//! | `conversation`, `rewrites` | messages in the form that a template accepts |
 //! | [`dialect`] | the ways in which models write thoughts and calls |
 //!
 //! ```
@@ -31,6 +31,7 @@ mod guard;
 mod jinja;
 mod methods;
 mod render;
+mod rewrites;
 mod source;
 mod story;
 mod to_json;

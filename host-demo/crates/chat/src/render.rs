@@ -80,6 +80,11 @@ impl Renderer {
         self.jinja.is_some() || self.tells_stories || self.is_chosen
     }
 
+    /// Returns true if there is a template, not only a format.
+    pub fn has_template(&self) -> bool {
+        self.jinja.is_some()
+    }
+
     /// Describes the template or format in use.
     pub fn name(&self) -> String {
         match self.jinja {
