@@ -116,10 +116,10 @@ fn calls_at_the_end_of_a_thought_that_is_not_closed() {
     for (text, thought, calls) in [
         (format!("plan\n{call}"), "plan".to_string(), vec![oslo()]),
         (format!("I use <tool_call> or\n\n{call}\n{call}\n"), "I use <tool_call> or".into(), vec![oslo(), oslo()]),
-        (format!("{call}"), String::new(), vec![oslo()]),
+        (call.to_string(), String::new(), vec![oslo()]),
         (format!("plan\n{call} and on"), format!("plan\n{call} and on"), vec![]),
         (format!("plan\n{}", &call[..40]), format!("plan\n{}", &call[..40]), vec![]),
-        (format!("plan [TOOL_CALLS]other[ARGS]{{}}"), "plan [TOOL_CALLS]other[ARGS]{}".into(), vec![]),
+        ("plan [TOOL_CALLS]other[ARGS]{}".into(), "plan [TOOL_CALLS]other[ARGS]{}".into(), vec![]),
     ] {
         assert_eq!(read_after("<think>\n", &text), (String::new(), thought, calls), "{text}");
     }
