@@ -260,6 +260,16 @@ fn warn_of_small(changes: &[Change<'_>]) {
     }
 }
 
+/// Warns of weights that an importance matrix lacks, unless the options leave them out.
+fn warn_of_unweighed(args: &Args, changes: &[Change<'_>]) {
+    let is_whole = args.imatrix.is_some() && args.exclude_weights.is_empty() && args.include_weights.is_empty();
+    let lacking: Vec<_> = changes.iter().filter(|change| is_whole && change.lacks_importance()).collect();
+    if let Some(first) = lacking.first() {
+        let count = lacking.len();
+        note(format_args!("warning: the importance matrix has no values for {count} tensors, such as {}", first.name));
+    }
+}
+
 pub fn run(args: &Args) -> Result<ExitCode> {
     let Words { input, output, target, threads } = match Words::of(&args.words) {
         Ok(words) => words,
@@ -341,6 +351,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
 
     warn_of_rows(&changes);
     warn_of_small(&changes);
+    warn_of_unweighed(args, &changes);
     print_types(&changes);
     let (before, after) = (Bytes(file.len()), Bytes(written as usize));
     note(format_args!("wrote    {}: {after} in {}, before {before}", split::listed(&outputs), bits(&changes)));

@@ -88,6 +88,11 @@ pub fn changes<'a>(
     importance: Option<&'a Importance>,
     requantize: bool,
 ) -> Result<Vec<Change<'a>>> {
+    let names_some = |all: &Importance| gguf.tensors().any(|tensor| all.columns.contains_key(tensor.name));
+    ensure!(
+        importance.is_none_or(|all| all.columns.is_empty() || names_some(all)),
+        "the importance matrix names no weights of this model: it belongs to another model"
+    );
     let mut chooser = Chooser::new(gguf, mix, options, importance.is_some())?;
     let named = |tensor: Tensor<'a>| Some((options.pruned.name(tensor.name)?, tensor));
     let mut tensors: Vec<(String, Tensor<'a>)> = gguf.tensors().filter_map(named).collect();
@@ -170,6 +175,15 @@ pub fn header(
 }
 
 impl Change<'_> {
+    /// True if the tensor is quantized as if all columns had the same importance. Matrices have none of the embeddings and
+    /// the head.
+    pub fn lacks_importance(&self) -> bool {
+        self.to != self.tensor.kind
+            && self.to.block().0 > 1
+            && self.importance.is_none()
+            && !["token_embd.weight", "output.weight"].contains(&self.tensor.name)
+    }
+
     /// Size in the new file.
     pub fn bytes(&self) -> usize {
         self.tensor.data.len() / self.tensor.kind.block().1 * self.tensor.kind.block().0 / self.to.block().0

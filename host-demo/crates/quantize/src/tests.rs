@@ -259,6 +259,9 @@ fn what_cannot_be_done_is_said() {
     let other = [("blk.0.attn_q.weight".to_owned(), vec![1.0; 128])].into_iter().collect();
     let other = Importance { columns: other, dataset: None, chunks: 1 };
     assert!(error(Mix::Q4_K_M, Some(&other)).contains("it belongs to another model"));
+    let foreign = [("blk.0.other.weight".to_owned(), vec![1.0; 256])].into_iter().collect();
+    let foreign = Importance { columns: foreign, dataset: None, chunks: 1 };
+    assert!(error(Mix::Q4_K_M, Some(&foreign)).contains("names no weights of this model"));
 }
 
 #[test]
