@@ -159,6 +159,9 @@ impl Style {
             conversation.tools.clear();
             conversation.warning = Some("the chat template shows no functions: the system message lists them");
         }
+        if self.probe.numbers_calls {
+            conversation.number_calls();
+        }
         if self.probe.refuses_system {
             let has_tools = !tools.is_empty() && conversation.tools.is_empty();
             conversation.system_to_user(has_tools);
@@ -245,7 +248,7 @@ impl Style {
             let calls = std::mem::take(&mut message.calls).into_iter();
             let calls: Vec<Call> =
                 calls.map(|call| Call { arguments: as_text(&call.arguments), name: call.name }).collect();
-            let text = dialect::write(&calls);
+            let text = self.constraint().write(&calls);
             message.text = match message.text.take().filter(|text| !text.is_empty()) {
                 None => Some(text),
                 Some(before) => Some(format!("{before}\n{text}")),

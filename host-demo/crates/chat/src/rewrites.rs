@@ -1,6 +1,6 @@
 //! Conversations in other forms, for templates that refuse them or do not show all their texts.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use super::conversation::Conversation;
 use arenite_request::Message;
@@ -93,6 +93,21 @@ impl Conversation {
         self.messages.insert(at, Message::new("user", ""));
         self.warning = Some("the chat template wants a user message first: an empty one begins the conversation");
         true
+    }
+
+    /// Numbers the calls of the conversation: Kimi K2 writes `functions.NAME:NUMBER`, and its template only the identifier.
+    pub fn number_calls(&mut self) {
+        let (mut count, mut ids) = (0, HashMap::new());
+        for message in &mut self.messages {
+            for call in &mut message.calls {
+                let id = format!("functions.{}:{count}", call.name);
+                ids.extend(call.id.replace(id.clone()).map(|given| (given, id)));
+                count += 1;
+            }
+            if let Some(id) = &mut message.call_id {
+                *id = ids.get(id).unwrap_or(id).clone();
+            }
+        }
     }
 
     /// Gives results of functions another role. Returns false if there are none.

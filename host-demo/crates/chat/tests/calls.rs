@@ -11,7 +11,7 @@ use arenite_grammar::{Budget, from_pieces};
 #[path = "../../grammar/src/tests/texts.rs"]
 mod texts;
 
-use arenite_chat::dialect::{Constraint, Dialect, Marks, Own, Part, Reader, Tools};
+use arenite_chat::dialect::{Call, Constraint, Dialect, Marks, Own, Part, Reader, Tools};
 use texts::{Random, accepts, random_text};
 
 fn tools() -> Tools {
@@ -156,4 +156,28 @@ fn many_functions_fit_in_a_request() {
     let calls = Constraint { dialect: &dialect, marks: &marks }.calls(&all, true);
     let table = from_pieces(&calls, &Budget::of_request());
     assert!(table.is_ok(), "{:?}", table.err());
+}
+
+/// Calls that are written in the form of a dialect are read back.
+#[test]
+fn every_dialect_reads_what_it_writes() {
+    let marks = Marks::default();
+    let tools = Arc::new(tools());
+    let city = json!({ "city": "Öl \"og\" {brød}\n2 <b>", "days": -3, "exact": true, "tags": ["x, y", "b"] });
+    let given = [("get_weather".to_string(), city), ("get_time".to_string(), json!({}))];
+    for own in (0..Dialect::all(&marks).calls.len()).map(Own::Form).chain([Own::Channels]) {
+        let mut dialect = Dialect::all(&marks);
+        dialect.own = own;
+        let dialect = Arc::new(dialect);
+        let family = match own {
+            Own::Form(at) => dialect.calls[at].family,
+            Own::Channels => "gpt-oss",
+        };
+        let call = |(name, value): &(String, Value)| Call { name: name.clone(), arguments: value.to_string() };
+        for count in [1, 2] {
+            let calls: Vec<Call> = given[..count].iter().map(call).collect();
+            let text = Constraint { dialect: &dialect, marks: &marks }.write(&calls);
+            assert_eq!(read(&dialect, &tools, "", &text), (given[..count].to_vec(), false), "{family}: {text}");
+        }
+    }
 }

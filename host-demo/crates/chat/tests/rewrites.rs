@@ -97,3 +97,30 @@ fn no_text_of_the_system_or_of_a_function_is_hidden() {
     assert_eq!(prompt, "S\n\nT[user|Q]");
     assert!(warning.is_some_and(|warning| warning.contains("one system message")));
 }
+
+#[test]
+fn earlier_calls_are_in_the_form_of_the_model() {
+    // LFM2: the template names the mark, but does not write calls.
+    let plain =
+        "{# <|tool_call_start|> #}{% for message in messages %}[{{ message.role }}|{{ message.content }}]{% endfor %}";
+    // Kimi K2 Thinking: the template writes identifiers instead of names.
+    let numbered = "{% for message in messages %}[{{ message.role }}|{{ message.content or '' }}]{% if message.tool_calls %}\
+        <|tool_calls_section_begin|>{% for call in message.tool_calls %}<|tool_call_begin|>{{ call.id }}<|tool_call_argument_begin|>\
+        {{ call.function.arguments | tojson }}<|tool_call_end|>{% endfor %}<|tool_calls_section_end|>{% endif %}\
+        {% if message.tool_call_id %}## {{ message.tool_call_id }}{% endif %}{% endfor %}";
+    let messages = json!([
+        { "role": "user", "content": "Q" },
+        { "role": "assistant", "content": null, "tool_calls": [call("call_a", "Oslo"), call("call_b", "Rome")] },
+        { "role": "tool", "tool_call_id": "call_b", "content": "7" },
+    ]);
+    let calls = "<|tool_call_start|>[f(city=\"Oslo\"), f(city=\"Rome\")]<|tool_call_end|>";
+    let result = "[user|<tool_response>\n7\n</tool_response>]";
+    assert_eq!(rendered(plain, &messages).0, format!("[user|Q][assistant|{calls}]{result}"));
+    let call = |number: usize, city: &str| {
+        format!(
+            "<|tool_call_begin|>functions.f:{number}<|tool_call_argument_begin|>{{\"city\": \"{city}\"}}<|tool_call_end|>"
+        )
+    };
+    let calls = format!("<|tool_calls_section_begin|>{}{}<|tool_calls_section_end|>", call(0, "Oslo"), call(1, "Rome"));
+    assert_eq!(rendered(numbered, &messages).0, format!("[user|Q][assistant|]{calls}[tool|7]## functions.f:1"));
+}

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::marks::pieces;
-use super::tools::{Call, Tool};
+use super::tools::Tool;
 use super::{CallForm, Dialect, Marks, Own, Syntax, Tag, unwrapped};
 use arenite_grammar::Piece;
 
@@ -86,7 +86,7 @@ impl Constraint<'_> {
     }
 
     /// One or more calls in a form.
-    fn calls_in(&self, form: &CallForm<String>, tools: &[&Tool], is_parallel: bool) -> Piece {
+    pub fn calls_in(&self, form: &CallForm<String>, tools: &[&Tool], is_parallel: bool) -> Piece {
         let most = if is_parallel { MOST_CALLS } else { 1 };
         // The start of a call stands before the rule, so that a grammar without its mark has the same rule.
         let calls = Piece::Alt(tools.iter().map(|tool| self.call(form, tool)).collect());
@@ -416,13 +416,4 @@ fn strip(piece: Piece, marks: &mut VecDeque<(bool, &str)>) -> Piece {
         },
         piece => piece,
     }
-}
-
-/// Writes calls as JSON in `<tool_call>` elements, for templates that do not write calls.
-pub fn write(calls: &[Call]) -> String {
-    let one = |call: &Call| {
-        let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or_else(|_| json!(call.arguments));
-        format!("<tool_call>\n{}\n</tool_call>", json!({ "name": call.name, "arguments": arguments }))
-    };
-    calls.iter().map(one).collect::<Vec<_>>().join("\n")
 }

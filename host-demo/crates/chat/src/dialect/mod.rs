@@ -9,7 +9,8 @@
 //! nested    calls in nested elements
 //! loose     JSON with the mistakes of models
 //! tools     declared functions     probe     the forms that a template writes
-//! form      calls as a grammar     gate      the mark after which a grammar applies
+//! form      calls as a grammar     write     calls as text
+//! gate      the mark after which a grammar applies
 //! budget    the budget of thoughts
 //! ```
 
@@ -33,9 +34,10 @@ mod templates;
 #[cfg(test)]
 mod tests;
 mod tools;
+mod write;
 
 pub use budget::ThoughtBudget;
-pub use form::{Constraint, write};
+pub use form::Constraint;
 pub use gate::{Gate, GateSettings};
 pub use marks::{Marks, plain, shown, unwrapped};
 pub use probe::{Probe, Template, look};

@@ -23,6 +23,8 @@ pub struct Probe {
     pub shows_tools: bool,
     /// True if the template shows calls of earlier answers.
     pub shows_calls: bool,
+    /// True if the template writes identifiers instead of names: `functions.NAME:NUMBER`.
+    pub numbers_calls: bool,
     /// True if the template expects arguments as JSON text.
     pub wants_text: bool,
     /// True if a message with calls may have `null` as its content.
@@ -41,6 +43,9 @@ const NAME: &str = "probe_function";
 const KEY: &str = "probe_key";
 const SAID: &str = "PROBE-QUESTION";
 
+/// Identifiers of a call. Kimi K2's template writes the identifier instead of the name.
+const IDS: [&str; 2] = ["probe0001", "functions.probe_function:0"];
+
 /// Ways of passing a call to a template: whether the arguments are text, and whether the content is null.
 const GIVEN: [(bool, bool); 4] = [(false, true), (false, false), (true, true), (true, false)];
 
@@ -54,17 +59,17 @@ fn tools() -> Value {
     json!([{ "type": "function", "function": function }])
 }
 
-fn conversation(as_text: bool, is_null: bool, has_result: bool) -> Value {
+fn conversation(id: &str, as_text: bool, is_null: bool, has_result: bool) -> Value {
     let arguments = json!({ KEY: "value" });
     let arguments = if as_text { json!(arguments.to_string()) } else { arguments };
-    let call = json!({ "id": "probe0001", "type": "function", "function": { "name": NAME, "arguments": arguments } });
+    let call = json!({ "id": id, "type": "function", "function": { "name": NAME, "arguments": arguments } });
     let content = if is_null { Value::Null } else { json!("") };
     let mut messages = vec![
         json!({ "role": "user", "content": SAID }),
         json!({ "role": "assistant", "content": content, "tool_calls": [call] }),
     ];
     if has_result {
-        messages.push(json!({ "role": "tool", "tool_call_id": "probe0001", "name": NAME, "content": "3" }));
+        messages.push(json!({ "role": "tool", "tool_call_id": id, "name": NAME, "content": "3" }));
     }
     messages.into()
 }
@@ -79,6 +84,7 @@ pub fn look(template: &dyn Template, dialect: &mut Dialect) -> Probe {
         // A template that only counts the functions, for example, is for models that know them from elsewhere.
         shows_tools: with_tools.is_some_and(|text| text.contains(NAME) || Some(&text) != without_tools.as_ref()),
         shows_calls: false,
+        numbers_calls: false,
         wants_text: false,
         takes_null: true,
         knows_developer: template.source().contains("developer"),
@@ -90,10 +96,10 @@ pub fn look(template: &dyn Template, dialect: &mut Dialect) -> Probe {
     // The marks are not wrapped, because templates write them as text.
     let written = Dialect::all(&Marks::default());
     let mut own = None;
-    for (as_text, is_null) in GIVEN {
+    for (id, (as_text, is_null)) in IDS.iter().flat_map(|id| GIVEN.map(|given| (*id, given))) {
         let rendered = [false, true]
             .into_iter()
-            .find_map(|has_result| template.render(&conversation(as_text, is_null, has_result), &tools, false));
+            .find_map(|has_result| template.render(&conversation(id, as_text, is_null, has_result), &tools, false));
         let Some(text) = rendered.as_deref().and_then(|text| Some(text.rsplit_once(SAID)?.1)) else { continue };
         // A template that prints `null` as a word does not support it as content.
         let shows_null = is_null && (text.contains("None") || text.contains("null"));
@@ -102,6 +108,7 @@ pub fn look(template: &dyn Template, dialect: &mut Dialect) -> Probe {
             dialect.has_recipients =
                 found != Own::Channels && text.contains(&format!("to={NAME}{}", written.channels.message));
             (probe.shows_calls, probe.wants_text, probe.takes_null) = (true, as_text, is_null);
+            probe.numbers_calls = id == IDS[1];
             break;
         }
     }
