@@ -328,7 +328,7 @@ fn templates_that_refuse_get_what_they_accept() {
         ),
         (
             json!([user("Hi"), calls, result("c", "three"), result("d", "four")]),
-            "<user>Hi</><assistant><tool_call>\n{\"name\":\"f\",\"arguments\":{}}\n</tool_call>\n<tool_call>\n{\"name\":\"f\",\"arguments\":{}}\n</tool_call></>\
+            "<user>Hi</><assistant><tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>\n<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call></>\
              <user><tool_response>\nthree\n</tool_response>\n\n<tool_response>\nfour\n</tool_response></><model>",
         ),
     ] {
