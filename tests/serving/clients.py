@@ -118,11 +118,16 @@ def anthropic(chat, encoder):
         result = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": call.id, "content": "sunny"}]}
         client.messages.create(**{**common, "messages": ASK + [{"role": "assistant", "content": answer.content}, result]}, tools=[tool])
 
+    def more():
+        assert client.messages.count_tokens(model="default", messages=ASK).input_tokens
+        (model,) = client.models.list()
+        assert model.display_name == model.id and client.models.retrieve(model.id).created_at == model.created_at
+
     return {
         "chat": lambda: client.messages.create(**common, system="Be brief.").content[0].text,
         "stream": stream,
         "tools": tools,
-        "more": lambda: client.messages.count_tokens(model="default", messages=ASK).input_tokens,
+        "more": more,
     }
 
 

@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::extract::Request;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
@@ -31,15 +31,21 @@ pub enum Interface {
 }
 
 impl Interface {
-    /// Returns the interface that a path belongs to.
-    fn of(path: &str) -> Self {
-        match path {
+    /// Returns the interface of a request.
+    fn of(request: &Request) -> Self {
+        match request.uri().path() {
             path if path.starts_with("/api/") => Self::Ollama,
             path if path.ends_with("/systemone") || path.starts_with("/slots") => Self::LlamaCpp,
             path if ["/v1/messages", "/messages"].iter().any(|start| path.starts_with(start)) => Self::Anthropic,
+            _ if is_of_anthropic(request.headers()) => Self::Anthropic,
             _ => Self::OpenAi,
         }
     }
+}
+
+/// True for the requests of Anthropic's clients.
+pub fn is_of_anthropic(headers: &HeaderMap) -> bool {
+    headers.contains_key("anthropic-version")
 }
 
 /// An error with its HTTP status.
@@ -198,7 +204,7 @@ impl IntoResponse for ApiError {
 
 /// Converts every error to the format of the interface that the request used.
 pub async fn in_own_format(request: Request, next: Next) -> Response {
-    let interface = Interface::of(request.uri().path());
+    let interface = Interface::of(&request);
     let mut response = next.run(request).await;
     match response.extensions_mut().remove::<ApiError>() {
         Some(error) if interface != Interface::OpenAi => error.response(interface),

@@ -25,7 +25,7 @@ use crate::http::error::{ApiError, Result};
 use crate::http::memory::{Received, RequestMemory};
 use crate::http::record::{CLIENT, ID, Record};
 use crate::models::{Lease, Models};
-use crate::routes::cards::{ModelCard, ModelId, health_of, model_id};
+use crate::routes::cards::{ModelCard, ModelId, health_of, list, model_id};
 use crate::routes::ollama;
 use crate::sounds;
 use arenite_run::scheduler::Counters;
@@ -247,14 +247,14 @@ fn cards(models: &Models) -> Vec<ModelCard<'_>> {
 }
 
 /// `GET /v1/models`.
-pub async fn models(State(proxy): State<Arc<Proxy>>) -> Json<Value> {
-    Json(json!({ "object": "list", "data": cards(&proxy.models) }))
+pub async fn models(State(proxy): State<Arc<Proxy>>, headers: HeaderMap) -> Json<Value> {
+    Json(list(&cards(&proxy.models), &headers))
 }
 
 /// `GET /v1/models/{id}`.
-pub async fn model(State(proxy): State<Arc<Proxy>>, id: ModelId) -> Result<Json<Value>> {
+pub async fn model(State(proxy): State<Arc<Proxy>>, id: ModelId, headers: HeaderMap) -> Result<Json<Value>> {
     let at = proxy.models.find(Some(&model_id(id)?))?;
-    Ok(Json(json!(cards(&proxy.models)[at])))
+    Ok(Json(cards(&proxy.models)[at].answer(&headers)))
 }
 
 /// `POST /models/load`: begins to load a model.

@@ -1,16 +1,17 @@
-//! The cards of `/v1/models` and the answer to `/health`, which one model and several have in common.
+//! The cards of `/v1/models`, in OpenAI's format or Anthropic's, and the answer to `/health`, which one model and several have in
+//! common.
 
 use std::sync::atomic::Ordering;
 
 use axum::Json;
 use axum::extract::Path;
 use axum::extract::rejection::PathRejection;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::http::error::{ApiError, Result};
+use crate::http::error::{ApiError, Result, is_of_anthropic};
 use arenite_run::scheduler::Counters;
 
 /// A model in the answer to `/v1/models`.
@@ -65,6 +66,28 @@ impl<'s> ModelCard<'s> {
             memory: None,
         }
     }
+
+    /// The answer to `/v1/models/{id}`.
+    pub fn answer(&self, headers: &HeaderMap) -> Value {
+        if !is_of_anthropic(headers) {
+            return json!(self);
+        }
+        // By Anthropic's documentation, an unknown time may be 0.
+        json!({
+            "type": "model", "id": self.id, "display_name": self.id, "created_at": "1970-01-01T00:00:00Z",
+            "lifecycle": "active", "max_input_tokens": self.max_model_len, "max_tokens": self.max_model_len,
+        })
+    }
+}
+
+/// The answer to `/v1/models`.
+pub fn list(cards: &[ModelCard<'_>], headers: &HeaderMap) -> Value {
+    let data: Vec<Value> = cards.iter().map(|card| card.answer(headers)).collect();
+    if !is_of_anthropic(headers) {
+        return json!({ "object": "list", "data": data });
+    }
+    let id = |card: Option<&ModelCard<'_>>| card.map(|card| card.id.to_string());
+    json!({ "data": data, "has_more": false, "first_id": id(cards.first()), "last_id": id(cards.last()) })
 }
 
 /// The name of a model in a path.

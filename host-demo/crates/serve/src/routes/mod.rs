@@ -271,14 +271,14 @@ fn card(app: &App) -> ModelCard<'_> {
     card
 }
 
-async fn models(State(app): State<Arc<App>>) -> Json<Value> {
-    Json(json!({ "object": "list", "data": [card(&app)] }))
+async fn models(State(app): State<Arc<App>>, headers: HeaderMap) -> Json<Value> {
+    Json(cards::list(&[card(&app)], &headers))
 }
 
-async fn model(State(app): State<Arc<App>>, id: ModelId) -> Result<Json<Value>> {
+async fn model(State(app): State<Arc<App>>, id: ModelId, headers: HeaderMap) -> Result<Json<Value>> {
     let id = model_id(id)?;
     app.service.check_model(Some(&id))?;
-    Ok(Json(json!(card(&app))))
+    Ok(Json(card(&app).answer(&headers)))
 }
 
 async fn tokenize(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response> {
