@@ -75,8 +75,13 @@ const clients = {
         const { embeddings } = await embedMany({ model: compatible(encoder).textEmbeddingModel("default"), values: ["a", "b"] });
         assert.equal(embeddings[1].length, 384);
       },
-      // The provider of OpenAI itself, which uses the Responses API.
-      more: async () => assert((await generateText({ ...common, model: createOpenAI({ baseURL: chat + "/v1", apiKey: "none" })("default") })).text),
+      // The provider of OpenAI itself, which uses the Responses API. The second turn names the items of the first one.
+      more: async () => {
+        const { prompt, ...own } = { ...common, model: createOpenAI({ baseURL: chat + "/v1", apiKey: "none" })("default") };
+        const user = { role: "user", content: prompt };
+        const { response } = await generateText({ ...own, prompt });
+        assert((await generateText({ ...own, messages: [user, ...response.messages, user] })).text);
+      },
     };
   },
 };

@@ -717,3 +717,98 @@ fn stop_strings_count_in_content_and_leave_no_part_of_a_call() {
     let choice = talk.chat(json!({ "tools": [function("f")], "stop": ["x"] }));
     assert_eq!((&choice["message"]["content"], &choice["finish_reason"]), (&json!(""), &json!("stop")), "{choice}");
 }
+
+/// Clients whose `store` is true, which is the default, name the items of earlier answers by their ids.
+#[test]
+fn items_of_responses_may_be_named() {
+    let template = "{% for m in messages %}<{{ m.role }}>{% if m.reasoning_content %}[{{ m.reasoning_content }}]{% endif %}{{ m.content }}\
+                    {% for c in m.tool_calls or [] %}({{ c.function.name }}){% endfor %}</>{% endfor %}<assistant>";
+    let script = [
+        "<think>",
+        "Hm.",
+        "</think>",
+        "Let me see.",
+        "<|python_tag|>",
+        "{\"name\": \"f\", ",
+        "\"arguments\": {\"city\": \"Oslo\"}}",
+    ];
+    let talk = start(&script, &["<|python_tag|>"], &["<think>", "</think>"], template);
+    let user = json!({ "role": "user", "content": "hi" });
+    let answer = |store: Value, stream: bool| {
+        let body = json!({ "input": [user], "tools": [function("f")], "temperature": 0, "store": store });
+        let answer = match stream {
+            true => talk.stream("/v1/responses", &body).pop().unwrap()["response"].clone(),
+            false => talk.good("/v1/responses", &body),
+        };
+        assert_eq!(answer["store"], store != json!(false));
+        answer["output"].as_array().unwrap().clone()
+    };
+    let named = |item: &Value| json!({ "type": "item_reference", "id": item["id"] });
+    let body = |items: Vec<Value>| {
+        let output =
+            json!({ "type": "function_call_output", "call_id": items.last().unwrap()["call_id"], "output": "ok" });
+        json!({ "input": [vec![user.clone()], items, vec![output]].concat() })
+    };
+    for stream in [false, true] {
+        let items = answer(json!(null), stream);
+        let kinds: Vec<&Value> = items.iter().map(|item| &item["type"]).collect();
+        assert_eq!(kinds, ["reasoning", "message", "function_call"]);
+        let whole = body(items.clone());
+        let mut short = whole.clone();
+        (0..3).for_each(|at| short["input"][1 + at] = named(&items[at]));
+        for path in ["/v1/responses/input_tokens", "/v1/responses"] {
+            let count = |body: &Value| {
+                let answer = talk.good(path, body);
+                answer.pointer("/usage/input_tokens").unwrap_or(&answer["input_tokens"]).as_u64().unwrap()
+            };
+            assert_eq!(count(&short), count(&whole));
+        }
+    }
+    // An item that is not kept: an error, unless it is a thought.
+    let items = answer(json!(false), false);
+    let error = talk.refused("/v1/responses", &json!({ "input": [user, named(&items[1]), user] }));
+    let message = error["message"].as_str().unwrap();
+    assert!(error["param"] == "input" && message.contains("store: false") && message.contains("msg_"), "{error}");
+    let without_thought = json!({ "input": [user, named(&items[0]), items[1], user] });
+    let (head, _) = talk.server.ask("POST", "/v1/responses", "", without_thought.to_string().as_bytes());
+    assert!(head.starts_with("HTTP/1.1 200") && head.contains("x-warning: input: thoughts"), "{head}");
+}
+
+/// The list of models has the form of the client's interface.
+#[test]
+fn models_are_listed_for_anthropics_clients() {
+    let talk = start(&["Once"], &[], &[], CHATML);
+    let get = |path: &str, headers: &str| {
+        let (head, body) = talk.server.ask("GET", path, headers, b"");
+        (head.contains(" 200 "), serde_json::from_str::<Value>(&body).unwrap())
+    };
+    const ANTHROPIC: &str = "anthropic-version: 2023-06-01\r\n";
+    let (_, list) = get("/v1/models?limit=20", ANTHROPIC);
+    let card = json!({
+        "type": "model", "id": "m", "display_name": "m", "created_at": "1970-01-01T00:00:00Z", "lifecycle": "active",
+        "max_input_tokens": 1024, "max_tokens": 1024,
+    });
+    assert_eq!(list, json!({ "data": [card], "has_more": false, "first_id": "m", "last_id": "m" }));
+    assert_eq!(get("/v1/models/m", ANTHROPIC), (true, card));
+    let (is_good, error) = get("/v1/models/other", ANTHROPIC);
+    assert!(!is_good && error["type"] == "error" && error["error"]["type"] == "not_found_error", "{error}");
+    assert_eq!(get("/v1/models", "").1["object"], "list");
+    assert_eq!(get("/v1/models/m", "").1["object"], "model");
+}
+
+/// A conversation that is longer than the context is counted and shown, but not answered.
+#[test]
+fn long_conversations_are_counted() {
+    let talk = start(&["a"], &[], &[], CHATML);
+    for words in [1000, 100_000] {
+        let body = json!({ "messages": [{ "role": "user", "content": "a ".repeat(words) }], "max_tokens": 1 });
+        let counted = talk.good("/v1/messages/count_tokens", &body)["input_tokens"].as_u64().unwrap();
+        assert!(counted >= 2 * words as u64, "{counted}");
+        talk.refused("/v1/messages", &body);
+        let prompt = talk.good("/apply-template", &body)["prompt"].as_str().unwrap().len();
+        assert!(prompt > 2 * words);
+        let body = json!({ "input": "a ".repeat(words) });
+        assert_eq!(talk.good("/v1/responses/input_tokens", &body)["input_tokens"], counted);
+        talk.refused("/v1/responses", &body);
+    }
+}

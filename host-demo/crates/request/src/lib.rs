@@ -97,6 +97,8 @@ pub struct TextRequest {
     pub echo: bool,
     /// Part of a long prompt that is kept.
     pub keep: Keep,
+    /// True if the prompt is only counted or shown: it may be longer than the context.
+    pub is_counted: bool,
     /// True if end tokens do not end the answer.
     pub ignore_end: bool,
     /// Minimum indentation of the lines after the first one.

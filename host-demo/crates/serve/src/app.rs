@@ -26,6 +26,7 @@ use crate::http::memory::{Inbox, MOST_WITH_PICTURES, Meter, Outbox, Received, Re
 use crate::http::readers::Readers;
 use crate::http::record::{CLIENT, Log, Record};
 use crate::identity::ClientKey;
+use crate::items::KeptItems;
 use crate::sounds::{Sounds, Transcription};
 use arenite_request::Refusal;
 use arenite_run::ranking::Texts;
@@ -70,7 +71,7 @@ impl DerefMut for Ready {
 /// Converts a request in the format of an interface to jobs.
 pub fn prepare(service: &Service, asked: Asked, seed_by_chance: u64) -> std::result::Result<Ready, Refusal> {
     let mut prepared = service.jobs(&asked.request, seed_by_chance)?;
-    asked.reply.warning.iter().for_each(|warning| prepared.warn(*warning));
+    asked.reply.warnings.iter().for_each(|warning| prepared.warn(*warning));
     Ok(Ready { prepared, reply: asked.reply })
 }
 
@@ -143,6 +144,8 @@ pub struct App {
     pub log: Option<Log>,
     /// Computes identifiers of clients.
     pub identities: ClientKey,
+    /// Items of responses.
+    pub items: KeptItems,
     /// The folder of saved slots; `None` if slots cannot be saved.
     pub slots: Option<PathBuf>,
     /// Held while a slot is saved or restored.
@@ -177,6 +180,7 @@ impl App {
             readers: Readers::start(),
             log: None,
             identities: ClientKey::random(),
+            items: KeptItems::default(),
             slots: None,
             saving: tokio::sync::Mutex::default(),
         }
@@ -293,6 +297,12 @@ impl App {
     /// Prepares a text request.
     pub fn prepare(&self, asked: Asked) -> Result<Ready> {
         Ok(prepare(&self.service, asked, by_chance())?)
+    }
+
+    /// Prepares a text request whose prompt is only counted or shown. It may be longer than the context.
+    pub fn count(&self, mut asked: Asked) -> Result<Ready> {
+        asked.request.is_counted = true;
+        self.prepare(asked)
     }
 
     /// Embeds the texts of a request with these adapters. Returns a vector or an error for each text.

@@ -4,6 +4,7 @@
 //! app      the state of all routes, open requests       faces    tables of fields of each interface
 //! routes   the paths of the server, a file an interface http     sockets, limits, bodies, errors, the log
 //! models   several models, each in a process           sounds   transcriptions, and whose turn it is
+//! items    what responses returned, by their ids
 //! ```
 //!
 //! A program plans a model with [`Host`](arenite_run::service::Host), makes an [`App`] and gives its [`router`] to [`serve`],
@@ -28,6 +29,7 @@ mod app;
 pub mod faces;
 mod http;
 mod identity;
+mod items;
 mod models;
 mod routes;
 mod sounds;

@@ -57,7 +57,7 @@ impl Service {
         prepared.is_schema = request.form.as_ref().is_some_and(is_form);
         let (prompt, warning) = self.chat_prompt(request, settings)?;
         warning.into_iter().for_each(|warning| prepared.warn(warning));
-        if request.kept_tokens(0) == usize::MAX {
+        if request.kept_tokens(0) == usize::MAX && !request.is_counted {
             self.check_len("messages", &prompt.text)?;
         }
         let text = prompt.text.clone();

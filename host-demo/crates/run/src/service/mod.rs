@@ -316,7 +316,7 @@ impl Service {
             }
             // A prompt that is only scored may fill the context.
             let room = self.context + usize::from(settings.limit == Some(0));
-            if ids.len() >= room {
+            if ids.len() >= room && !request.is_counted {
                 let param = if is_chat { "messages" } else { "prompt" };
                 return Err(Refusal::too_long(param, ids.len(), self.context));
             }

@@ -47,8 +47,8 @@ pub struct Reply {
     pub fields: Vec<String>,
     /// True if the answer's tokens are returned, in llama.cpp's own format.
     pub has_tokens: bool,
-    /// A warning for the client.
-    pub warning: Option<&'static str>,
+    /// Warnings for the client.
+    pub warnings: Vec<&'static str>,
 }
 
 /// The effect of a field.

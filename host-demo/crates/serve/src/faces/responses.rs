@@ -82,6 +82,9 @@ const OTHERS: &[Row<Asked>] = &[
     ),
 ];
 
+/// A warning for the client.
+const LOST: &str = "input: thoughts that the server no longer has are left out";
+
 fn stored(_: &mut Asked, field: &Field<'_>) -> Result<()> {
     match Neutral::Empty.includes(field.value) {
         true => Ok(()),
@@ -105,7 +108,7 @@ fn instructions(asked: &mut Asked, field: &Field<'_>) -> Result<()> {
     let messages = match field.value {
         Value::String(text) if text.is_empty() => Vec::new(),
         Value::String(text) => vec![Message::new("system", text)],
-        Value::Array(list) => items(list, field)?,
+        Value::Array(list) => items(asked, list, field)?,
         _ => return Err(field.refused("instructions must be a text or a list of messages")),
     };
     add(asked, messages);
@@ -115,7 +118,7 @@ fn instructions(asked: &mut Asked, field: &Field<'_>) -> Result<()> {
 fn input(asked: &mut Asked, field: &Field<'_>) -> Result<()> {
     let messages = match field.value {
         Value::String(text) => vec![Message::new("user", text)],
-        Value::Array(list) => items(list, field)?,
+        Value::Array(list) => items(asked, list, field)?,
         _ => return Err(field.refused("input must be a text or a list of items")),
     };
     add(asked, messages);
@@ -123,7 +126,7 @@ fn input(asked: &mut Asked, field: &Field<'_>) -> Result<()> {
 }
 
 /// Converts items to messages. A thought, the text and the calls after it become one message of the assistant.
-fn items(list: &[Value], field: &Field<'_>) -> Result<Vec<Message>> {
+fn items(asked: &mut Asked, list: &[Value], field: &Field<'_>) -> Result<Vec<Message>> {
     let wrong = |why: String| field.refused(why);
     let mut messages: Vec<Message> = Vec::new();
     // The thought before the next message of the assistant.
@@ -162,7 +165,17 @@ fn items(list: &[Value], field: &Field<'_>) -> Result<Vec<Message>> {
                     thought = Some(thought.map_or(read.clone(), |before| format!("{before}\n\n{read}")));
                 }
             }
-            "item_reference" => return Err(wrong("the server keeps no items: send the item itself".into())),
+            "item_reference" => {
+                let id = text("id").unwrap_or_default();
+                // An answer is possible without an earlier thought.
+                if !id.starts_with("rs_") {
+                    let why = format!("the server does not have the item `{id}`: send it itself, as with store: false");
+                    return Err(wrong(why));
+                }
+                if !asked.reply.warnings.contains(&LOST) {
+                    asked.reply.warnings.push(LOST);
+                }
+            }
             _ if kind.ends_with("_output") => {
                 let output = ["output", "content"].iter().find_map(|key| item.get(*key)).unwrap_or(&Value::Null);
                 // A list of parts is texts and pictures; any other list or object is shown as JSON.

@@ -110,7 +110,7 @@ impl Asked {
     /// Leaves out a tool that is not a function.
     pub fn leave_out(&mut self, name: &str) {
         self.left_out.push(name.into());
-        self.reply.warning = Some(LEFT_OUT);
+        self.reply.warnings.push(LEFT_OUT);
     }
 
     /// Keeps the functions that may be called, and checks that there are some if one must be called.

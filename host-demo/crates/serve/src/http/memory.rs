@@ -18,6 +18,7 @@ use crate::http::connections::ConnectionSlot;
 use crate::http::error::{ApiError, Result};
 use crate::http::limits::BUFFERS;
 use crate::http::readers::READERS;
+use crate::items::ITEMS;
 use arenite_run::generation::Logprob;
 use arenite_run::scheduler::{Client, Event};
 
@@ -153,9 +154,10 @@ impl RequestMemory {
     /// Upper bound of all bodies in bytes.
     pub const BODIES: usize = SMALL_BODIES + LARGE_BODIES;
 
-    /// Upper bound in bytes for all requests, if `threads` threads parse bodies.
+    /// Upper bound in bytes for all requests, if `threads` threads parse bodies. With each body there may be the items that it
+    /// names.
     pub fn most(threads: usize) -> usize {
-        Self::BODIES + threads * VALUES + ANSWERS
+        Self::BODIES + threads * (VALUES + ITEMS) + ANSWERS + ITEMS
     }
 
     /// Reads a body within the limits of size and time.

@@ -111,7 +111,8 @@ pub async fn messages(State(app): State<Arc<App>>, request: Request<HttpBody>) -
 
 /// `POST /v1/messages/count_tokens`.
 pub async fn count_tokens(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Json<Value>> {
-    let (_open, (prepared, _)) = app.asked(request, prepared).await?;
+    let read = |app: &App, body: Value| app.count(faces::anthropic::messages(&body)?);
+    let (_open, prepared) = app.asked(request, read).await?;
     let tokens = prepared.jobs.first().map_or(0, |(prompt, ..)| prompt.len());
     Ok(Json(json!({ "input_tokens": tokens })))
 }

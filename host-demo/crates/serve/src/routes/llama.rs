@@ -88,7 +88,7 @@ pub(super) fn sampling(params: &Params) -> Value {
 /// `POST /apply-template`: the prompt of a chat.
 pub async fn apply_template(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response> {
     let render = |app: &App, body| {
-        let prepared = app.prepare(openai::chat(&body)?)?;
+        let prepared = app.count(openai::chat(&body)?)?;
         Ok(json!({ "prompt": prepared.prompts.first().map(|prompt| &**prompt) }))
     };
     app.answered(request, render).await

@@ -1,4 +1,5 @@
-//! `/v1/responses`: OpenAI's Responses API. An answer is a list of items. The server stores no state between requests.
+//! `/v1/responses`: OpenAI's Responses API. An answer is a list of items. The server keeps them for a while, unless `store` is
+//! false, because clients then name an item instead of repeating it.
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use axum::response::Response;
 use axum::response::sse::Event as Sse;
 use serde_json::{Map, Value, json};
 
-use crate::app::{App, OpenRequest, Ready, whole};
+use crate::app::{App, OpenRequest, Ready, json, whole};
 use crate::faces;
 use crate::http::error::{ApiError, Result};
 use crate::http::memory::Inbox;
@@ -22,8 +23,8 @@ use arenite_run::service::Service;
 use arenite_run::service::by_chance;
 
 pub async fn responses(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response> {
-    let read = |app: &App, body: Value| Ok((app.prepare(faces::responses::response(&body)?)?, shown(&body)));
-    let (open, (mut prepared, asked)) = app.asked(request, read).await?;
+    let read = |app: &App, body: &Value| Ok((app.prepare(faces::responses::response(body)?)?, shown(body)));
+    let (open, (mut prepared, asked)) = read_by(&app, request, read).await?;
     let meta = ResponseMeta::new(format!("resp_{:016x}", by_chance()));
     let Some(events) = app.submit(&open, &mut prepared)?.pop() else {
         return Err(ApiError::invalid("n must be 1"));
@@ -31,30 +32,58 @@ pub async fn responses(State(app): State<Arc<App>>, request: Request<HttpBody>) 
     let warning = prepared.warning.take();
     if !prepared.reply.stream {
         let mut choice = whole(events).await?;
-        let bytes = asked.len() + choice.bytes();
+        let bytes = asked.fields.len() + choice.bytes();
+        let client = app.scope_of(&open);
         let answer = move |app: &App| {
             let items = items(&prepared, &mut choice, &meta);
+            if asked.is_stored {
+                app.items.keep(client, &items);
+            }
             response(&app.service, &asked, &meta, &items, Some(&choice))
         };
         return Ok(with_warning(app.write(&open, bytes, answer).await?, warning));
     }
     let (out, response) = channel();
-    let streamer = Streamer { app, asked, prepared, meta, out, sent: 0, _open: open };
+    let streamer = Streamer { app, asked, prepared, meta, out, sent: 0, open };
     tokio::spawn(streamer.run(events));
     Ok(with_warning(response, warning))
 }
 
 /// `POST /v1/responses/input_tokens`: the number of tokens of a request's prompt.
 pub async fn input_tokens(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Json<Value>> {
-    let read = |app: &App, body: Value| app.prepare(faces::responses::response(&body)?);
-    let (_open, prepared) = app.asked(request, read).await?;
+    let read = |app: &App, body: &Value| app.count(faces::responses::response(body)?);
+    let (_open, prepared) = read_by(&app, request, read).await?;
     let tokens = prepared.jobs.first().map_or(0, |(prompt, ..)| prompt.len());
     Ok(Json(json!({ "object": "response.input_tokens", "input_tokens": tokens })))
 }
 
-/// Returns the fields of a request that the answer repeats, as JSON text, which takes less memory than values. Leaves
-/// out very long fields, because a streamed answer contains these fields several times.
-fn shown(asked: &Value) -> String {
+/// Receives a request, and processes it with the items that it names on a reader thread.
+async fn read_by<T: Send + 'static>(
+    app: &Arc<App>,
+    request: Request<HttpBody>,
+    read: impl FnOnce(&App, &Value) -> Result<T> + Send + 'static,
+) -> Result<(OpenRequest, T)> {
+    let (open, body) = app.receive(request).await?;
+    let client = app.scope_of(&open);
+    let work = move |app: &App| {
+        let mut body = json(&body)?;
+        app.items.resolve(client, &mut body);
+        read(app, &body)
+    };
+    let done = app.aside(&open, work).await?;
+    Ok((open, done))
+}
+
+/// The parts of a request that its answer needs.
+struct Shown {
+    /// The fields that the answer repeats, as JSON text, which takes less memory than values.
+    fields: String,
+    /// True if later requests may name the answer's items.
+    is_stored: bool,
+}
+
+/// Leaves out very long fields, because a streamed answer contains the fields several times.
+fn shown(asked: &Value) -> Shown {
     const MOST_BYTES: usize = 64 << 10;
     const KEYS: [&str; 9] = [
         "instructions",
@@ -69,7 +98,7 @@ fn shown(asked: &Value) -> String {
     ];
     let fields = KEYS.iter().map(|key| (key.to_string(), asked[*key].clone()));
     let fields = fields.filter(|(_, value)| value.to_string().len() <= MOST_BYTES);
-    Value::from(Map::from_iter(fields)).to_string()
+    Shown { fields: Value::from(Map::from_iter(fields)).to_string(), is_stored: asked["store"] != false }
 }
 
 /// Returns the items of an answer: a thought, a message, and calls.
@@ -78,12 +107,12 @@ fn items(prepared: &Ready, choice: &mut Choice, meta: &ResponseMeta) -> Vec<Valu
     let id = meta.id.trim_start_matches("resp_");
     let mut items = Vec::new();
     if !parts.reasoning.is_empty() {
-        items.push(thought(id, &parts.reasoning));
+        items.push(thought(id, 0, &parts.reasoning));
     }
     if !parts.content.is_empty() || parts.calls.is_empty() {
         let tokens = choice.logprobs.iter().zip(&parts.is_thought).filter(|(_, is_thought)| !**is_thought);
         let logprobs = tokens.map(|(token, _)| logprobs::chat(token)).collect();
-        items.push(message(id, &parts.content, status(choice), logprobs));
+        items.push(message(id, items.len(), &parts.content, status(choice), logprobs));
     }
     items.extend(parts.calls.iter().enumerate().map(|(index, call)| function_call(id, index, call)));
     items
@@ -104,14 +133,15 @@ fn status(choice: &Choice) -> &'static str {
     if choice.is_cut() { "incomplete" } else { "completed" }
 }
 
-fn thought(id: &str, text: &str) -> Value {
+/// Returns a thought, which is the item `index` of the answer `id`.
+fn thought(id: &str, index: usize, text: &str) -> Value {
     let content = json!([{ "type": "reasoning_text", "text": text }]);
-    json!({ "id": format!("rs_{id}"), "type": "reasoning", "summary": [], "content": content })
+    json!({ "id": format!("rs_{id}_{index}"), "type": "reasoning", "summary": [], "content": content })
 }
 
-fn message(id: &str, text: &str, status: &str, logprobs: Vec<Value>) -> Value {
-    let content = json!([part(text, logprobs)]);
-    json!({ "id": format!("msg_{id}"), "type": "message", "role": "assistant", "status": status, "content": content })
+fn message(id: &str, index: usize, text: &str, status: &str, logprobs: Vec<Value>) -> Value {
+    let (id, content) = (format!("msg_{id}_{index}"), json!([part(text, logprobs)]));
+    json!({ "id": id, "type": "message", "role": "assistant", "status": status, "content": content })
 }
 
 fn part(text: &str, logprobs: Vec<Value>) -> Value {
@@ -119,8 +149,8 @@ fn part(text: &str, logprobs: Vec<Value>) -> Value {
 }
 
 /// Returns the response object. `choice` is `None` if the answer has just begun.
-fn response(service: &Service, asked: &str, meta: &ResponseMeta, items: &[Value], choice: Option<&Choice>) -> Value {
-    let asked: Value = serde_json::from_str(asked).unwrap_or_default();
+fn response(service: &Service, shown: &Shown, meta: &ResponseMeta, items: &[Value], choice: Option<&Choice>) -> Value {
+    let asked: Value = serde_json::from_str(&shown.fields).unwrap_or_default();
     let given = |key: &str, default: Value| match &asked[key] {
         Value::Null => default,
         value => value.clone(),
@@ -149,7 +179,7 @@ fn response(service: &Service, asked: &str, meta: &ResponseMeta, items: &[Value]
         "output": items,
         "parallel_tool_calls": given("parallel_tool_calls", json!(true)),
         "previous_response_id": null,
-        "store": false,
+        "store": shown.is_stored,
         "temperature": asked["temperature"],
         "text": given("text", json!({ "format": { "type": "text" } })),
         "tool_choice": given("tool_choice", json!("auto")),
@@ -162,14 +192,13 @@ fn response(service: &Service, asked: &str, meta: &ResponseMeta, items: &[Value]
 /// Sends an answer while it is generated.
 struct Streamer {
     app: Arc<App>,
-    /// The fields of the request that the answer repeats.
-    asked: String,
+    asked: Shown,
     prepared: Ready,
     meta: ResponseMeta,
     out: Events,
     /// Number of events sent, which is also the sequence number of the next event.
     sent: usize,
-    _open: OpenRequest,
+    open: OpenRequest,
 }
 
 /// The finished items of an answer, and the open item.
@@ -215,6 +244,9 @@ impl Streamer {
             self.open(&mut progress, "message");
         }
         self.close(&mut progress, status(&choice));
+        if self.asked.is_stored {
+            self.app.items.keep(self.app.scope_of(&self.open), &progress.items);
+        }
         let kind = if status(&choice) == "incomplete" { "response.incomplete" } else { "response.completed" };
         self.response(kind, &progress.items, Some(&choice));
     }
@@ -230,7 +262,7 @@ impl Streamer {
             Part::Content(text) => {
                 self.open(progress, "message");
                 progress.text += &text;
-                let id = format!("msg_{}", self.id());
+                let id = format!("msg_{}_{}", self.id(), index(progress));
                 let place = json!({ "item_id": id, "output_index": index(progress), "content_index": 0 });
                 let logprobs = std::mem::take(&mut progress.unsent);
                 progress.logprobs.extend(logprobs.iter().cloned());
@@ -239,7 +271,7 @@ impl Streamer {
             Part::Thought(text) => {
                 self.open(progress, "reasoning");
                 progress.text += &text;
-                let id = format!("rs_{}", self.id());
+                let id = format!("rs_{}_{}", self.id(), index(progress));
                 let place = json!({ "item_id": id, "output_index": index(progress), "content_index": 0 });
                 self.send("response.reasoning_text.delta", with(place, json!({ "delta": text })));
             }
@@ -262,24 +294,27 @@ impl Streamer {
         }
         self.close(progress, "completed");
         progress.kind = kind;
-        let id = self.id();
-        let item = if kind == "message" { message(&id, "", "in_progress", Vec::new()) } else { thought(&id, "") };
-        self.begin(progress.items.len(), &item);
+        let (id, index) = (self.id(), progress.items.len());
+        let item = match kind {
+            "message" => message(&id, index, "", "in_progress", Vec::new()),
+            _ => thought(&id, index, ""),
+        };
+        self.begin(index, &item);
     }
 
     /// Ends the open item.
     fn close(&mut self, progress: &mut Progress, status: &str) {
-        let (id, text) = (self.id(), std::mem::take(&mut progress.text));
+        let (id, index, text) = (self.id(), progress.items.len(), std::mem::take(&mut progress.text));
         let item = match std::mem::take(&mut progress.kind) {
             "" => return,
             "message" => {
                 let mut logprobs = std::mem::take(&mut progress.logprobs);
                 logprobs.append(&mut progress.unsent);
-                message(&id, &text, status, logprobs)
+                message(&id, index, &text, status, logprobs)
             }
-            _ => thought(&id, &text),
+            _ => thought(&id, index, &text),
         };
-        self.end(progress.items.len(), &item);
+        self.end(index, &item);
         progress.items.push(item);
     }
 

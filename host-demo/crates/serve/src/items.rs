@@ -1,0 +1,154 @@
+//! The items that `/v1/responses` returned. A later request of the same client may name them instead of repeating them.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Mutex, MutexGuard};
+
+use serde_json::Value;
+
+/// Limit in bytes for all items that are kept, and for those that one request names.
+pub const ITEMS: usize = 4 << 20;
+/// Upper bound in bytes for an item without its texts: its entry here, or its values once it is read.
+const ITEM: usize = 2 << 10;
+
+/// The items of all clients. If they take too much memory, the client with the most loses its oldest.
+#[derive(Default)]
+pub struct KeptItems(Mutex<Kept>);
+
+#[derive(Default)]
+struct Kept {
+    clients: HashMap<Option<u64>, OfClient>,
+    bytes: usize,
+}
+
+#[derive(Default)]
+struct OfClient {
+    /// The oldest item is the first.
+    items: VecDeque<Item>,
+    bytes: usize,
+}
+
+struct Item {
+    id: String,
+    json: String,
+}
+
+impl Item {
+    /// Leaves out log-probabilities, which no prompt contains.
+    fn of(item: &Value) -> Option<Self> {
+        let mut item = item.clone();
+        for part in item["content"].as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
+            part.remove("logprobs");
+        }
+        let id = item["id"].as_str()?.to_string();
+        Some(Self { id, json: item.to_string() })
+    }
+
+    fn bytes(&self) -> usize {
+        self.json.len() + ITEM
+    }
+}
+
+impl KeptItems {
+    /// Keeps the items of an answer. `None` is the client whose items all clients may name.
+    pub fn keep(&self, client: Option<u64>, items: &[Value]) {
+        for item in items.iter().filter_map(Item::of).filter(|item| item.bytes() <= ITEMS) {
+            self.kept().add(client, item);
+        }
+    }
+
+    /// Replaces the references in a request's `input` by the items that they name. A reference to an unknown item stays, as
+    /// does one for which there is no memory because the request names an item many times.
+    pub fn resolve(&self, client: Option<u64>, body: &mut Value) {
+        let Some(input) = body.get_mut("input").and_then(Value::as_array_mut) else { return };
+        let mut references = input.iter_mut().filter(|item| item["type"] == "item_reference").peekable();
+        if references.peek().is_none() {
+            return;
+        }
+        let kept = self.kept();
+        let Some(own) = kept.clients.get(&client) else { return };
+        let known: HashMap<&str, &Item> = own.items.iter().map(|item| (item.id.as_str(), item)).collect();
+        let mut room = ITEMS;
+        for reference in references {
+            let item = reference["id"].as_str().and_then(|id| known.get(id));
+            let Some(item) = item.filter(|item| item.bytes() <= room) else { continue };
+            room -= item.bytes();
+            if let Ok(item) = serde_json::from_str(&item.json) {
+                *reference = item;
+            }
+        }
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.0.lock().unwrap_or_else(|broken| broken.into_inner())
+    }
+}
+
+impl Kept {
+    fn add(&mut self, client: Option<u64>, item: Item) {
+        let own = self.clients.entry(client).or_default();
+        self.bytes += item.bytes();
+        own.bytes += item.bytes();
+        own.items.push_back(item);
+        while self.bytes > ITEMS {
+            let Some((client, most)) = self.clients.iter_mut().max_by_key(|(_, own)| own.bytes) else { return };
+            let freed = most.items.pop_front().map_or(0, |item| item.bytes());
+            most.bytes -= freed;
+            self.bytes -= freed;
+            if most.items.is_empty() {
+                let client = *client;
+                self.clients.remove(&client);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn message(id: &str, len: usize) -> Value {
+        json!({ "id": id, "type": "message", "role": "assistant", "content": [{ "text": "x".repeat(len), "logprobs": [1] }] })
+    }
+
+    /// The lengths of the texts that a client finds by these ids.
+    fn found(items: &KeptItems, client: Option<u64>, ids: &[&str]) -> Vec<Option<usize>> {
+        let references: Vec<Value> = ids.iter().map(|id| json!({ "type": "item_reference", "id": id })).collect();
+        let mut body = json!({ "input": references });
+        items.resolve(client, &mut body);
+        let text = |item: &Value| item.pointer("/content/0/text").map(|text| text.as_str().unwrap().len());
+        body["input"].as_array().unwrap().iter().map(text).collect()
+    }
+
+    #[test]
+    fn items_belong_to_their_clients() {
+        let items = KeptItems::default();
+        items.keep(Some(1), &[message("msg_a", 1), message("msg_b", 2)]);
+        assert_eq!(found(&items, Some(1), &["msg_b", "msg_c", "msg_a"]), [Some(2), None, Some(1)]);
+        assert_eq!(found(&items, Some(2), &["msg_a"]), [None]);
+        assert_eq!(found(&items, None, &["msg_a"]), [None]);
+        let mut body = json!({ "input": [{ "type": "item_reference", "id": "msg_a" }] });
+        items.resolve(Some(1), &mut body);
+        assert_eq!(body["input"][0]["content"], json!([{ "text": "x" }]));
+    }
+
+    #[test]
+    fn items_are_bounded() {
+        let items = KeptItems::default();
+        items.keep(Some(1), &[message("old", 3 << 19), message("new", 1 << 20)]);
+        items.keep(Some(2), &[message("other", 1 << 19)]);
+        // The client with the most items loses its oldest one.
+        items.keep(Some(2), &[message("last", 1 << 20)]);
+        assert_eq!(found(&items, Some(1), &["old", "new"]), [None, Some(1 << 20)]);
+        assert_eq!(found(&items, Some(2), &["other", "last"]), [Some(1 << 19), Some(1 << 20)]);
+        for at in 0..10_000 {
+            items.keep(Some(3), &[message(&at.to_string(), 1)]);
+        }
+        assert!(items.kept().bytes <= ITEMS);
+        assert_eq!(found(&items, Some(3), &["0", "9999"]), [None, Some(1)]);
+        items.keep(Some(4), &[message("large", ITEMS)]);
+        assert_eq!(found(&items, Some(4), &["large"]), [None]);
+        // A request cannot multiply an item.
+        assert_eq!(found(&items, Some(2), &["last"; 9]).iter().flatten().count(), 3);
+    }
+}
