@@ -234,6 +234,19 @@ pub fn each<T: Serialize>(
     each_json(file, |line| answer(line).map(|(id, answer)| Answer { id, answer }))
 }
 
+/// Returns the lines that are not blank, with their numbers. A byte order mark before the first line is left out.
+pub fn numbered_lines(input: impl BufRead) -> impl Iterator<Item = (usize, io::Result<Vec<u8>>)> {
+    const MARK: &[u8] = b"\xef\xbb\xbf";
+    let lines = (1..).zip(input.split(b'\n')).map(|(number, line)| {
+        let line = line.map(|line| match line.strip_prefix(MARK).filter(|_| number == 1) {
+            Some(rest) => rest.to_vec(),
+            None => line,
+        });
+        (number, line)
+    });
+    lines.filter(|(_, line)| line.as_ref().map_or(true, |line| !line.trim_ascii().is_empty()))
+}
+
 /// Like [`each`], but an answer can be any JSON value, and has no `id`.
 pub fn each_json<T: Serialize>(file: Option<&Path>, mut answer: impl FnMut(&[u8]) -> Result<T>) -> Result<ExitCode> {
     #[derive(Serialize)]
@@ -252,11 +265,8 @@ pub fn each_json<T: Serialize>(file: Option<&Path>, mut answer: impl FnMut(&[u8]
     };
     let mut out = Out::lock();
     let (mut total, mut wrong) = (0, 0);
-    for (number, line) in (1..).zip(lines.split(b'\n')) {
+    for (number, line) in numbered_lines(lines) {
         let line = line.with_context(|| format!("cannot read {name}"))?;
-        if line.trim_ascii().is_empty() {
-            continue;
-        }
         if interrupt::asked() {
             note("stopped");
             return Ok(ExitCode::from(output::INTERRUPTED));
@@ -295,6 +305,15 @@ mod tests {
         for (text, want) in [("a\n", "a"), ("a\r\n", "a"), ("a\n\n", "a\n"), ("a", "a"), ("\n", ""), ("", "")] {
             assert_eq!(without_newline(text.into()), want.as_bytes(), "{text:?}");
         }
+    }
+
+    #[test]
+    fn lines_have_the_numbers_that_editors_show() {
+        let lines =
+            numbered_lines(&b"\xef\xbb\xbfa\n\n \r\n\xef\xbb\xbfb\n"[..]).map(|(number, line)| (number, line.unwrap()));
+        let wanted = [(1, b"a".to_vec()), (4, b"\xef\xbb\xbfb".to_vec())];
+        assert_eq!(lines.collect::<Vec<_>>(), wanted);
+        assert_eq!(numbered_lines(&b"\xef\xbb\xbf\n"[..]).count(), 0);
     }
 
     #[test]

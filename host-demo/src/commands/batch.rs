@@ -11,7 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::{Value, json};
 
-use crate::cli::{DraftArgs, ReuseArgs, RunArgs, at_least_one};
+use crate::cli::{DraftArgs, ReuseArgs, RunArgs, at_least_one, numbered_lines};
 use crate::output::announce::announce;
 use crate::output::{note, progress};
 use arenite_run::model_file::ModelFile;
@@ -103,6 +103,7 @@ fn is_pipe(path: &Path) -> bool {
 
 /// A line of the output from an earlier run.
 struct Answered {
+    number: usize,
     custom_id: Value,
     is_good: bool,
 }
@@ -115,11 +116,11 @@ fn resume(path: &Path) -> Result<(File, Vec<Answered>)> {
     file.read_to_end(&mut text)?;
     let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
     let mut done = Vec::new();
-    for (at, line) in text[..whole].split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).enumerate() {
-        let line: Value = serde_json::from_slice(line).with_context(|| {
-            format!("line {} is not a batch answer: give another output file, or remove this one", at + 1)
+    for (number, line) in numbered_lines(&text[..whole]) {
+        let line: Value = serde_json::from_slice(&line?).with_context(|| {
+            format!("line {number} is not a batch answer: give another output file, or remove this one")
         })?;
-        done.push(Answered { custom_id: line["custom_id"].clone(), is_good: is_good(&line) });
+        done.push(Answered { number, custom_id: line["custom_id"].clone(), is_good: is_good(&line) });
     }
     file.set_len(whole as u64)?;
     file.seek(std::io::SeekFrom::End(0))?;
@@ -187,19 +188,15 @@ impl Batch {
     /// an earlier run has another `custom_id` than its line.
     fn read_all(&self, input: impl BufRead, done: Vec<Answered>, begun: SyncSender<Pending>) -> Result<()> {
         let mut done = done.into_iter();
-        let mut number = 0;
-        for line in input.split(b'\n') {
+        for (number, line) in numbered_lines(input) {
             let line = line?;
-            if line.trim_ascii().is_empty() {
-                continue;
-            }
-            number += 1;
             if let Some(done) = done.next() {
                 let custom_id =
                     serde_json::from_slice::<Value>(&line).map_or(Value::Null, |line| line["custom_id"].clone());
                 if custom_id != done.custom_id {
                     bail!(
-                        "line {number} of the output answers {}, but line {number} of the input is {custom_id}: give another output file",
+                        "line {} of the output answers {}, but line {number} of the input is {custom_id}: give another output file",
+                        done.number,
                         done.custom_id
                     );
                 }

@@ -95,21 +95,35 @@ fn lines_that_cannot_be_answered_say_so() {
         r#"{"custom_id": "b", "method": "POST", "url": "/v1/completions", "body": {"prompt": 3}}"#,
         r#"{"custom_id": "c", "method": "POST", "url": "/v1/completions", "body": {"prompt": "x", "max_tokens": 2}}"#,
     ];
-    let mut child = arenite()
-        .args(["batch", "-c", "64", "-i", "-", "-o", "-"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    child.stdin.take().unwrap().write_all(lines.join("\n").as_bytes()).unwrap();
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    let answers: Vec<Value> =
-        String::from_utf8(output.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let answers = answers(&lines.join("\n"), 1);
     assert_eq!(answers[0]["error"]["code"], "invalid_line");
     assert_eq!(answers[0]["response"], Value::Null);
     assert_eq!(answers[1]["response"]["status_code"], 400);
     assert_eq!(answers[2]["response"]["body"]["error"]["param"], "prompt");
     assert_eq!(answers[3]["response"]["status_code"], 200);
     assert_eq!(answers[3]["custom_id"], "c");
+}
+
+/// Spreadsheets and PowerShell write a byte order mark; editors count blank lines, too.
+#[test]
+fn a_byte_order_mark_is_skipped_and_blank_lines_are_counted() {
+    let good =
+        r#"{"custom_id": "c", "method": "POST", "url": "/v1/completions", "body": {"prompt": "x", "max_tokens": 2}}"#;
+    let answers = answers(&format!("\u{feff}{good}\n\n\nnonsense\n"), 1);
+    assert_eq!((&answers[0]["custom_id"], &answers[0]["response"]["status_code"]), (&json!("c"), &json!(200)));
+    assert!(answers[1]["error"]["message"].as_str().unwrap().starts_with("line 4 is not JSON"), "{}", answers[1]);
+}
+
+/// The answers to the lines of `input`, for which the command ends with `code`.
+fn answers(input: &str, code: i32) -> Vec<Value> {
+    let mut child = arenite()
+        .args(["batch", "-c", "64", "-i", "-", "-o", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(code));
+    String::from_utf8(output.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
