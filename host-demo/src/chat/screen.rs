@@ -5,7 +5,7 @@ use clap::ValueEnum;
 
 use super::dialect::{Part, Reader};
 use crate::output::wrap::Wrap;
-use crate::output::{Out, terminal_width};
+use crate::output::{Out, aside, terminal_width};
 
 /// The display of thoughts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -23,10 +23,12 @@ const PLAIN: &str = "\x1b[0m";
 pub struct Screen {
     out: Out,
     reasoning: Reasoning,
+    /// True if thoughts go to standard error: they would be dimmed, and standard output is a pipe, which has no colours.
+    is_aside: bool,
     reader: Reader,
     wrap: Wrap,
     style: &'static str,
-    /// True if the last part was a thought: an empty line separates it from the answer.
+    /// True if the last part was a thought: an empty line, or a line's end on standard error, separates it from the answer.
     after_thought: bool,
     /// True if the last line is unfinished.
     open: bool,
@@ -35,8 +37,10 @@ pub struct Screen {
 impl Screen {
     /// Prints the parts that `reader` returns.
     pub fn new(reasoning: Reasoning, reader: Reader) -> Self {
+        let out = Out::lock();
         Self {
-            out: Out::lock(),
+            is_aside: reasoning == Reasoning::Dim && !out.is_terminal(),
+            out,
             reasoning,
             reader,
             wrap: Wrap::default(),
@@ -57,6 +61,7 @@ impl Screen {
         let mut parts = Vec::new();
         self.reader.finish(&mut parts, is_unfinished);
         parts.into_iter().try_for_each(|part| self.show(part))?;
+        self.end_aside();
         self.style(PLAIN)?;
         self.flush()?;
         if self.open {
@@ -68,12 +73,18 @@ impl Screen {
     fn show(&mut self, part: Part) -> Result<()> {
         let text = match part {
             Part::Thought(_) if self.reasoning == Reasoning::Hide => return Ok(()),
+            Part::Thought(text) if self.is_aside => {
+                aside(&text);
+                self.after_thought = true;
+                return Ok(());
+            }
             Part::Thought(text) => {
                 self.style(if self.reasoning == Reasoning::Dim { DIM } else { PLAIN })?;
                 self.after_thought = true;
                 text
             }
             Part::Content(text) => {
+                self.end_aside();
                 if self.after_thought {
                     self.flush()?;
                     self.out.now(b"\n\n")?;
@@ -85,6 +96,7 @@ impl Screen {
                 text
             }
             Part::Call(call) => {
+                self.end_aside();
                 self.style(CYAN)?;
                 self.flush()?;
                 let line = if self.open { "\n" } else { "" };
@@ -100,6 +112,13 @@ impl Screen {
             self.write(&text)?;
         }
         Ok(())
+    }
+
+    /// Ends the line of a thought on standard error.
+    fn end_aside(&mut self) {
+        if self.is_aside && std::mem::take(&mut self.after_thought) {
+            aside("\n");
+        }
     }
 
     /// Prints a text, with its words wrapped on a terminal.

@@ -91,7 +91,7 @@ pub struct Args {
     #[arg(skip)]
     once: bool,
 
-    /// Display of thoughts: shown, dim (grey on a terminal) or hidden
+    /// Display of thoughts: shown, dim (grey on a terminal; in a pipe on standard error) or hidden
     #[arg(long, value_enum, default_value_t = Reasoning::Dim)]
     reasoning: Reasoning,
 
@@ -313,11 +313,29 @@ fn print_prompt(args: &Args, file: &ModelFile) -> Result<Next> {
     let gguf = file.parse()?;
     let mut index = Vec::new();
     let tokenizer = text::tokenizer(&gguf, &mut index).with_context(|| file.name().to_string())?;
-    let Template { renderer, declared, kwargs, messages, .. } = Template::new(args, &gguf, &tokenizer)?;
+    let Template { renderer, style, declared, kwargs, messages } = Template::new(args, &gguf, &tokenizer)?;
+    let messages = messages.into_iter().map(|message| with_arguments(message, &style)).collect::<Result<Vec<_>>>()?;
     let tools = if declared.is_empty() { Value::from(()) } else { serde_json::from_value(declared.into())? };
     let arguments = Arguments { tools, kwargs: serde_json::from_value(kwargs.into())? };
     Out::lock().now(renderer.exact(&messages, &arguments)?.as_bytes())?;
     Ok(Next::End(ExitCode::SUCCESS))
+}
+
+/// Returns a message whose calls have their arguments as values where the file has them as texts, like OpenAI's interface. As in
+/// the server, a template that wants texts gets them.
+fn with_arguments(message: Value, style: &Style) -> Result<Value> {
+    if style.probe.wants_text || message.get_attr("tool_calls").is_ok_and(|calls| calls.is_undefined()) {
+        return Ok(message);
+    }
+    let mut message = serde_json::to_value(message)?;
+    for call in message["tool_calls"].as_array_mut().into_iter().flatten() {
+        let Some(arguments) = call.pointer_mut("/function/arguments") else { continue };
+        let text = arguments.as_str().map(|text| if text.trim().is_empty() { "{}" } else { text });
+        if let Some(Ok(value)) = text.map(serde_json::from_str) {
+            *arguments = value;
+        }
+    }
+    Ok(serde_json::from_value(message)?)
 }
 
 /// The model's template with the user's functions and variables, and the messages of `--messages`.

@@ -52,6 +52,10 @@ impl Out {
         if self.has_colours { self.to.write_all(sequence.as_bytes()).map_err(where_it_was) } else { Ok(()) }
     }
 
+    pub fn is_terminal(&self) -> bool {
+        self.is_terminal
+    }
+
     /// Writes `bytes` and flushes.
     pub fn now(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.write_all(bytes)?;
@@ -106,6 +110,11 @@ pub fn note(line: impl fmt::Display) {
         line = wrap::wrapped(&line, width.0.into());
     }
     let _ = io::stderr().lock().write_all(&for_terminal(line.as_bytes()));
+}
+
+/// Writes a part of a text to standard error. Failures are ignored, and characters are escaped as in [`note`].
+pub fn aside(text: &str) {
+    let _ = io::stderr().lock().write_all(&for_terminal(text.as_bytes()));
 }
 
 /// Prints what the libraries of this program report.

@@ -96,6 +96,38 @@ fn raw<'a>(json: &'a str, name: &str, key: &str) -> &'a str {
     }
 }
 
+/// Arguments in OpenAI's notation, which are texts, are read as in the server.
+#[test]
+fn arguments_that_are_texts_are_read() {
+    let directory = directory();
+    let prompt = |arguments: Value, template: &str| {
+        let call = json!({ "type": "function", "function": { "name": "f", "arguments": arguments } });
+        let messages =
+            json!([{ "role": "user", "content": "Hi" }, { "role": "assistant", "content": "", "tool_calls": [call] }]);
+        let messages = file(&directory, "m.json", messages.to_string());
+        let template = format!(
+            "{{% for m in messages %}}{{% for c in m.tool_calls or [] %}}{template}{{% endfor %}}{{% endfor %}}"
+        );
+        let template = file(&directory, "t.jinja", template);
+        let output = arenite(&["chat", "--messages", &messages, "--chat-template", &template, "--print-prompt"], "");
+        assert!(output.status.success(), "{}", stderr(&output));
+        String::from_utf8(output.stdout).expect("UTF-8")
+    };
+    let (value, text) = (json!({ "days": 2, "city": "Oslo" }), json!("{\"days\": 2, \"city\": \"Oslo\"}"));
+    for (template, wanted) in [
+        ("{{ c.function.name }}{{ c.function.arguments | tojson }}", "f{\"days\": 2, \"city\": \"Oslo\"}"),
+        (
+            "{{ c.function.name }}{% for k, v in c.function.arguments.items() %} {{ k }}={{ v }}{% endfor %}",
+            "f days=2 city=Oslo",
+        ),
+    ] {
+        for arguments in [&value, &text] {
+            assert_eq!(prompt(arguments.clone(), template), wanted);
+        }
+    }
+    assert_eq!(prompt(json!("no JSON"), "{{ c.function.name }}{{ c.function.arguments | tojson }}"), "f\"no JSON\"");
+}
+
 #[test]
 fn a_template_that_refuses_says_why_on_one_line() {
     let directory = directory();
@@ -329,9 +361,19 @@ fn thoughts_are_shown_dimmed_or_hidden() {
     let directory = directory();
     let template = file(&directory, "t.jinja", "{{ messages[-1].content }}<think>\n");
     let args = |how| ["chat", "--chat-template", &template, "--temp", "0", "-n", "6", "--reasoning", how];
-    let said = |how| String::from_utf8(arenite(&args(how), "Once\n").stdout).expect("UTF-8");
-    assert_eq!(said("hide"), "");
-    assert!(said("show").len() > 6 && said("show") == said("dim"), "a pipe has no colours");
+    let said = |how| {
+        let output = arenite(&args(how), "Once\n");
+        (String::from_utf8(output.stdout.clone()).expect("UTF-8"), stderr(&output))
+    };
+    let (thought, note) = said("show");
+    assert!(thought.len() > 6 && !note.contains(&thought), "{thought}{note}");
+    assert_eq!(said("hide"), (String::new(), note.clone()));
+    // A pipe has no colours, so that its reader could not tell a thought from the answer.
+    let (answer, notes) = said("dim");
+    assert!(
+        answer.is_empty() && notes.contains(&thought) && notes.len() == thought.len() + note.len(),
+        "{answer}{notes}"
+    );
     let mut terminal = Terminal::start(&args("dim"));
     terminal.says("Once");
     terminal.wait_for("\x1b[2m");
