@@ -747,7 +747,7 @@ fn items_of_responses_may_be_named() {
     let body = |items: Vec<Value>| {
         let output =
             json!({ "type": "function_call_output", "call_id": items.last().unwrap()["call_id"], "output": "ok" });
-        json!({ "input": [vec![user.clone()], items, vec![output]].concat() })
+        json!({ "input": ([vec![user.clone()], items, vec![output]].concat()) })
     };
     for stream in [false, true] {
         let items = answer(json!(null), stream);
