@@ -235,14 +235,10 @@ pub fn each<T: Serialize>(
 }
 
 /// Returns the lines that are not blank, with their numbers. A byte order mark before the first line is left out.
-pub fn numbered_lines(input: impl BufRead) -> impl Iterator<Item = (usize, io::Result<Vec<u8>>)> {
-    const MARK: &[u8] = b"\xef\xbb\xbf";
+pub fn numbered_lines(input: impl BufRead) -> impl Iterator<Item = (usize, Result<Vec<u8>>)> {
     let lines = (1..).zip(input.split(b'\n')).map(|(number, line)| {
-        let line = line.map(|line| match line.strip_prefix(MARK).filter(|_| number == 1) {
-            Some(rest) => rest.to_vec(),
-            None => line,
-        });
-        (number, line)
+        let line = line.map_err(anyhow::Error::from);
+        (number, if number == 1 { line.and_then(text::without_mark) } else { line })
     });
     lines.filter(|(_, line)| line.as_ref().map_or(true, |line| !line.trim_ascii().is_empty()))
 }
