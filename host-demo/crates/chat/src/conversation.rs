@@ -195,7 +195,9 @@ impl Style {
             Ok(prompt)
         };
         let shows_all = |conversation: &Conversation, prompt: &Prompt| {
-            !renderer.has_template() || conversation.is_shown(&prompt.text, &|words| Some(render(words).ok()?.text))
+            !renderer.has_template()
+                || !self.probe.shows_texts
+                || conversation.is_shown(&prompt.text, &|words| Some(render(words).ok()?.text))
         };
         let first = render(&conversation);
         if let Ok(prompt) = &first

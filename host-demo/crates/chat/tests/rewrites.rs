@@ -96,6 +96,9 @@ fn no_text_of_the_system_or_of_a_function_is_hidden() {
     let (prompt, warning) = rendered(last, &json!([system("S"), system("T"), question]));
     assert_eq!(prompt, "S\n\nT[user|Q]");
     assert!(warning.is_some_and(|warning| warning.contains("one system message")));
+    // A template that shows no text, as those of tests with a script, is left alone.
+    let silent = "{{ tools | length if tools else '' }}{% for message in messages %}[{{ message.role }}]{% endfor %}";
+    assert_eq!(rendered(silent, &loops), ("[user][assistant][tool]".into(), None));
 }
 
 #[test]

@@ -21,6 +21,8 @@ pub trait Template {
 pub struct Probe {
     /// True if the template shows the declared functions.
     pub shows_tools: bool,
+    /// True if the template shows the text of a question.
+    pub shows_texts: bool,
     /// True if the template shows calls of earlier answers.
     pub shows_calls: bool,
     /// True if the template writes identifiers instead of names: `functions.NAME:NUMBER`.
@@ -83,6 +85,7 @@ pub fn look(template: &dyn Template, dialect: &mut Dialect) -> Probe {
     let mut probe = Probe {
         // A template that only counts the functions, for example, is for models that know them from elsewhere.
         shows_tools: with_tools.is_some_and(|text| text.contains(NAME) || Some(&text) != without_tools.as_ref()),
+        shows_texts: without_tools.as_ref().is_some_and(|text| text.contains(SAID)),
         shows_calls: false,
         numbers_calls: false,
         wants_text: false,
@@ -126,6 +129,7 @@ impl Probe {
             rendered.filter(|text| text.contains(SAID) && !text.contains("'type'") && !text.contains("\"type\""))
         };
         let Some(alone) = shown(json!([text])) else { return };
+        self.shows_texts = true;
         self.needs_parts = question.is_none_or(|text| !text.contains(SAID));
         // Some templates write no space before a picture, so that the prompt need not be longer.
         self.shows_pictures = shown(json!([text, { "type": "image" }])).is_some_and(|text| text != alone);
