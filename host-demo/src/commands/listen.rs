@@ -91,7 +91,7 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     let goes_on = || args.mic || !interrupt::asked(); // with --mic, Ctrl-C ends the recording instead
     let summary =
         transcriber.transcribe(&mut sound, &request, &goes_on, &mut |segment| Ok(writer.segment(segment)?))?;
-    writer.finish(&summary, args.translate)?;
+    writer.finish(&summary)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -114,9 +114,17 @@ fn listing(file: &[u8]) -> Vec<String> {
     let keys = gguf.keys().map(|(key, value)| format!("{key} {value:?}"));
     let mut all: Vec<String> = tensors.chain(keys).collect();
     all.retain(|line| {
-        !["arenite.", "general.name", "general.size_label", "v.token_embd.img_break"]
-            .iter()
-            .any(|own| line.starts_with(own))
+        // llama.cpp has limits of its own for the pixels.
+        ![
+            "arenite.",
+            "general.name",
+            "general.size_label",
+            "v.token_embd.img_break",
+            "clip.vision.image_min_pixels",
+            "clip.vision.image_max_pixels",
+        ]
+        .iter()
+        .any(|own| line.starts_with(own))
     });
     all.sort();
     all
@@ -139,6 +147,48 @@ fn checkpoints_become_a_model_and_a_projector() {
 }
 
 /// A server with a case's model.
+/// A copy of a case's checkpoint with another image processor.
+fn with_processor(dir: &Path, change: impl FnOnce(&mut Value)) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"] {
+        fs::copy(dir.join(name), folder.path().join(name)).unwrap();
+    }
+    let mut json: Value = serde_json::from_slice(&fs::read(dir.join("processor_config.json")).unwrap()).unwrap();
+    change(&mut json["image_processor"]);
+    fs::write(folder.path().join("processor_config.json"), json.to_string()).unwrap();
+    folder
+}
+
+#[test]
+fn pictures_have_the_sizes_of_the_image_processor() {
+    // Numbers of tokens in transformers 5.24.
+    for (name, prompt, values, count) in [(
+        "qwen3vl_a",
+        "<|vision_start|><|image_pad|><|vision_end|> hello",
+        json!({ "size": { "shortest_edge": 65536, "longest_edge": 16_777_216 } }),
+        83,
+    )] {
+        let Some((dir, _)) = case(name) else { return };
+        let folder = with_processor(&dir, |processor| {
+            values.as_object().unwrap().iter().for_each(|(key, value)| processor[key] = value.clone());
+        });
+        let model = folder.path().join("m.gguf");
+        stdout(&["convert", "hf", path(folder.path()), path(&model)]);
+        let picture = dir.join("img2.png");
+        let ids = json_of(&["tokenize", "-m", path(&model), "-p", prompt, "--image", path(&picture), "--json"]);
+        assert_eq!(list(&ids).len(), count, "{name} {values}");
+    }
+}
+
+#[test]
+fn a_projector_that_cannot_be_written_is_an_error() {
+    let Some((dir, _)) = case("gemma3_a") else { return };
+    let folder = with_processor(&dir, |processor| processor["resample"] = 0.into());
+    let model = folder.path().join("m.gguf");
+    let told = error(&["convert", "hf", path(folder.path()), path(&model)]);
+    assert!(told.contains("without its projector") && told.contains("resample is 0"), "{told}");
+}
+
 fn serve(dir: &Path, more: &[&str]) -> Server {
     let model = dir.join("model.gguf");
     Server::start(&[&["-m", path(&model), "--kv", "f32", "-c", "2048", "--parallel", "2"], more].concat())

@@ -2,7 +2,7 @@
 
 use crate::common::{committed, error, fixtures, json, path, stdout, stdout_with};
 use crate::serve::Server;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const MODELS: [&str; 2] = ["whisper_b", "moonshine_a"];
 
@@ -24,6 +24,46 @@ fn checkpoints_are_converted() {
         let sound = file(case, "sound1.wav");
         let heard = json(&["listen", "-m", path(&model), &sound, "--format", "json", "--kv", "f32"]);
         assert_eq!(heard, transcript(case, "sound1.wav"), "{case}");
+    }
+}
+
+#[test]
+fn a_request_without_a_language_gets_those_of_the_checkpoint() {
+    let Some(checkpoint) = fixtures("whisper_b") else { return };
+    let sound = file("whisper_b", "sound0.wav");
+    // Language and task of the first tokens that transformers 5.24 generates.
+    for (settings, language, task) in [
+        (json!({}), "fr", "transcribe"),
+        (json!({ "language": "<|de|>" }), "de", "transcribe"),
+        (json!({ "language": "spanish", "task": "transcribe" }), "es", "transcribe"),
+        (json!({ "task": "translate" }), "fr", "translate"),
+        (json!({ "forced_decoder_ids": [[1, 513], [2, 519]] }), "en", "transcribe"),
+        (json!({ "forced_decoder_ids": [[1, null], [2, 519]] }), "fr", "transcribe"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        for entry in std::fs::read_dir(&checkpoint).unwrap() {
+            let from = entry.unwrap().path();
+            if from.extension().is_some_and(|kind| kind == "json" || kind == "safetensors") {
+                std::fs::copy(&from, folder.path().join(from.file_name().unwrap())).unwrap();
+            }
+        }
+        let path_of = folder.path().join("generation_config.json");
+        let mut all: Value = serde_json::from_slice(&std::fs::read(&path_of).unwrap()).unwrap();
+        settings.as_object().unwrap().iter().for_each(|(key, value)| all[key] = value.clone());
+        std::fs::remove_file(&path_of).unwrap();
+        std::fs::write(&path_of, all.to_string()).unwrap();
+        let model = folder.path().join("m.gguf");
+        stdout(&["convert", "hf", path(folder.path()), path(&model)]);
+        let heard = |more: &[&str]| {
+            json(&[&["listen", "-m", path(&model), &sound, "--format", "json", "--kv", "f32"], more].concat())
+        };
+        let found = heard(&[]);
+        assert_eq!((&found["language"], &found["task"]), (&json!(language), &json!(task)), "{settings}");
+        let task: &[&str] = if task == "translate" { &["--translate"] } else { &[] };
+        assert_eq!(heard(&[&["--language", language], task].concat()), found, "{settings}");
+        if settings["task"].is_null() {
+            assert_eq!(heard(&["--language", "auto"])["language"], "fr", "{settings}");
+        }
     }
 }
 

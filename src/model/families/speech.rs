@@ -4,7 +4,8 @@
 //! - `encoder_context_length`: number of encoder positions; Whisper computes all of them for every sound;
 //! - `mel_bins`: features of a frame;
 //! - the keys of [`sound::Rules`](crate::sound::Rules), and special tokens: `languages` and `language_token_ids`,
-//!   `transcribe_token_id`, `translate_token_id`, `previous_token_id`, `no_speech_token_id`.
+//!   `transcribe_token_id`, `translate_token_id`, `previous_token_id`, `no_speech_token_id`;
+//! - `default_language` and `default_task`, for a request that names none.
 //!
 //! The front end's tensors are `enc.conv1.weight` (an output's weights for the first tap and all inputs, then for the
 //! second tap, ...), `enc.conv1.bias`, `enc.conv1_norm.weight` and so on.
@@ -15,7 +16,7 @@ use crate::model::{Front, Gate, Need, Norm, Positions, RopeStyle, SoundSizes, Sp
 use crate::{Error, tri};
 
 /// Keys that describe tokens; the forward pass does not need them.
-const TOKENS: [&str; 10] = [
+const TOKENS: [&str; 12] = [
     "suppress_tokens",
     "begin_suppress_tokens",
     "no_timestamps_token_id",
@@ -26,6 +27,8 @@ const TOKENS: [&str; 10] = [
     "translate_token_id",
     "previous_token_id",
     "no_speech_token_id",
+    "default_language",
+    "default_task",
 ];
 
 /// Whisper: layer norms before attention and feed-forward, learned positions, and biases except for keys.

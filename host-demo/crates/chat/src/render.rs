@@ -50,6 +50,9 @@ impl Renderer {
         let spelled = |id: Option<u32>| {
             id.map(|id| String::from_utf8_lossy(tokenizer.spelling(id)).into_owned()).unwrap_or_default()
         };
+        // Without the key, the start token of a byte-level vocabulary is an arbitrary one.
+        let has_start = gguf.u32("tokenizer.ggml", "bos_token_id")?.is_some()
+            || gguf.str("tokenizer.ggml", "model")? != Some(b"gpt2");
         let (jinja, tool_use, format) = match (template, name) {
             (Some(jinja), _) => (Some(jinja), None, None),
             (None, "auto") => (own_template(gguf, KEY), own_template(gguf, TOOL_USE), None),
@@ -63,7 +66,7 @@ impl Renderer {
             tells_stories: false,
             is_chosen: false,
             control_tokens: ControlTokens::of(tokenizer),
-            bos: spelled(tokenizer.bos()),
+            bos: if has_start { spelled(tokenizer.bos()) } else { String::new() },
             eos: spelled(tokenizer.eos()),
             warned: AtomicBool::new(false),
         })

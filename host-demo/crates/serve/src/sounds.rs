@@ -75,7 +75,6 @@ impl Sounds {
 struct Active {
     sound: Sound,
     client: u64,
-    translates: bool,
     progress: Progress,
     writer: Writer<Vec<u8>>,
     answer: tokio::sync::oneshot::Sender<std::result::Result<String, String>>,
@@ -89,10 +88,7 @@ impl Active {
         let sound = Sound::from(sound).at_most(MOST_SECONDS);
         let begun = || anyhow::Ok((transcriber.begin(&wanted)?, Writer::new(format, Vec::new())?));
         match begun() {
-            Ok((progress, writer)) => {
-                let translates = wanted.translate;
-                Some(Self { sound, client, translates, progress, writer, answer, _turn })
-            }
+            Ok((progress, writer)) => Some(Self { sound, client, progress, writer, answer, _turn }),
             Err(error) => {
                 let _ = answer.send(Err(format!("{error:#}")));
                 None
@@ -109,9 +105,9 @@ impl Active {
 
     /// Sends the transcript, or the error that ended it.
     fn finish(self, ended: anyhow::Result<()>) {
-        let Self { sound, translates, answer, progress, writer, .. } = self;
+        let Self { sound, answer, progress, writer, .. } = self;
         let text = ended.and_then(|()| {
-            let text = writer.finish(&progress.summary(&sound), translates)?;
+            let text = writer.finish(&progress.summary(&sound))?;
             String::from_utf8(text).context("the transcript is not UTF-8")
         });
         let _ = answer.send(text.map_err(|error| format!("{error:#}")));

@@ -144,15 +144,17 @@ const NAMES: &[(&str, &str)] = &[
     ("hin", "hi"),
 ];
 
-/// Returns the code of a language, which may be given as its English name or with a region (`en-US`); `None` if the
-/// language is to be detected. An unknown text is returned as it is.
+/// Stands for a language that is to be detected.
+pub const AUTO: &str = "auto";
+
+/// Returns the code of a language, which may be given as its English name or with a region (`en-US`); [`AUTO`] if the
+/// language is to be detected; `None` if the text names none. An unknown text is returned as it is.
 pub fn language_code(given: &str) -> Option<String> {
     let text = given.trim().to_lowercase();
-    if matches!(
-        text.as_str(),
-        "" | "auto" | "detect" | "auto-detect" | "autodetect" | "unknown" | "und" | "null" | "none"
-    ) {
-        return None;
+    match text.as_str() {
+        "" | "null" | "none" => return None,
+        AUTO | "detect" | "auto-detect" | "autodetect" | "unknown" | "und" => return Some(AUTO.to_owned()),
+        _ => {}
     }
     let code_of = |name: &str| NAMES.iter().find(|(known, _)| *known == name).map(|(_, code)| (*code).to_string());
     let main = text.split(['-', '_']).next().unwrap_or_default();
@@ -179,6 +181,7 @@ mod tests {
         ] {
             assert_eq!(language_code(given).as_deref(), Some(code));
         }
-        assert!(["", " ", "auto", "AUTO", "detect"].iter().all(|given| language_code(given).is_none()));
+        assert!(["", " ", "null"].iter().all(|given| language_code(given).is_none()));
+        assert!(["auto", "AUTO", "detect"].iter().all(|given| language_code(given).as_deref() == Some(AUTO)));
     }
 }

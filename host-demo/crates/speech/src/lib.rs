@@ -48,7 +48,7 @@ mod transcriber;
 mod voices;
 mod wave;
 
-pub use language::language_code;
+pub use language::{AUTO, language_code};
 #[cfg(feature = "microphone")]
 pub use microphone::record;
 pub use segments::Segment;

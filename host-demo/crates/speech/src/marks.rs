@@ -5,6 +5,8 @@ use arenite::gguf::Value;
 use arenite::model::{Spec, Stack};
 use arenite::{Error, Gguf, TokenId};
 
+use super::language::language_code;
+
 pub struct Marks {
     /// Token that starts a transcript.
     pub start: TokenId,
@@ -18,6 +20,10 @@ pub struct Marks {
     pub no_speech: Option<TokenId>,
     /// Codes of languages and their tokens.
     pub languages: Vec<(String, TokenId)>,
+    /// Code of the language of a request that names none; `None` to detect the language.
+    pub default_language: Option<String>,
+    /// True if a request that names no task is translated.
+    pub translates: bool,
 }
 
 impl Marks {
@@ -36,6 +42,7 @@ impl Marks {
                 }
             }
         }
+        let text = |name| gguf.str(prefix, name).map(|text| text.map(String::from_utf8_lossy));
         Ok(Self {
             start,
             end: gguf.u32("tokenizer.ggml", "eos_token_id")?.unwrap_or(0),
@@ -45,6 +52,8 @@ impl Marks {
             no_timestamps: id("no_timestamps_token_id")?,
             no_speech: id("no_speech_token_id")?,
             languages,
+            default_language: text("default_language")?.and_then(|name| language_code(&name)),
+            translates: text("default_task")?.is_some_and(|task| task == "translate"),
         })
     }
 

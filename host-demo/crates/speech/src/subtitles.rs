@@ -72,10 +72,10 @@ impl<W: Write> Writer<W> {
         self.to.flush()
     }
 
-    pub fn finish(mut self, summary: &Summary, translate: bool) -> io::Result<W> {
+    pub fn finish(mut self, summary: &Summary) -> io::Result<W> {
         if self.format == Format::Json {
             let transcript = Transcript {
-                task: if translate { "translate" } else { "transcribe" },
+                task: if summary.is_translated { "translate" } else { "transcribe" },
                 language: summary.language.as_deref(),
                 duration: summary.duration,
                 text: self.segments.iter().map(|segment| segment.text.as_str()).collect(),

@@ -7,6 +7,7 @@ use arenite::tokenizer::{Encode, Tokenizer};
 use arenite::{Encoding, Error, Gguf, Line, Model, Session, TokenId};
 
 use super::decode::{Decoded, Decoder, STOPPED};
+use super::language::AUTO;
 use super::marks::Marks;
 use super::segments::{Segment, divide};
 use super::sound::Sound;
@@ -16,9 +17,9 @@ use arenite_text as text;
 /// Options of a transcription.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
-    /// Code of the language; `None` to detect the language.
+    /// Code of the language; [`AUTO`] to detect the language; `None` for the model's default.
     pub language: Option<String>,
-    /// True for a translation to English.
+    /// True for a translation to English. A model whose default task is a translation always translates.
     pub translate: bool,
     /// Text that the sound continues.
     pub prompt: Option<String>,
@@ -32,6 +33,8 @@ pub struct Request {
 pub struct Summary {
     /// Code of the language, if the model knows several.
     pub language: Option<String>,
+    /// True if the text is a translation to English.
+    pub is_translated: bool,
     /// Length of the sound in seconds.
     pub duration: f64,
 }
@@ -67,7 +70,11 @@ pub struct Progress {
 impl Progress {
     /// Returns the facts about a sound that is transcribed.
     pub fn summary(self, sound: &Sound) -> Summary {
-        Summary { language: self.language.map(|(name, _)| name), duration: sound.len() as f64 / RATE as f64 }
+        Summary {
+            language: self.language.map(|(name, _)| name),
+            is_translated: self.translate,
+            duration: sound.len() as f64 / RATE as f64,
+        }
     }
 }
 
@@ -130,7 +137,8 @@ impl<'t, 's, 'm, 'w> Transcriber<'t, 's, 'm, 'w> {
             _ => Vec::new(),
         };
         let voices = request.voice.then(Voices::default);
-        let Request { translate, temperature, .. } = *request;
+        let Request { temperature, .. } = *request;
+        let translate = request.translate || self.marks.translates;
         Ok(Progress { language, before, start: 0, id: 0, voices, translate, temperature })
     }
 
@@ -222,8 +230,8 @@ impl<'t, 's, 'm, 'w> Transcriber<'t, 's, 'm, 'w> {
             !request.translate || self.marks.translate.is_some() && !self.marks.languages.is_empty(),
             "the model cannot translate: use a model for several languages"
         );
-        let Some(code) = &request.language else { return Ok(None) };
-        if self.marks.languages.is_empty() && code == "en" {
+        let Some(code) = request.language.as_ref().or(self.marks.default_language.as_ref()) else { return Ok(None) };
+        if code == AUTO || self.marks.languages.is_empty() && code == "en" {
             return Ok(None);
         }
         Ok(Some((code.to_ascii_lowercase(), self.marks.language(code)?)))

@@ -26,6 +26,7 @@ mod decision;
 mod defaults;
 mod families;
 mod general;
+mod image_processor;
 mod integers;
 mod keys;
 mod leaf;
@@ -116,7 +117,7 @@ pub fn convert(request: &Request<'_>, go_on: &mut dyn FnMut(&Progress<'_>) -> bo
             new.notes.push(format!("{}: the projector, for pictures", path.display()));
         }
         Ok(_) => {}
-        Err(why) => new.notes.push(format!("the projector is not written, so there are no pictures: {why:#}")),
+        Err(why) => return Err(why.context("the model is written without its projector, so it reads no pictures")),
     }
     Ok(Report { architecture: new.architecture.to_owned(), notes: new.notes })
 }
@@ -262,11 +263,14 @@ fn vocabulary(
         let ranks = Ranks::new(tokens);
         let tokenizer = special.tokenizer(&ranks);
         let mut keys = Keys { config, header, architecture };
-        families::speech::tokens(&special.settings(Some(&ranks)), &tokenizer, &mut keys);
+        families::speech::tokens(&special.settings(Some(&ranks)), &tokenizer, &mut keys)?;
         folder::write_json(&wanted, &tokenizer, header)?;
         return Ok(Vec::new());
     }
     if is_speech {
+        if let Some(path) = folder.map(|folder| folder.join("preprocessor_config.json")).filter(|path| path.is_file()) {
+            families::speech::check_extractor(&config::json(&path)?, architecture)?;
+        }
         let tokenizer = files::tokenizer(wanted.directory)?.unwrap_or(Value::Null);
         let settings = if wanted.directory.is_dir() {
             wanted.directory
@@ -278,7 +282,7 @@ fn vocabulary(
         if settings.is_null() && checkpoint.settings.is_some() {
             settings = openai_whisper::Special::new(rows as u32).settings(None);
         }
-        families::speech::tokens(&settings, &tokenizer, &mut Keys { config, header, architecture });
+        families::speech::tokens(&settings, &tokenizer, &mut Keys { config, header, architecture })?;
     }
     if checkpoint.settings.is_some() && request.tokenizer.is_none() && !folder::has(wanted.directory) {
         return Ok(vec!["the file has no vocabulary: give one with --tokenizer".to_owned()]);

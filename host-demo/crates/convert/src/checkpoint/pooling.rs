@@ -120,6 +120,16 @@ pub fn notes(directory: &Path, context: Option<u32>) -> Result<Vec<String>> {
     if let Some(prompt) = prompt.filter(|prompt| !prompt.is_empty()) {
         notes.push(format!("sentence-transformers puts {prompt:?} before each text: give texts with it"));
     }
+    let pooling = modules(directory)?.into_iter().find(|(kind, _)| kind == "Pooling");
+    if let Some((_, path)) = pooling
+        && read(&format!("{path}/config.json"))?["include_prompt"] == false
+    {
+        notes.push(
+            "sentence-transformers leaves the tokens of a prompt out of the pooling (include_prompt is false), here they \
+             are pooled: vectors of texts with a prompt differ"
+                .to_owned(),
+        );
+    }
     let transformer = read("sentence_bert_config.json")?;
     if directory.join("modules.json").is_file() {
         // Version 6 stores the length only in the tokenizer's settings.
@@ -267,6 +277,19 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn prompts_that_are_not_pooled_are_noted() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, json: Value| std::fs::write(folder.path().join(name), json.to_string()).unwrap();
+        std::fs::create_dir(folder.path().join("pool")).unwrap();
+        write("modules.json", json!([{ "type": "sentence_transformers.models.Pooling", "path": "pool" }]));
+        for (included, count) in [(json!(true), 0), (Value::Null, 0), (json!(false), 1)] {
+            write("pool/config.json", json!({ "pooling_mode_mean_tokens": true, "include_prompt": included }));
+            let notes = notes(folder.path(), None).unwrap();
+            assert_eq!(notes.iter().filter(|note| note.contains("include_prompt")).count(), count, "{notes:?}");
+        }
+    }
 
     #[test]
     fn labels_belong_to_the_outputs_whose_numbers_they_have() {

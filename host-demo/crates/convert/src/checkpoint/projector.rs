@@ -9,6 +9,7 @@ use arenite_gguf_writer::{Header, Meta};
 use arenite_quantize::mix::Mix;
 use serde_json::Value;
 
+use super::image_processor::{ImageProcessor, Sizes};
 use super::output::Output;
 use super::tensors::Checkpoint;
 use super::view::{Step, View};
@@ -142,8 +143,6 @@ pub fn beside(model: &Path) -> PathBuf {
 struct Settings {
     /// The `config.json`.
     config: Value,
-    /// The settings of the processor of pictures.
-    processor: Value,
 }
 
 /// Assembles the projector in a checkpoint. `None` if it has none that is known.
@@ -160,14 +159,7 @@ pub fn assemble<'f>(folder: &Path, mix: Option<Mix>, checkpoint: &Checkpoint<'f>
     if kind.name == "pixtral" && config["vision_config"]["model_type"] != "pixtral" {
         return Ok(None);
     }
-    let processor = ["preprocessor_config.json", "processor_config.json"].iter().map(|name| folder.join(name));
-    let processor =
-        processor.filter(|path| path.is_file()).map(|path| config::json(&path)).collect::<Result<Vec<_>>>()?;
-    let processor = processor
-        .into_iter()
-        .map(|json| if json["image_processor"].is_object() { json["image_processor"].clone() } else { json });
-    let processor = processor.into_iter().find(|json| json["image_mean"].is_array()).unwrap_or_default();
-    let settings = Settings { config, processor };
+    let settings = Settings { config };
     let mut outputs = Vec::new();
     let mut names: Vec<&String> = checkpoint.tensors.keys().collect();
     names.sort();
@@ -185,7 +177,8 @@ pub fn assemble<'f>(folder: &Path, mix: Option<Mix>, checkpoint: &Checkpoint<'f>
         output.kind = type_of(output, mix);
     }
     let mut header = Header::new();
-    settings.keys(kind, &outputs, &mut header)?;
+    let processor = ImageProcessor::read(folder, kind.name)?;
+    settings.keys(kind, &processor, &outputs, &mut header)?;
     let is_f32 =
         outputs.iter().all(|output| matches!(output.kind, TensorType::F32) || output.name.starts_with("mm.input_p"));
     let number = match mix {
@@ -276,7 +269,7 @@ impl Settings {
     }
 
     /// Writes the metadata.
-    fn keys(&self, kind: &Kind, outputs: &[Output<'_>], header: &mut Header) -> Result<()> {
+    fn keys(&self, kind: &Kind, processor: &ImageProcessor, outputs: &[Output<'_>], header: &mut Header) -> Result<()> {
         let size = |name: &str, dim: usize| {
             let found = outputs.iter().find(|output| output.name == name);
             let size = found.and_then(|output| output.shape.get(dim).copied());
@@ -297,15 +290,8 @@ impl Settings {
         set("feed_forward_length", size("v.blk.0.ffn_up.weight", 0)?.into());
         set("block_count", (outputs.iter().filter(is_up).count() as u32).into());
         set("attention.head_count", self.number(&["num_attention_heads", "num_heads"])?.into());
-        for name in ["image_mean", "image_std"] {
-            let values = self.processor[name].as_array();
-            let values: Vec<f32> =
-                values.into_iter().flatten().filter_map(|value| Some(value.as_f64()? as f32)).collect();
-            ensure!(
-                values.len() == 3,
-                "preprocessor_config.json has no {name} of three numbers: copy the model's there"
-            );
-            set(name, Meta::array(values));
+        for (name, color) in processor.colors()? {
+            set(name, Meta::array(color));
         }
         let eps = if kind.name == "pixtral" { 1e-5 } else { vision["layer_norm_eps"].as_f64().unwrap_or(1e-6) as f32 };
         set("attention.layer_norm_epsilon", eps.into());
@@ -314,15 +300,26 @@ impl Settings {
             "qwen2.5vl_merger" => 560,
             "qwen3vl_merger" => self.number(&["num_position_embeddings"])?.isqrt() * patch,
             "lfm2" => 256,
+            "pixtral" => processor.longest_edge(1024)?,
             _ => side()?,
         };
+        let merge = match kind.name {
+            "lfm2" => config["downsample_factor"].as_u64().unwrap_or(2) as u32,
+            "qwen2.5vl_merger" | "qwen3vl_merger" => merge()?,
+            _ => 1,
+        };
+        processor.check(&Sizes { patch, merge, image })?;
         set("image_size", image.into());
         match kind.name {
             "idefics3" => {
                 let factor = config["scale_factor"].as_u64().context("config.json has no scale_factor")?;
                 set("projector.scale_factor", (factor as u32).into());
-                let longest = self.processor["size"]["longest_edge"].as_u64();
-                set("preproc_image_size", (longest.context("the processor's size has no longest_edge")? as u32).into());
+                let longest = processor.longest_edge(1456)?;
+                ensure!(
+                    longest >= image,
+                    "the image processor's size is {longest}, less than the encoder's {image}: set it to that"
+                );
+                set("preproc_image_size", longest.into());
             }
             "gemma3" => {
                 let tokens = config["mm_tokens_per_image"].as_u64().unwrap_or(256) as u32;
@@ -331,7 +328,7 @@ impl Settings {
                     set("projector.scale_factor", factor.into());
                 }
             }
-            "lfm2" => set("projector.scale_factor", (config["downsample_factor"].as_u64().unwrap_or(2) as u32).into()),
+            "lfm2" => set("projector.scale_factor", merge.into()),
             "internvl" => {
                 let ratio = config["downsample_ratio"].as_f64().unwrap_or(0.5);
                 set("projector.scale_factor", ((1.0 / ratio).round() as u32).into());
@@ -339,7 +336,7 @@ impl Settings {
                     ("preproc_min_tiles", "min_patches", "min_dynamic_patch", 1),
                     ("preproc_max_tiles", "max_patches", "max_dynamic_patch", 12),
                 ] {
-                    let tiles = self.processor[name].as_u64().or_else(|| config[other].as_u64()).unwrap_or(usual);
+                    let tiles = processor.number(name).or_else(|| config[other].as_u64()).unwrap_or(usual);
                     set(key, (tiles as u32).into());
                 }
             }
@@ -353,12 +350,17 @@ impl Settings {
                 set("n_wa_pattern", (last as u32 + 1).into());
             }
             _ => {
-                set("spatial_merge_size", merge()?.into());
+                set("spatial_merge_size", merge.into());
                 let deep = vision["deepstack_visual_indexes"].as_array();
                 let layers = outputs.iter().filter(is_up).count() as u64;
                 let is_deep =
                     |layer: u64| deep.is_some_and(|deep| deep.iter().any(|index| index.as_u64() == Some(layer)));
                 set("is_deepstack_layers", Meta::array((0..layers).map(is_deep)));
+            }
+        }
+        if kind.name.starts_with("qwen") {
+            for (name, pixels) in processor.pixels()? {
+                set(name, pixels.into());
             }
         }
         let activation = vision["hidden_act"].as_str().unwrap_or("gelu");

@@ -139,7 +139,7 @@ fn read(wanted: &Wanted<'_>, path: &Path, folder: &Path, file: &[u8], header: &m
     if adds_start && !header.has("tokenizer.ggml.add_bos_token") {
         header.set("tokenizer.ggml.add_bos_token", false);
     }
-    vocabulary.chat_templates = special::chat_templates(folder, &settings)?;
+    vocabulary.chat_templates = special::without_start(special::chat_templates(folder, &settings)?, &settings);
     let unknown = unknown.or(vocabulary.unknown());
     // Without the key, readers use this token as the end token.
     let default = match &vocabulary {
@@ -310,8 +310,30 @@ fn as_json(wanted: &Wanted<'_>, path: &Path, folder: &Path, file: &[u8], setting
         if words["type"] == "ByteLevel" && settings["add_prefix_space"] == true {
             words["add_prefix_space"] = true.into();
         }
+        normalize_as_bert(&mut json, settings, wanted.config);
     }
     Ok(Some(json))
+}
+
+/// Changes the normalizer of a `tokenizer.json` as transformers' class does, which replaces it by the settings and its
+/// defaults.
+fn normalize_as_bert(json: &mut Value, settings: &Value, config: &Value) {
+    let class = settings["tokenizer_class"].as_str().map(|class| class.strip_suffix("Fast").unwrap_or(class));
+    let kind = match class {
+        Some(class) => class.strip_suffix("Tokenizer").map(str::to_lowercase),
+        None => config["model_type"].as_str().map(str::to_owned),
+    };
+    let kinds = ["bert", "distilbert", "electra", "funnel", "layoutlm", "lxmert", "mobilebert", "mpnet", "splinter"];
+    let normalizer = &mut json["normalizer"];
+    let is_known = kind.is_some_and(|kind| kinds.contains(&kind.as_str()));
+    if !is_known || !settings.is_object() || normalizer["type"] != "BertNormalizer" {
+        return;
+    }
+    let stated =
+        |name: &str, usual: Value| Some(&settings[name]).filter(|value| value.is_boolean()).cloned().unwrap_or(usual);
+    normalizer["lowercase"] = stated("do_lower_case", true.into());
+    normalizer["strip_accents"] = stated("strip_accents", Value::Null);
+    normalizer["handle_chinese_chars"] = stated("tokenize_chinese_chars", true.into());
 }
 
 impl Vocabulary {
@@ -378,6 +400,31 @@ mod tests {
 
     use super::sentencepiece::{Piece, SentencePiece, Trainer};
     use super::*;
+
+    /// The values are those of `AutoTokenizer.from_pretrained` in transformers 5.24.
+    #[test]
+    fn settings_replace_the_normalizer_of_bert() {
+        let bert = json!({ "model_type": "bert" });
+        for (settings, stored, lowercase) in [
+            (json!({ "tokenizer_class": "BertTokenizer", "do_lower_case": false }), true, false),
+            (json!({ "tokenizer_class": "BertTokenizerFast", "do_lower_case": true }), false, true),
+            (json!({ "tokenizer_class": "MPNetTokenizer" }), false, true),
+            (json!({ "do_lower_case": false }), true, false),
+            (json!({ "tokenizer_class": "PreTrainedTokenizerFast", "do_lower_case": true }), false, false),
+            (Value::Null, false, false),
+        ] {
+            let mut json = json!({ "normalizer": { "type": "BertNormalizer", "lowercase": stored } });
+            normalize_as_bert(&mut json, &settings, &bert);
+            assert_eq!(json["normalizer"]["lowercase"], lowercase, "{settings}");
+        }
+        let settings = json!({ "strip_accents": false, "tokenize_chinese_chars": false });
+        let mut json = json!({ "normalizer": { "type": "BertNormalizer", "strip_accents": true } });
+        normalize_as_bert(&mut json, &settings, &bert);
+        let wanted = json!({
+            "type": "BertNormalizer", "strip_accents": false, "handle_chinese_chars": false, "lowercase": true
+        });
+        assert_eq!(json["normalizer"], wanted);
+    }
 
     /// `tokenizer.model` with BPE.
     fn sentence_pieces() -> Vec<u8> {

@@ -85,6 +85,23 @@ pub fn chat_templates(folder: &Path, settings: &Value) -> Result<Vec<(String, St
     Ok(json["chat_template"].as_str().map(default).unwrap_or_default())
 }
 
+/// Sets `bos_token` to nothing in templates, as transformers does if the settings have no start token. Programs that
+/// read GGUF files use the start token of the model, which many have without using it.
+pub fn without_start(templates: Vec<(String, String)>, settings: &Value) -> Vec<(String, String)> {
+    // Other classes have a start token by default.
+    let class = settings["tokenizer_class"].as_str().map(|class| class.strip_suffix("Fast").unwrap_or(class));
+    let is_plain = matches!(class, None | Some("PreTrainedTokenizer" | "TokenizersBackend" | "Qwen2Tokenizer"));
+    let has_none = match settings.get("bos_token") {
+        Some(token) => token.is_null(),
+        None => settings.is_object() && is_plain,
+    };
+    let set = |(name, text): (String, String)| match has_none && text.contains("bos_token") {
+        true => (name, format!("{{%- set bos_token = '' %}}{text}")),
+        false => (name, text),
+    };
+    templates.into_iter().map(set).collect()
+}
+
 /// Returns a template's name as llama.cpp spells it in a key.
 fn key_name(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
@@ -313,5 +330,32 @@ fn template(processor: &Value, texts: &mut Texts) {
         };
         let adds = ends(&between[0]) && last.is_none() || between.len() == 2 && ends(&between[1]);
         texts.add("sep", adds, true);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Each template is rendered without a start token by transformers 5.24 if the second value is true.
+    #[test]
+    fn templates_have_no_start_token_if_the_tokenizer_has_none() {
+        let template = |settings: &Value, text: &str| without_start(vec![(String::new(), text.to_owned())], settings);
+        for (settings, is_empty) in [
+            (json!({ "bos_token": null }), true),
+            (json!({ "bos_token": null, "tokenizer_class": "LlamaTokenizer" }), true),
+            (json!({ "tokenizer_class": "PreTrainedTokenizerFast" }), true),
+            (json!({ "tokenizer_class": "LlamaTokenizerFast" }), false),
+            (json!({ "bos_token": "<s>" }), false),
+            (json!({ "bos_token": { "content": "<s>" } }), false),
+            (Value::Null, false),
+        ] {
+            let text = &template(&settings, "{{ bos_token }}a")[0].1;
+            assert_eq!(text.starts_with("{%- set bos_token = '' %}"), is_empty, "{settings}");
+            assert!(text.ends_with("{{ bos_token }}a"));
+            assert_eq!(template(&settings, "a")[0].1, "a");
+        }
     }
 }

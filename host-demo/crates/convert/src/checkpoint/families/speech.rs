@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use anyhow::{Result, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::Family;
 use crate::checkpoint::changes::{convolution, halves, same, squeezed};
@@ -165,7 +165,7 @@ fn moonshine(keys: &mut Keys<'_>) -> Result<()> {
 
 /// Writes the ids of special tokens, and of tokens that are never generated. `settings` is `generation_config.json`,
 /// and `tokenizer` is `tokenizer.json`.
-pub fn tokens(settings: &Value, tokenizer: &Value, keys: &mut Keys<'_>) {
+pub fn tokens(settings: &Value, tokenizer: &Value, keys: &mut Keys<'_>) -> Result<()> {
     let config = keys.config.json();
     let find = |name: &str| [settings, &config].into_iter().map(|file| &file[name]).find(|value| !value.is_null());
     let number = |value: Option<&Value>| value.and_then(|value| u32::try_from(value.as_u64()?).ok());
@@ -197,7 +197,7 @@ pub fn tokens(settings: &Value, tokenizer: &Value, keys: &mut Keys<'_>) {
     }
     // A model for English alone has the tokens of languages in its vocabulary, but was not trained with them.
     if find("is_multilingual") == Some(&Value::Bool(false)) {
-        return;
+        return Ok(());
     }
     let mut languages: Vec<(String, u32)> = match find("lang_to_id").and_then(|map| map.as_object()) {
         Some(map) => map.iter().filter_map(|(name, id)| Some((name.clone(), number(Some(id))?))).collect(),
@@ -213,7 +213,59 @@ pub fn tokens(settings: &Value, tokenizer: &Value, keys: &mut Keys<'_>) {
     if !languages.is_empty() {
         keys.set("languages", Meta::strings(languages.iter().map(|(code, _)| code)));
         keys.set("language_token_ids", Meta::array(languages.iter().map(|(_, id)| *id)));
+        let text = |name: &str| find(name).and_then(Value::as_str).map(str::to_owned);
+        let (mut language, mut task) = (text("language"), text("task"));
+        // As in transformers, the older setting counts if there is none of the newer ones.
+        if language.is_none() && task.is_none() {
+            let forced = find("forced_decoder_ids").and_then(Value::as_array);
+            for id in forced.into_iter().flatten().filter_map(|pair| number(Some(&pair[1]))) {
+                let is = |token: &str| ids.get(token) == Some(&id);
+                let named = languages.iter().find(|(_, own)| *own == id).map(|(code, _)| code.clone());
+                language = language.or(named);
+                task = task.or_else(|| TASKS.into_iter().find(|task| is(&format!("<|{task}|>"))).map(str::to_owned));
+            }
+        }
+        defaults(language, task, keys)?;
     }
+    Ok(())
+}
+
+const TASKS: [&str; 2] = ["transcribe", "translate"];
+
+/// Writes the language and the task of requests that name none.
+fn defaults(language: Option<String>, task: Option<String>, keys: &mut Keys<'_>) -> Result<()> {
+    if let Some(language) = language {
+        let name = language.strip_prefix("<|").and_then(|name| name.strip_suffix("|>")).unwrap_or(&language);
+        keys.set("default_language", name.to_lowercase().as_str());
+    }
+    if let Some(task) = task {
+        ensure!(
+            TASKS.contains(&task.as_str()),
+            "the task {task:?} in generation_config.json is not supported: give transcribe or translate"
+        );
+        keys.set("default_task", task.as_str());
+    }
+    Ok(())
+}
+
+/// Refuses settings of the feature extractor that differ from those of the front end. `settings` is
+/// `preprocessor_config.json`; missing settings have the defaults of its class.
+pub fn check_extractor(settings: &Value, architecture: &str) -> Result<()> {
+    let whisper = [
+        ("sampling_rate", json!(16000), 16000.into()),
+        ("hop_length", json!(160), 160.into()),
+        ("n_fft", json!(400), 400.into()),
+    ];
+    let moonshine = [("sampling_rate", json!(16000), 16000.into()), ("do_normalize", json!(false), true.into())];
+    let fixed: &[(&str, Value, Value)] = if architecture == "whisper" { &whisper } else { &moonshine };
+    for (name, wanted, usual) in fixed {
+        let found = Some(&settings[*name]).filter(|value| !value.is_null()).unwrap_or(usual);
+        ensure!(
+            found == wanted,
+            "{name} in preprocessor_config.json is {found}, and only {wanted} is implemented for {architecture}"
+        );
+    }
+    Ok(())
 }
 
 #[rustfmt::skip]
@@ -233,3 +285,27 @@ pub const ALL: &[Family] = &[
         ..Family::PLAIN
     },
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_front_ends_of_the_models_are_accepted() {
+        for (architecture, settings, refused) in [
+            ("whisper", json!({}), None),
+            ("whisper", json!({ "sampling_rate": 16000, "hop_length": 160, "n_fft": 400, "do_normalize": true }), None),
+            ("whisper", json!({ "sampling_rate": 8000 }), Some("sampling_rate")),
+            ("whisper", json!({ "hop_length": 80 }), Some("hop_length")),
+            ("moonshine", json!({ "do_normalize": false }), None),
+            ("moonshine", json!({ "do_normalize": false, "sampling_rate": 8000 }), Some("sampling_rate")),
+            // The default of Wav2Vec2FeatureExtractor is to normalize.
+            ("moonshine", json!({ "sampling_rate": 16000 }), Some("do_normalize")),
+            ("moonshine", json!({ "do_normalize": true }), Some("do_normalize")),
+        ] {
+            let error = check_extractor(&settings, architecture).err().map(|error| error.to_string());
+            let name = error.as_ref().and_then(|error| error.split(' ').next());
+            assert_eq!(name, refused, "{architecture} {settings}");
+        }
+    }
+}
