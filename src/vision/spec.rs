@@ -45,7 +45,7 @@ pub(super) struct Spec<'a> {
     /// Mean and standard deviation of each color.
     pub mean: [f32; 3],
     pub std: [f32; 3],
-    /// Least and largest number of pixels of a picture, if the file says so (Qwen).
+    /// Least and largest number of pixels of a picture, if the file says so (Qwen, LFM2).
     pub pixels: (Option<usize>, Option<usize>),
     /// Side of a window of attention in pixels.
     window_pixels: usize,

@@ -133,14 +133,17 @@ impl Spec<'_> {
                 Views { canvas: (grid.0 * side, grid.1 * side), overview, ..whole }
             }
             Projector::Lfm2 => {
-                // Not in the file: limits of a view's rows, side of a tile, limits of the number of tiles, and tolerance.
+                /// Limits of a view's rows, if the file does not limit its pixels.
                 const ROWS: (usize, usize) = (64, 256);
+                // Not in the file: side of a tile, limits of the number of tiles, and tolerance.
                 const TILE: usize = 512;
                 const TILES: (usize, usize) = (2, 10);
                 const TOLERANCE: f64 = 2.0;
-                let size = smart(picture, cell, (ROWS.0 * cell * cell, ROWS.1 * cell * cell));
+                let least = or(self.pixels.0, ROWS.0 * cell * cell);
+                let most = at_least(or(self.pixels.1, ROWS.1 * cell * cell), least);
+                let size = smart(picture, cell, (least, most));
                 let pixels = at_least(nearest(width, cell), self.patch) * at_least(nearest(height, cell), self.patch);
-                if pixels as f64 <= (ROWS.1 * cell * cell) as f64 * TOLERANCE || !TILE.is_multiple_of(cell) {
+                if pixels as f64 <= most as f64 * TOLERANCE || !TILE.is_multiple_of(cell) {
                     Views { canvas: size, tile: size, ..whole }
                 } else {
                     let (columns, lines) = closest_grid(TILES.0, TILES.1, picture, TILE);

@@ -72,8 +72,17 @@ impl ImageProcessor {
         Ok(u32::try_from(longest.context("the image processor's size has no longest_edge")?)?)
     }
 
-    /// The least and the largest number of pixels of a picture (Qwen).
-    pub fn pixels(&self) -> Result<[(&'static str, u32); 2]> {
+    /// The least and the largest number of pixels of a picture (Qwen), or of a view of it (LFM2); `cell` is the side in
+    /// pixels of the patches that become one row.
+    pub fn pixels(&self, cell: u32) -> Result<[(&'static str, u32); 2]> {
+        if self.kind == "lfm2" {
+            let limit = |name, usual| {
+                let pixels = self.number(name).unwrap_or(usual).saturating_mul(u64::from(cell) * u64::from(cell));
+                pixels.min(MOST_PIXELS) as u32
+            };
+            let (least, most) = (limit("min_image_tokens", 64), limit("max_image_tokens", 256));
+            return Ok([("image_min_pixels", least), ("image_max_pixels", most)]);
+        }
         let limit = |names: [&str; 3], usual| {
             let given = names.into_iter().find_map(|name| self.number(name));
             let is_missing = given.is_none() && self.get("size").is_some();
@@ -152,8 +161,6 @@ impl ImageProcessor {
                 ("max_tiles", json!(10)),
                 ("tile_size", json!(512)),
                 ("max_pixels_tolerance", json!(2)),
-                ("min_image_tokens", json!(64)),
-                ("max_image_tokens", json!(256)),
             ],
             "pixtral" => vec![("do_center_crop", json!(false))],
             _ => vec![("patch_size", json!(patch)), ("merge_size", json!(merge)), ("temporal_patch_size", json!(2))],
@@ -203,10 +210,10 @@ mod tests {
             (json!({ "size": { "shortest_edge": 1, "longest_edge": 2 }, "max_pixels": 4704 }), (1, 4704)),
             (json!({ "size": { "min_pixels": 5, "max_pixels": 6 }, "min_pixels": null }), (5, 6)),
         ] {
-            let [(_, least), (_, most)] = of("qwen3vl_merger", values.clone()).pixels().unwrap();
+            let [(_, least), (_, most)] = of("qwen3vl_merger", values.clone()).pixels(32).unwrap();
             assert_eq!((least, most), wanted, "{values}");
         }
-        assert!(of("qwen3vl_merger", json!({ "size": { "height": 5 } })).pixels().is_err());
+        assert!(of("qwen3vl_merger", json!({ "size": { "height": 5 } })).pixels(32).is_err());
     }
 
     #[test]
@@ -238,8 +245,8 @@ mod tests {
             ("gemma3", json!({ "size": { "height": 64, "width": 32 } }), Some("size/width")),
             ("idefics3", json!({ "do_image_splitting": false }), Some("do_image_splitting")),
             ("idefics3", json!({ "do_image_splitting": false, "size": { "longest_edge": 64 } }), None),
-            ("lfm2", json!({ "max_pixels_tolerance": 2.0, "max_image_tokens": 256, "do_resize": false }), None),
-            ("lfm2", json!({ "max_image_tokens": 64 }), Some("max_image_tokens")),
+            ("lfm2", json!({ "max_pixels_tolerance": 2.0, "max_image_tokens": 64, "do_resize": false }), None),
+            ("lfm2", json!({ "max_tiles": 4 }), Some("max_tiles")),
             ("lfm2", json!({ "use_thumbnail": false }), Some("use_thumbnail")),
             ("pixtral", json!({ "do_center_crop": true }), Some("do_center_crop")),
             ("qwen3vl_merger", json!({ "patch_size": 16 }), Some("patch_size")),

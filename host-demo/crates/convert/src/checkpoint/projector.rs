@@ -268,6 +268,25 @@ impl Settings {
         Ok(())
     }
 
+    /// The sizes that the image processor must agree with.
+    fn sizes(&self, kind: &Kind, processor: &ImageProcessor, patch: u32) -> Result<Sizes> {
+        let merge = match kind.name {
+            "lfm2" => self.config["downsample_factor"].as_u64().unwrap_or(2) as u32,
+            "qwen2.5vl_merger" | "qwen3vl_merger" => self.number(&["spatial_merge_size"])?,
+            _ => 1,
+        };
+        let image = match kind.name {
+            "qwen2.5vl_merger" => 560,
+            "qwen3vl_merger" => self.number(&["num_position_embeddings"])?.isqrt() * patch,
+            "lfm2" => 256,
+            "pixtral" => processor.longest_edge(1024)?,
+            _ => self.number(&["image_size"])?,
+        };
+        let sizes = Sizes { patch, merge, image };
+        processor.check(&sizes)?;
+        Ok(sizes)
+    }
+
     /// Writes the metadata.
     fn keys(&self, kind: &Kind, processor: &ImageProcessor, outputs: &[Output<'_>], header: &mut Header) -> Result<()> {
         let size = |name: &str, dim: usize| {
@@ -277,7 +296,7 @@ impl Settings {
         };
         let is_up = |output: &&Output<'_>| output.name.ends_with(".ffn_up.weight");
         let (config, vision) = (&self.config, &self.config["vision_config"]);
-        let (patch, merge) = (size("v.patch_embd.weight", 3)?, || self.number(&["spatial_merge_size"]));
+        let patch = size("v.patch_embd.weight", 3)?;
         let text = config["text_config"]["hidden_size"].as_u64().or_else(|| config["hidden_size"].as_u64());
         header.set("general.architecture", "clip");
         header.set("general.type", "mmproj");
@@ -295,30 +314,14 @@ impl Settings {
         }
         let eps = if kind.name == "pixtral" { 1e-5 } else { vision["layer_norm_eps"].as_f64().unwrap_or(1e-6) as f32 };
         set("attention.layer_norm_epsilon", eps.into());
-        let side = || self.number(&["image_size"]);
-        let image = match kind.name {
-            "qwen2.5vl_merger" => 560,
-            "qwen3vl_merger" => self.number(&["num_position_embeddings"])?.isqrt() * patch,
-            "lfm2" => 256,
-            "pixtral" => processor.longest_edge(1024)?,
-            _ => side()?,
-        };
-        let merge = match kind.name {
-            "lfm2" => config["downsample_factor"].as_u64().unwrap_or(2) as u32,
-            "qwen2.5vl_merger" | "qwen3vl_merger" => merge()?,
-            _ => 1,
-        };
-        processor.check(&Sizes { patch, merge, image })?;
+        let Sizes { merge, image, .. } = self.sizes(kind, processor, patch)?;
         set("image_size", image.into());
         match kind.name {
             "idefics3" => {
                 let factor = config["scale_factor"].as_u64().context("config.json has no scale_factor")?;
                 set("projector.scale_factor", (factor as u32).into());
                 let longest = processor.longest_edge(1456)?;
-                ensure!(
-                    longest >= image,
-                    "the image processor's size is {longest}, less than the encoder's {image}: set it to that"
-                );
+                ensure!(longest >= image, "the image processor's size is {longest}: at least {image} is implemented");
                 set("preproc_image_size", longest.into());
             }
             "gemma3" => {
@@ -358,8 +361,8 @@ impl Settings {
                 set("is_deepstack_layers", Meta::array((0..layers).map(is_deep)));
             }
         }
-        if kind.name.starts_with("qwen") {
-            for (name, pixels) in processor.pixels()? {
+        if kind.name == "lfm2" || kind.name.starts_with("qwen") {
+            for (name, pixels) in processor.pixels(patch * merge)? {
                 set(name, pixels.into());
             }
         }
