@@ -162,12 +162,13 @@ fn with_processor(dir: &Path, change: impl FnOnce(&mut Value)) -> tempfile::Temp
 #[test]
 fn pictures_have_the_sizes_of_the_image_processor() {
     // Numbers of tokens in transformers 5.24.
-    for (name, prompt, values, count) in [(
-        "qwen3vl_a",
-        "<|vision_start|><|image_pad|><|vision_end|> hello",
-        json!({ "size": { "shortest_edge": 65536, "longest_edge": 16_777_216 } }),
-        83,
-    )] {
+    let marked = "<|vision_start|><|image_pad|><|vision_end|> hello";
+    for (name, prompt, values, count) in [
+        ("qwen3vl_a", marked, json!({ "size": { "shortest_edge": 65536, "longest_edge": 16_777_216 } }), 83),
+        ("qwen25vl_a", marked, json!({ "size": null, "min_pixels": 3136, "max_pixels": 4704 }), 9),
+        ("lfm2vl_a", "<image> hello", json!({ "min_image_tokens": 16, "max_image_tokens": 64 }), 31),
+        ("mistral3_a", "[IMG] hello", json!({ "size": { "longest_edge": 70 } }), 12),
+    ] {
         let Some((dir, _)) = case(name) else { return };
         let folder = with_processor(&dir, |processor| {
             values.as_object().unwrap().iter().for_each(|(key, value)| processor[key] = value.clone());
