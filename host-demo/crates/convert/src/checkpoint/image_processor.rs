@@ -31,6 +31,11 @@ pub struct ImageProcessor {
 }
 
 impl ImageProcessor {
+    /// Returns true if the folder has none: only the text model is wanted then.
+    pub fn is_absent(folder: &Path) -> bool {
+        ["processor_config.json", "preprocessor_config.json"].iter().all(|name| !folder.join(name).is_file())
+    }
+
     /// Reads the settings. Those in `processor_config.json` are used before those in `preprocessor_config.json`.
     pub fn read(folder: &Path, kind: &'static str) -> Result<Self> {
         let read = |name: &str| {

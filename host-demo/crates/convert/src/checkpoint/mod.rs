@@ -63,6 +63,7 @@ use arenite_quantize::mix::{Chooser, Facts, Mix, Shape, TypeOptions};
 use config::Config;
 use decision::Decision;
 use families::Family;
+use image_processor::ImageProcessor;
 use keys::Keys;
 use output::{Assembled, Output};
 use tensors::{Checkpoint, Files};
@@ -117,6 +118,9 @@ pub fn convert(request: &Request<'_>, go_on: &mut dyn FnMut(&Progress<'_>) -> bo
             new.notes.push(format!("{}: the projector, for pictures", path.display()));
         }
         Ok(_) => {}
+        Err(why) if folder.is_some_and(ImageProcessor::is_absent) => {
+            new.notes.push(format!("the projector is not written, so there are no pictures: {why:#}"));
+        }
         Err(why) => return Err(why.context("the model is written without its projector, so it reads no pictures")),
     }
     Ok(Report { architecture: new.architecture.to_owned(), notes: new.notes })
