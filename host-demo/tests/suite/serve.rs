@@ -331,7 +331,7 @@ fn what_one_request_brings_is_limited() {
     let said = server.text(&good());
     let biases: serde_json::Map<_, _> = (0..1025).map(|i| (format!("{i:05}"), json!(1))).collect();
     let schema = json!({ "properties": { "when": { "pattern": "^((a{1,200}){1,200}){1,200}$" } } });
-    let function = json!({ "type": "function", "function": { "name": "f", "parameters": schema } });
+    let function = json!({ "type": "function", "function": { "name": "f", "parameters": schema, "strict": true } });
     for (key, value, says) in [
         ("prompt", json!(vec!["a"; 129]), "prompt has 129 texts, and at most 128 are possible in one request"),
         ("n", json!(129), "n is 129, and 1 to 128 are possible"),

@@ -24,7 +24,7 @@ pub mod shown;
 use std::path::Path;
 use std::{fmt, fs};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use arenite::gguf::Value;
 use arenite::tokenizer::{Decoder, Encode, Tokenizer};
 use arenite::{Error, Gguf, TokenId};
@@ -101,7 +101,7 @@ pub fn read(path: &Path) -> Result<Vec<u8>> {
 
 /// Reads a file of text in UTF-8.
 pub fn read_utf8(path: &Path) -> Result<String> {
-    String::from_utf8(read(path)?).with_context(|| format!("cannot read {}", path.display()))
+    String::from_utf8(read(path)?).map_err(|_| anyhow!("cannot read {}: this is not text in UTF-8", path.display()))
 }
 
 /// Removes the byte order mark that some editors and shells write on Windows, and refuses text in UTF-16, whose mark cannot
