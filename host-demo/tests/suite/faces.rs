@@ -701,6 +701,11 @@ fn a_function_that_is_not_strict_loses_only_what_a_grammar_cannot_express() {
     let (head, text) = talk.server.ask("POST", "/v1/chat/completions", "", body.to_string().as_bytes());
     assert!(head.contains("x-warning: tools: the parameters of f are enforced in part: $.if: this keyword"), "{head}");
     assert!(text.contains(r#"{\"city\":\"x\"}"#), "{text}");
+    // Without names, any object is possible.
+    body["tools"][0]["function"]["parameters"] = json!({ "$ref": "https://example.org/schema" });
+    let (_, text) = talk.server.ask("POST", "/v1/chat/completions", "", body.to_string().as_bytes());
+    assert!(text.contains(r#"{\"city\":\"x\"}"#), "{text}");
+    body["tools"][0]["function"]["parameters"] = json!({ "type": "object", "if": {} });
     body["tools"][0]["function"]["strict"] = json!(true);
     assert!(talk.refused("/v1/chat/completions", &body)["message"].as_str().unwrap().contains("$.if"));
 }

@@ -12,7 +12,7 @@ use super::dialect::{
 };
 use super::guard::{Prompt, marked};
 use super::render::{Arguments, Renderer};
-use super::rewrites::{as_user, join};
+use super::rewrites::{Conversation, as_user, join};
 use arenite_grammar::Piece;
 use arenite_request::{EarlierCall, Message};
 
@@ -27,16 +27,6 @@ pub struct Style {
     knows_thoughts: bool,
     /// Variables of [`SWITCHES`] and [`EFFORTS`] that the template reads.
     switches: Vec<&'static str>,
-}
-
-/// A conversation in the form that a template accepts.
-#[derive(Clone)]
-pub struct Conversation {
-    pub messages: Vec<Message>,
-    /// Functions that are passed to the template.
-    pub tools: Vec<Value>,
-    /// A warning if the conversation was rewritten for the template.
-    pub warning: Option<&'static str>,
 }
 
 /// Names of template variables that turn thoughts on or off.

@@ -39,8 +39,9 @@ mod values;
 mod visits;
 mod words;
 
-pub use conversation::{Conversation, Style};
+pub use conversation::Style;
 pub use dialect::{Call, Part, Reader};
 pub use guard::Prompt;
 pub use jinja::Compiled;
 pub use render::{Arguments, Renderer, content};
+pub use rewrites::Conversation;

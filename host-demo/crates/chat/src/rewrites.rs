@@ -2,8 +2,18 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::conversation::Conversation;
 use arenite_request::Message;
+use serde_json::Value;
+
+/// A conversation in the form that a template accepts.
+#[derive(Clone)]
+pub struct Conversation {
+    pub messages: Vec<Message>,
+    /// Functions that are passed to the template.
+    pub tools: Vec<Value>,
+    /// A warning if the conversation was rewritten for the template.
+    pub warning: Option<&'static str>,
+}
 
 impl Conversation {
     /// Puts the text of system messages before the first user message, for templates without a system message. Later

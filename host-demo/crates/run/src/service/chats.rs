@@ -28,20 +28,23 @@ fn callable<'t>(request: &TextRequest, tools: &'t Tools) -> Vec<&'t Tool> {
     }
 }
 
-/// Returns parameters without the conditions that a grammar cannot express: an object whose members have the same names.
+/// Returns parameters without the conditions that a grammar cannot express: an object whose members have the same names,
+/// or any object if no names are known.
 fn loosened(parameters: &Value, budget: &grammar::Budget) -> Value {
     let part = |key: &str| parameters.get(key).cloned().unwrap_or_default();
-    let fits = |schema: &Value| grammar::from_json_schema(schema, budget).is_ok();
     let mut properties = part("properties").as_object().cloned().unwrap_or_default();
+    if properties.is_empty() {
+        return json!({ "type": "object" });
+    }
+    let whole = |properties: Value, required: Value| json!({ "type": "object", "properties": properties, "required": required, "$defs": part("$defs"), "definitions": part("definitions") });
     let is_tried = properties.len() <= MOST_TRIED;
     for (name, property) in &mut properties {
-        let alone = || json!({ "type": "object", "properties": { name: property }, "$defs": part("$defs"), "definitions": part("definitions") });
-        if !is_tried || !fits(&alone()) {
+        let alone = || whole(json!({ name: property }), json!([]));
+        if !is_tried || grammar::from_json_schema(&alone(), budget).is_err() {
             *property = Value::Bool(true);
         }
     }
-    let names = part("required").as_array().cloned().unwrap_or_default();
-    json!({ "type": "object", "properties": properties, "required": names, "$defs": part("$defs"), "definitions": part("definitions") })
+    whole(properties.into(), part("required").as_array().cloned().unwrap_or_default().into())
 }
 
 impl Service {
