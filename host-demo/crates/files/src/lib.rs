@@ -29,7 +29,7 @@ use std::path::Path;
 
 pub use bytes::Bytes;
 pub use drafter::{drafter_among, drafter_beside, is_gguf, quant_of};
-pub use mapped::map;
+pub use mapped::{map, release};
 pub use new_file::{NewFile, clean_up_on_signals, must_not_replace, write_checked, write_file, write_files};
 pub use projector::{is_projector, projector_among, projector_beside};
 

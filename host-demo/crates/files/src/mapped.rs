@@ -31,6 +31,19 @@ pub fn map(path: &Path) -> Result<Mmap> {
     Ok(map)
 }
 
+/// Drops the pages of `part` from memory, if it lies in `map`. The next access reads them from the file again.
+#[cfg_attr(not(unix), allow(unused_variables))]
+#[allow(unsafe_code)]
+pub fn release(map: &Mmap, part: &[u8]) {
+    #[cfg(unix)]
+    if let Some(at) = part.as_ptr().addr().checked_sub(map.as_ptr().addr())
+        && at + part.len() <= map.len()
+    {
+        // SAFETY: the mapping is read-only and backed by a file, so dropped pages come back with the same bytes.
+        let _ = unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, at, part.len()) };
+    }
+}
+
 #[allow(unsafe_code)]
 fn map_read_only(file: &File) -> std::io::Result<Mmap> {
     // SAFETY: the mapping is private to this process and read-only. Another process could still change the file while

@@ -236,16 +236,10 @@ impl ModelFile {
     }
 
     /// Drops the pages of `part` from memory. The next access reads them from the file again.
-    #[allow(unsafe_code)]
     pub fn release(&self, part: &[u8]) {
-        #[cfg(unix)]
         for bytes in &self.held {
-            if let Bytes::Mapped(map) = bytes
-                && let Some(at) = part.as_ptr().addr().checked_sub(map.as_ptr().addr())
-                && at + part.len() <= map.len()
-            {
-                // SAFETY: the mapping is read-only and backed by a file, so dropped pages come back with the same bytes.
-                let _ = unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, at, part.len()) };
+            if let Bytes::Mapped(map) = bytes {
+                arenite_files::release(map, part);
             }
         }
     }

@@ -109,11 +109,11 @@ pub fn convert(request: &Request<'_>, go_on: &mut dyn FnMut(&Progress<'_>) -> bo
     let folder = request.from.is_dir().then_some(request.from);
     let projector = folder.map(|folder| projector::assemble(folder, request.mix, &checkpoint));
     let mut new = assemble(request, &mut checkpoint)?;
-    write(request.to, &mut new, go_on)?;
+    write(request.to, &files, &mut new, go_on)?;
     match projector.transpose() {
         Ok(Some(Some(mut projector))) => {
             let path = projector::beside(request.to);
-            write(&path, &mut projector, go_on)?;
+            write(&path, &files, &mut projector, go_on)?;
             new.notes.retain(|note| !note.ends_with(output::OTHERS));
             new.notes.push(format!("{}: the projector, for pictures", path.display()));
         }
@@ -133,7 +133,7 @@ pub fn in_memory(from: &Path) -> Result<Vec<u8>> {
     let request = Request { from, to: from, mix: None, tokenizer: None };
     let new = assemble(&request, &mut checkpoint).with_context(|| from.display().to_string())?;
     let mut bytes = Cursor::new(Vec::new());
-    write_to(&mut bytes, &new.header, &new.outputs, |_, _| Ok(()))?;
+    write_to(&mut bytes, &files, &new.header, &new.outputs, |_, _| Ok(()))?;
     Ok(bytes.into_inner())
 }
 
@@ -377,13 +377,13 @@ fn dropped_bias(checkpoint: &Checkpoint<'_>) -> Option<String> {
     })
 }
 
-fn write(path: &Path, new: &mut New<'_>, go_on: &mut dyn FnMut(&Progress<'_>) -> bool) -> Result<()> {
+fn write(path: &Path, files: &Files, new: &mut New<'_>, go_on: &mut dyn FnMut(&Progress<'_>) -> bool) -> Result<()> {
     let New { header, outputs, notes, .. } = new;
     let total =
         outputs.iter().filter_map(|o| Some(o.kind.row_bytes(*o.shape.last()?)? * o.len() / o.shape.last()?)).sum();
     let mut done = 0;
     let opened = write_converted(path, |out| {
-        write_to(out, header, outputs, |tensor, bytes| {
+        write_to(out, files, header, outputs, |tensor, bytes| {
             done += bytes;
             let goes_on = go_on(&Progress { tensor, done, total });
             ensure!(goes_on, "stopped: {} was not written", path.display());
@@ -397,6 +397,7 @@ fn write(path: &Path, new: &mut New<'_>, go_on: &mut dyn FnMut(&Progress<'_>) ->
 /// Writes metadata and tensors. Calls `go_on` after each write with the tensor's name and the number of bytes.
 fn write_to(
     out: impl Write + Seek,
+    files: &Files,
     header: &Header,
     outputs: &[Output<'_>],
     mut go_on: impl FnMut(&str, usize) -> Result<()>,
@@ -405,6 +406,7 @@ fn write_to(
     let mut data = header.write(out)?;
     for output in outputs {
         output.write(cores, &mut data, |bytes| go_on(&output.name, bytes))?;
+        output.parts().for_each(|part| files.release(part));
     }
     data.finish().map(|_| ())
 }

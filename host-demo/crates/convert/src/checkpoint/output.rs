@@ -17,7 +17,7 @@ use arenite_gguf_writer::Meta;
 use arenite_quantize::encode_values;
 use arenite_quantize::underflow::underflows;
 
-/// Number of elements that a thread encodes at a time.
+/// Number of elements that a thread encodes at a time, or bytes that are copied.
 const PIECE: usize = 1 << 20;
 
 /// The end of the note about tensors of another modality.
@@ -389,6 +389,20 @@ impl<'f> Output<'f> {
         let columns = self.shape.last().copied().unwrap_or(1);
         let rows = self.len() / columns.max(1);
         let row_bytes = self.kind.row_bytes(columns).context("rows that are not whole blocks")?;
+        if let Some(parts) = self.copied() {
+            // The thread that checks is ahead, so the copy waits for no page.
+            let are_finite = thread::scope(|scope| -> Result<bool> {
+                let check = scope.spawn(|| parts.iter().all(|part| are_finite(self.kind, part)));
+                for bytes in parts.iter().flat_map(|part| part.chunks(PIECE)) {
+                    out.write_all(bytes)?;
+                    go_on(bytes.len())?;
+                }
+                check.join().map_err(|_| anyhow!("a thread stopped"))
+            })?;
+            let mut row = vec![0; row_bytes];
+            let mut first_wrong = || (0..rows).try_for_each(|i| self.encode(i, columns, row_bytes, &mut row));
+            return if are_finite { Ok(()) } else { first_wrong() };
+        }
         let piece = (PIECE / columns.max(1)).max(1);
         let mut bytes = Vec::new();
         for first in (0..rows).step_by(piece * threads) {
@@ -415,13 +429,6 @@ impl<'f> Output<'f> {
         if four && self.kind == self.stored() {
             return self.pack(first, columns, row_bytes, out);
         }
-        if let Values::Views(views) = &self.values
-            && let [view] = &views[..]
-            && let Some(blocks) = view.blocks(self.kind, first * columns, out.len() / row_bytes * columns)
-        {
-            out.copy_from_slice(blocks);
-            return Ok(());
-        }
         let mut row = vec![0.0; columns];
         for (i, out) in (first..).zip(out.chunks_exact_mut(row_bytes)) {
             if let Some(bytes) = self.floats(i * columns, columns).filter(|bytes| are_finite(self.kind, bytes)) {
@@ -442,6 +449,19 @@ impl<'f> Output<'f> {
             ensure!(encode_values(self.kind, &row, out), "writing the type {:?} is not supported", self.kind);
         }
         Ok(())
+    }
+
+    /// The stored bytes of the whole tensor, view by view, if it is written as it is.
+    fn copied(&self) -> Option<Vec<&'f [u8]>> {
+        let Values::Views(views) = &self.values else { return None };
+        let copied = |view: &View<'f>| view.floats(self.kind, 0, view.len()).or_else(|| view.blocks(self.kind));
+        views.iter().map(copied).collect()
+    }
+
+    /// The bytes of the stored tensors that it is made of.
+    pub fn parts(&self) -> impl Iterator<Item = &[u8]> {
+        let views = if let Values::Views(views) = &self.values { &views[..] } else { &[] };
+        views.iter().map(|view| view.leaf().bytes)
     }
 
     /// The stored bytes of a row that is written as it is.

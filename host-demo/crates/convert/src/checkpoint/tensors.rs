@@ -2,7 +2,7 @@
 //! whisper.cpp's files.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -28,10 +28,15 @@ impl Files {
             file => vec![file.to_owned()],
         };
         let map = |path: PathBuf| -> Result<(PathBuf, Mmap)> {
-            let map = map(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            let map = arenite_files::map(&path).with_context(|| format!("cannot read {}", path.display()))?;
             Ok((path, map))
         };
         Ok(Self(files.into_iter().map(map).collect::<Result<_>>()?))
+    }
+
+    /// Drops the pages of `part` from memory. The next access reads them again.
+    pub fn release(&self, part: &[u8]) {
+        self.0.iter().for_each(|(_, map)| arenite_files::release(map, part));
     }
 }
 
@@ -140,15 +145,6 @@ fn indexed(index: &Path) -> Result<Vec<PathBuf>> {
         bail!("{} names {name:?}, which is not a file in the same directory", index.display());
     }
     Ok(names.into_iter().map(|name| index.with_file_name(name)).collect())
-}
-
-#[allow(unsafe_code)]
-fn map(path: &Path) -> Result<Mmap> {
-    let file = File::open(path)?;
-    ensure!(file.metadata()?.len() > 0, "it is empty");
-    // SAFETY: the map is read-only and private to this process. A file that another program modifies meanwhile gives
-    // other weights, just as if it were read in pieces.
-    Ok(unsafe { Mmap::map(&file)? })
 }
 
 /// Removes what training adds to the names of tensors: `torch.compile`, distributed training, Lightning, checkpoints of

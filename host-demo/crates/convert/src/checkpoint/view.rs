@@ -284,11 +284,10 @@ impl<'f> View<'f> {
         }
     }
 
-    /// The stored blocks with the `len` values from index `start` on, if the view is a whole tensor of type `kind`,
-    /// unchanged. The values must be whole rows.
-    pub fn blocks(&self, kind: TensorType, start: usize, len: usize) -> Option<&'f [u8]> {
+    /// The stored blocks, if the view is a whole tensor of type `kind`, unchanged.
+    pub fn blocks(&self, kind: TensorType) -> Option<&'f [u8]> {
         let is_whole = self.shape == self.leaf.shape && self.strides == self.leaf.strides && self.steps.is_empty();
-        (is_whole && self.leaf.coding == Coding::Blocks(kind)).then(|| self.leaf.blocks(kind, start, len))
+        (is_whole && self.leaf.coding == Coding::Blocks(kind)).then(|| self.leaf.blocks(kind, 0, self.len()))
     }
 
     /// The stored bytes of the `len` values from index `start` on, if they are floats of type `kind` that follow each other
@@ -301,9 +300,14 @@ impl<'f> View<'f> {
             Coding::BF16 => kind == TensorType::BF16,
             _ => false,
         };
-        let mut found = None;
-        self.runs(start, len, |_, place, count, stride| found = (count == len && stride == 1).then_some(place));
-        let place = found.filter(|_| is_same && self.steps.is_empty())?;
+        if !is_same || !self.steps.is_empty() {
+            return None;
+        }
+        let (mut place, mut follow) = (None, true);
+        self.runs(start, len, |at, from, count, stride| {
+            follow &= (stride == 1 || count == 1) && *place.get_or_insert(from) + at == from;
+        });
+        let place = place.filter(|_| follow)?;
         bytes.get(place * coding.size()..(place + len) * coding.size())
     }
 
