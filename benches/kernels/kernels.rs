@@ -143,6 +143,32 @@ mod one_token {
     }
 }
 
+/// Products with the tokens of a draft. They read as many weights as one token does.
+mod few_tokens {
+    use super::*;
+
+    fn few() -> impl Iterator<Item = Few> {
+        cases()
+            .into_iter()
+            .flat_map(|Case { kind, kernels }| (1..=5).map(move |tokens| Few(Case { kind, kernels }, tokens)))
+    }
+
+    #[divan::bench(args = few(), max_time = 1)]
+    fn from_memory(bencher: Bencher<'_, '_>, Few(case, tokens): &Few) {
+        let (all, size, at) = (matrices(case.kind, MEMORY / size(case.kind)), size(case.kind), Cell::new(0));
+        let bencher = bencher.counter(BytesCount::new(size));
+        Input::new(case.kind, *tokens).with(case, |multiply| bencher.bench_local(|| multiply(next(&all, size, &at))));
+    }
+
+    struct Few(Case, usize);
+
+    impl fmt::Display for Few {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "{} {}", self.0, self.1)
+        }
+    }
+}
+
 /// The upper limit of `one_token`.
 mod read {
     use super::*;

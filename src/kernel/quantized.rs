@@ -27,34 +27,43 @@ pub(super) unsafe trait Blocks {
 
     /// Writes the dot products of `ROWS` rows with one token to `out[..ROWS]`.
     unsafe fn dot(w: *const u8, row_bytes: usize, x: Row<'_>, out: *mut f32);
+
+    /// Like [`dot`](Self::dot), for `T` tokens, whose outputs are `stride` floats apart.
+    #[inline(always)]
+    unsafe fn dots<const T: usize>(w: *const u8, row_bytes: usize, x: [Row<'_>; T], out: *mut f32, stride: usize) {
+        for (t, x) in x.into_iter().enumerate() {
+            // SAFETY: the caller promises room for the outputs of every token.
+            unsafe { Self::dot(w, row_bytes, x, out.add(t * stride)) };
+        }
+    }
 }
 
-/// Multiplies all rows with `tokens` tokens: `B::ROWS` rows with every token, then the next rows. A caller that passes
-/// the constant 1 gets a loop over rows only.
+/// Multiplies all rows with all tokens: `B::ROWS` rows with every token, `T` at a time, then the next rows.
 ///
 /// # Safety
 ///
-/// The processor has the instruction set of `B`, and the job has `tokens` tokens.
+/// The processor has the instruction set of `B`, and `T` divides the number of tokens.
 #[inline(always)]
-pub(super) unsafe fn decode<B: Blocks>(job: &mut Job<'_>, tokens: usize) {
+pub(super) unsafe fn decode<B: Blocks, const T: usize>(job: &mut Job<'_>) {
     let row_bytes = job.w.len() / job.rows.max(1);
     if job.rows < B::ROWS {
         // SAFETY: the scalar kernel needs no instruction set.
         return unsafe { super::dot::matmul::<B::Format>(job) };
     }
-    // The first token's activations are located once, before the loop. Usually there is no other token.
-    let first = job.x.row(0);
+    let rows = |t: usize| core::array::from_fn(|i| job.x.row(t + i));
+    // The first tokens' activations are located once, before the loop. Usually there is no other token.
+    let first: [Row<'_>; T] = rows(0);
     let mut r = 0;
     while r < job.rows {
         // The last `ROWS` rows overlap the ones before; shared rows are computed twice, with the same bits.
         r = r.min(job.rows - B::ROWS);
-        for t in 0..tokens {
-            let x = if t == 0 { first } else { job.x.row(t) };
-            // SAFETY: rows `r..r + ROWS` are inside the job's weights and outputs, because `r <= rows - ROWS`; token
-            // `t` has the length of a row.
+        for t in (0..job.x.tokens).step_by(T) {
+            let x = if t == 0 { first } else { rows(t) };
+            // SAFETY: rows `r..r + ROWS` are inside the job's weights and outputs, because `r <= rows - ROWS`; tokens
+            // `t..t + T` have the length of a row.
             unsafe {
                 let out = job.out.add(t * job.stride + r);
-                B::dot(job.w.as_ptr().add(r * row_bytes), row_bytes, x, out);
+                B::dots(job.w.as_ptr().add(r * row_bytes), row_bytes, x, out, job.stride);
             }
         }
         r += B::ROWS;

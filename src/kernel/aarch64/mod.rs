@@ -50,14 +50,14 @@ fn floats<W: float::Weight>(job: &mut Job<'_>) {
 /// Multiplies rows of blocks with one token, by NEON.
 unsafe fn neon_decode<F: Format>(job: &mut Job<'_>) {
     // SAFETY: the caller promises the same.
-    unsafe { quantized::decode::<Rows<F, Widening>>(job, 1) }
+    unsafe { quantized::decode::<Rows<F, Widening>, 1>(job) }
 }
 
 /// Multiplies rows of blocks with one token, by `sdot`. (`smmla` gains nothing with a single token.)
 #[target_feature(enable = "dotprod")]
 unsafe fn dotprod_decode<F: Format>(job: &mut Job<'_>) {
     // SAFETY: the caller promises the same.
-    unsafe { quantized::decode::<Rows<F, Sdot>>(job, 1) }
+    unsafe { quantized::decode::<Rows<F, Sdot>, 1>(job) }
 }
 
 /// Defines the matrix product of block formats: decode by `$decode` for one token, otherwise panels for `$panel`.

@@ -22,5 +22,5 @@ fn floats<W: float::Weight>(job: &mut Job<'_>) {
 /// The matrix product of block formats: multiplies the rows as they are in the file, for any number of tokens.
 unsafe fn rows<F: Format>(job: &mut Job<'_>) {
     // SAFETY: the caller promises a valid job, and the module is compiled for vectors.
-    unsafe { quantized::decode::<blocks::Rows<F>>(job, job.x.tokens) }
+    unsafe { quantized::decode::<blocks::Rows<F>, 1>(job) }
 }

@@ -47,7 +47,13 @@ unsafe impl<D: Dot, F: Format> Blocks for Rows<D, F> {
 
     #[inline(always)]
     unsafe fn dot(w: *const u8, row_bytes: usize, x: Row<'_>, out: *mut f32) {
-        // SAFETY: the caller promises the features, and eight rows as long as `x`.
+        // SAFETY: the caller promises the same.
+        unsafe { Self::dots(w, row_bytes, [x], out, 0) }
+    }
+
+    #[inline(always)]
+    unsafe fn dots<const T: usize>(w: *const u8, row_bytes: usize, x: [Row<'_>; T], out: *mut f32, stride: usize) {
+        // SAFETY: the caller promises the features, and eight rows as long as each of `x`.
         unsafe {
             let rows = EightRows::new(w, row_bytes);
             let next = Self::NEXT.contains(&row_bytes);
@@ -56,13 +62,15 @@ unsafe impl<D: Dot, F: Format> Blocks for Rows<D, F> {
             } else if const { F::ELEMENTS == 256 } {
                 Self::blocks(&rows, x, next)
             } else if next {
-                Self::chunks(&rows, x, true)
+                core::array::from_fn(|t| Self::chunks(&rows, x[t], true))
             } else {
-                Self::chunks(&rows, x, false)
+                core::array::from_fn(|t| Self::chunks(&rows, x[t], false))
             };
             // Lanes 0 to 3 are the even rows, lanes 4 to 7 the odd rows.
             let in_order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-            _mm256_storeu_ps(out, _mm256_permutevar8x32_ps(acc, in_order));
+            for (t, acc) in acc.into_iter().enumerate() {
+                _mm256_storeu_ps(out.add(t * stride), _mm256_permutevar8x32_ps(acc, in_order));
+            }
         }
     }
 }
@@ -205,17 +213,18 @@ impl<D: Dot, F: Format> Rows<D, F> {
         }
     }
 
-    /// The dot products of eight rows, even rows first, for formats with blocks of 256. If `next`, the next eight rows
-    /// are prefetched: see [`Self::NEXT`].
+    /// The dot products of eight rows with each token, even rows first, for formats with blocks of 256. If `next`, the next
+    /// eight rows are prefetched: see [`Self::NEXT`].
     #[inline(always)]
-    unsafe fn blocks(rows: &EightRows, x: Row<'_>, next: bool) -> __m256 {
-        // SAFETY: the caller promises the features, and eight rows as long as `x`.
+    unsafe fn blocks<const T: usize>(rows: &EightRows, x: [Row<'_>; T], next: bool) -> [__m256; T] {
+        // SAFETY: the caller promises the features, and eight rows as long as each of `x`.
         unsafe {
-            let mut acc = _mm256_setzero_ps();
+            let mut acc = [_mm256_setzero_ps(); T];
             let mut scales = Scales([[0; 8]; 8]);
-            for (b, dx) in x.d.iter().enumerate() {
-                let (at, q) = (b * Self::BYTES, &*x.q.as_ptr().add(b * 256).cast::<[i8; 256]>());
-                let sums = Sums::new::<F>(&*x.sums.as_ptr().add(b * 16).cast());
+            for b in 0..x[0].d.len() {
+                let at = b * Self::BYTES;
+                let q = x.each_ref().map(|x| &*x.q.as_ptr().add(b * 256).cast::<[i8; 256]>());
+                let sums = x.each_ref().map(|x| Sums::new::<F>(&*x.sums.as_ptr().add(b * 16).cast()));
                 let blocks = rows.blocks::<F>(at);
                 if F::GROUP == 32 {
                     for (block, scales) in blocks.iter().zip(&mut scales.0) {
@@ -223,48 +232,57 @@ impl<D: Dot, F: Format> Rows<D, F> {
                     }
                     hide(&scales);
                 }
-                let mut all = [_mm256_setzero_si256(); 4];
-                let mut of_minimums = [_mm256_setzero_si256(); 4];
-                #[allow(clippy::needless_range_loop)] // two arrays are indexed
+                let mut all = [[_mm256_setzero_si256(); 4]; T];
+                let mut of_minimums = [[_mm256_setzero_si256(); 4]; T];
                 for pair in 0..4 {
                     Self::prefetch(rows, at, pair, next);
                     let (a, b) = (blocks[2 * pair], blocks[2 * pair + 1]);
-                    all[pair] = join(
-                        block_sums::<D, F>(rows.s, a, q, &sums, &scales.0[2 * pair]),
-                        block_sums::<D, F>(rows.s, b, q, &sums, &scales.0[2 * pair + 1]),
-                    );
-                    if F::M.is_some() {
-                        of_minimums[pair] = minimums::<F>(F::minimum_words(a), F::minimum_words(b), &sums);
+                    let first = block_sums::<D, F, T>(rows.s, a, &q, &sums, &scales.0[2 * pair]);
+                    let second = block_sums::<D, F, T>(rows.s, b, &q, &sums, &scales.0[2 * pair + 1]);
+                    for t in 0..T {
+                        all[t][pair] = join(first[t], second[t]);
+                        if F::M.is_some() {
+                            of_minimums[t][pair] = minimums::<F>(F::minimum_words(a), F::minimum_words(b), &sums[t]);
+                        }
                     }
                 }
-                let [scales, minimums] = Self::scales_and_minimums(rows.s, &blocks, 0, _mm256_set1_ps(*dx));
-                acc = _mm256_fmadd_ps(scales, _mm256_cvtepi32_ps(add_across(all)), acc);
-                if F::M.is_some() {
-                    acc = _mm256_fmadd_ps(minimums, _mm256_cvtepi32_ps(add_across(of_minimums)), acc);
+                for t in 0..T {
+                    let dx = _mm256_set1_ps(x[t].d[b]);
+                    let [scales, minimums] = Self::scales_and_minimums(rows.s, &blocks, 0, dx);
+                    acc[t] = _mm256_fmadd_ps(scales, _mm256_cvtepi32_ps(add_across(all[t])), acc[t]);
+                    if F::M.is_some() {
+                        acc[t] = _mm256_fmadd_ps(minimums, _mm256_cvtepi32_ps(add_across(of_minimums[t])), acc[t]);
+                    }
                 }
             }
             acc
         }
     }
 
-    /// The dot products of eight rows, even rows first, for the formats of the module [`wide`]. Rows are not prefetched
-    /// into the first-level cache, because whole models did not become faster.
+    /// The dot products of eight rows with each token, even rows first, for the formats of the module [`wide`]. Rows are not
+    /// prefetched into the first-level cache, because whole models did not become faster.
     #[inline(always)]
-    unsafe fn wide(rows: &EightRows, x: Row<'_>) -> __m256 {
-        // SAFETY: the caller promises AVX-512 with VNNI, and eight rows as long as `x`.
+    unsafe fn wide<const T: usize>(rows: &EightRows, x: [Row<'_>; T]) -> [__m256; T] {
+        // SAFETY: the caller promises AVX-512 with VNNI, and eight rows as long as each of `x`.
         unsafe {
-            let mut acc = _mm256_setzero_ps();
-            for (b, dx) in x.d.iter().enumerate() {
+            let mut acc = [_mm256_setzero_ps(); T];
+            for b in 0..x[0].d.len() {
                 let at = b * Self::BYTES;
-                let (q, sums) = (x.q.as_ptr().add(b * 256).cast(), x.sums.as_ptr().add(b * 16).cast());
-                let (x, blocks) = (wide::Activations::new::<F>(&*q, &*sums), rows.blocks::<F>(at));
+                let of_block = |x: &Row<'_>| {
+                    let (q, sums) = (x.q.as_ptr().add(b * 256).cast(), x.sums.as_ptr().add(b * 16).cast());
+                    wide::Activations::new::<F>(&*q, &*sums)
+                };
+                let (each, blocks) = (x.each_ref().map(of_block), rows.blocks::<F>(at));
                 // Prefetches 24 rows ahead. Whole models lose 1 % with 16 or 32 rows.
                 let ahead = rows.rows[0].wrapping_add(3 * 8 * rows.row_bytes + 8 * at);
-                let [sums, of_minimums] = x.dots::<F>(&blocks, ahead);
-                let [scales, minimums] = Self::scales_and_minimums(rows.s, &blocks, 0, _mm256_set1_ps(*dx));
-                acc = _mm256_fmadd_ps(scales, _mm256_cvtepi32_ps(sums), acc);
-                if F::M.is_some() {
-                    acc = _mm256_fmadd_ps(minimums, _mm256_cvtepi32_ps(of_minimums), acc);
+                let all = wide::dots::<F, T>(&each, &blocks, ahead);
+                for (t, [sums, of_minimums]) in all.into_iter().enumerate() {
+                    let dx = _mm256_set1_ps(x[t].d[b]);
+                    let [scales, minimums] = Self::scales_and_minimums(rows.s, &blocks, 0, dx);
+                    acc[t] = _mm256_fmadd_ps(scales, _mm256_cvtepi32_ps(sums), acc[t]);
+                    if F::M.is_some() {
+                        acc[t] = _mm256_fmadd_ps(minimums, _mm256_cvtepi32_ps(of_minimums), acc[t]);
+                    }
                 }
             }
             acc
@@ -414,43 +432,45 @@ fn minimums<F: Format>(a: [u64; 2], b: [u64; 2], sums: &Sums) -> __m256i {
     _mm256_madd_epi16(words, sums.words)
 }
 
-/// Eight i32 whose sum is the integer dot product of a block of 256. `scales` are the scales of groups of 32.
+/// For each token, eight i32 whose sum is the integer dot product of a block of 256. `scales` are the scales of groups of
+/// 32.
 #[inline(always)]
-unsafe fn block_sums<D: Dot, F: Format>(
+unsafe fn block_sums<D: Dot, F: Format, const T: usize>(
     s: Ymm,
     block: &F::Block,
-    x: &[i8; 256],
-    sums: &Sums,
+    x: &[&[i8; 256]; T],
+    sums: &[Sums; T],
     scales: &[i32; 8],
-) -> __m256i {
+) -> [__m256i; T] {
     // SAFETY: the caller promises the features.
     unsafe {
         let words = if F::GROUP == 16 { apart(F::scale_words(block)) } else { _mm256_setzero_si256() };
         if const { D::WIDE && matches!(F::KIND, TensorType::Q6_K) } {
-            let extra = _mm256_slli_epi32::<5>(_mm256_madd_epi16(words, sums.words));
-            return q6k::sums512(block.as_ref(), x, extra);
+            let extra = |sums: &Sums| _mm256_slli_epi32::<5>(_mm256_madd_epi16(words, sums.words));
+            return q6k::sums512(block.as_ref(), x, sums.each_ref().map(extra));
         }
-        let mut acc = match F::BIAS {
+        let start = |sums: &Sums| match F::BIAS {
             bias if bias == 0 || signed::<F>() => _mm256_setzero_si256(),
             bias if F::GROUP == 16 => {
                 _mm256_mullo_epi32(_mm256_madd_epi16(words, sums.words), _mm256_set1_epi32(-i32::from(bias)))
             }
             _ => _mm256_mullo_epi32(_mm256_srai_epi32::<16>(must_cast(*scales)), sums.less),
         };
-        let chunks: &[__m256i; 8] = &must_cast(*x);
+        let mut acc = sums.each_ref().map(start);
         // With groups of 16, the byte indices that select the first scale for every word.
         let first = opaque(_mm256_set1_epi16(0x0100));
         macro_rules! chunks {
             ($($chunk:literal)*) => { $({
                 let codes = F::unpack(s, block, $chunk);
-                let x = chunks[$chunk];
-                let pairs = pairs::<F>(codes, x);
                 let scale = if F::GROUP == 32 {
                     _mm256_set1_epi32(scales[$chunk])
                 } else {
                     _mm256_shuffle_epi8(words, _mm256_add_epi8(first, _mm256_set1_epi8(2 * $chunk)))
                 };
-                acc = D::words(acc, pairs, scale);
+                for (acc, x) in acc.iter_mut().zip(x) {
+                    let chunks: [[i8; 32]; 8] = must_cast(**x);
+                    *acc = D::words(*acc, pairs::<F>(codes, must_cast(chunks[$chunk])), scale);
+                }
             })* };
         }
         chunks!(0 1 2 3 4 5 6 7);

@@ -7,18 +7,17 @@ use bytemuck::must_cast;
 use super::products::words512;
 use crate::quant::bytes_at;
 
-/// Eight i32 whose sum is the dot product. The sum of four products of 6 by 8 bits fits an i16, so the sums of two
-/// times 64 weights are packed to i16, and one instruction multiplies them with their scales. `extra` is the
+/// For each token, eight i32 whose sum is the dot product. The sum of four products of 6 by 8 bits fits an i16, so the
+/// sums of two times 64 weights are packed to i16, and one instruction multiplies them with their scales. `extra` is the
 /// contribution of the bias, which is subtracted.
 #[inline]
 #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
-pub(super) fn sums512(block: &[u8], x: &[i8; 256], extra: __m256i) -> __m256i {
+pub(super) fn sums512<const T: usize>(block: &[u8], x: &[&[i8; 256]; T], extra: [__m256i; T]) -> [__m256i; T] {
     // A block has 128 bytes of low bits, 64 bytes of high bits and 16 scales.
-    let x: &[__m512i; 4] = &must_cast(*x);
     let scales = must_cast(*bytes_at::<16>(block, 192));
     let scales = _mm256_cvtepi8_epi16(scales);
     let scales = _mm512_castsi256_si512(scales);
-    let mut acc = _mm512_setzero_si512();
+    let mut acc = [_mm512_setzero_si512(); T];
     // `pick` repeats each scale in four words, in the order of the packed sums: a scale of the first 64 weights, then
     // one of the second 64.
     const fn four(scale: i64) -> i64 {
@@ -30,24 +29,28 @@ pub(super) fn sums512(block: &[u8], x: &[i8; 256], extra: __m256i) -> __m256i {
     for half in 0..2 {
         let low = must_cast(*bytes_at::<64>(block, half * 64));
         let high = _mm512_broadcast_i64x4(must_cast(*bytes_at::<32>(block, 128 + half * 32)));
-        let [x, next] = [x[2 * half], x[2 * half + 1]];
-        let first = dot512(low, _mm512_sllv_epi16(high, left), x);
-        let second = dot512(_mm512_srli_epi16::<4>(low), _mm512_srlv_epi16(high, right), next);
+        let first = weights(low, _mm512_sllv_epi16(high, left));
+        let second = weights(_mm512_srli_epi16::<4>(low), _mm512_srlv_epi16(high, right));
         let scales = _mm512_permutexvar_epi16(pick, scales);
-        acc = words512(acc, _mm512_packs_epi32(first, second), scales);
+        for (acc, x) in acc.iter_mut().zip(x) {
+            let x: [[i8; 64]; 4] = must_cast(**x);
+            let dot = |w, x: [i8; 64]| _mm512_dpbusd_epi32(_mm512_setzero_si512(), w, must_cast(x));
+            let (first, second) = (dot(first, x[2 * half]), dot(second, x[2 * half + 1]));
+            *acc = words512(*acc, _mm512_packs_epi32(first, second), scales);
+        }
         pick = _mm512_add_epi16(pick, _mm512_set1_epi16(8));
     }
-    let acc = _mm256_add_epi32(_mm512_castsi512_si256(acc), _mm512_extracti64x4_epi64::<1>(acc));
-    _mm256_sub_epi32(acc, extra)
+    core::array::from_fn(|t| {
+        let sum = _mm256_add_epi32(_mm512_castsi512_si256(acc[t]), _mm512_extracti64x4_epi64::<1>(acc[t]));
+        _mm256_sub_epi32(sum, extra[t])
+    })
 }
 
-/// The products of 64 weights with `x`, each i32 lane with the sum of four. A weight is a low nibble of `low` and two
-/// bits of `high`.
+/// 64 weights, each from a low nibble of `low` and two bits of `high`.
 #[inline]
 #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
-fn dot512(low: __m512i, high: __m512i, x: __m512i) -> __m512i {
+fn weights(low: __m512i, high: __m512i) -> __m512i {
     let (nibble, bits) = (_mm512_set1_epi8(15), _mm512_set1_epi8(0x30));
     // low nibble | (high & bits)
-    let w = _mm512_ternarylogic_epi32::<0xf8>(_mm512_and_si512(low, nibble), high, bits);
-    _mm512_dpbusd_epi32(_mm512_setzero_si512(), w, x)
+    _mm512_ternarylogic_epi32::<0xf8>(_mm512_and_si512(low, nibble), high, bits)
 }

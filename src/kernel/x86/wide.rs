@@ -11,7 +11,7 @@ use bytemuck::must_cast;
 
 use super::ahead;
 use super::bytes::in_order;
-use super::products::{self, join, words512};
+use super::products::words512;
 use crate::quant::formats::iq4_nl::TABLE;
 use crate::quant::{Format, TensorType, bytes_at};
 
@@ -56,44 +56,6 @@ impl Activations {
         Self { q: [two(a), two(b), two(c), two(d)], sums }
     }
 
-    /// The integer dot products of eight rows' blocks, and the sums for their minimums: even rows, then odd rows.
-    /// Meanwhile, eight blocks' bytes from `ahead` on are prefetched into the second-level cache.
-    #[inline]
-    #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
-    pub fn dots<F: Format>(&self, blocks: &[&F::Block; 8], ahead: *const u8) -> [__m256i; 2] {
-        let mut all = [_mm256_setzero_si256(); 8];
-        let (mut extra, mut minimums) = ([_mm512_setzero_si512(); 2], [_mm512_setzero_si512(); 2]);
-        macro_rules! four {
-                ($four:literal: $($row:literal)*) => {
-                    let four = FourRows::new::<F>(blocks, 4 * $four);
-                    if F::BIAS > 0 {
-                        extra[$four] = self.of_sums::<F>(four.scales);
-                    }
-                    if F::M.is_some() {
-                        minimums[$four] = self.of_sums::<F>(four.minimums);
-                    }
-                    $(
-                        prefetch::<F>(ahead, 4 * $four + $row);
-                        all[4 * $four + $row] = self.dot::<F>(blocks[4 * $four + $row], four.of_row::<F, $row>());
-                        in_order();
-                    )*
-                };
-            }
-        four!(0: 0 1 2 3);
-        four!(1: 0 1 2 3);
-        let mut sums = products::add_across([
-            join(all[0], all[1]),
-            join(all[2], all[3]),
-            join(all[4], all[5]),
-            join(all[6], all[7]),
-        ]);
-        if F::BIAS > 0 {
-            let extra = _mm256_mullo_epi32(add_across(extra), _mm256_set1_epi32(F::BIAS.into()));
-            sums = _mm256_sub_epi32(sums, extra);
-        }
-        [sums, if F::M.is_some() { add_across(minimums) } else { _mm256_setzero_si256() }]
-    }
-
     /// The sums of activations times the scales or minimums of four rows: four lanes in each quarter.
     #[inline]
     #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
@@ -106,28 +68,95 @@ impl Activations {
         _mm512_add_epi32(_mm512_shuffle_i64x2::<0x88>(first, last), _mm512_shuffle_i64x2::<0xdd>(first, last))
     }
 
-    /// Eight i32 whose sum is the dot product of a row's block, before the contribution of the bias is subtracted.
+    /// Sixteen i32 whose sum is the dot product of a row's block, before the contribution of the bias is subtracted.
     #[inline]
     #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
-    fn dot<F: Format>(&self, block: &F::Block, scales: __m512i) -> __m256i {
-        let codes = codes::<F>(block);
-        let [a, b, c, d] = const { order::<F>() };
+    fn dot<F: Format>(&self, codes: &[__m512i; 4], scales: &[__m512i; 4]) -> __m512i {
         let dot = |i: usize| _mm512_dpbusd_epi32(_mm512_setzero_si512(), codes[i], self.q[i]);
-        let acc = if const { F::MAX as u32 * 127 * 4 <= 32767 } {
-            let first = _mm512_packs_epi32(dot(0), dot(1));
-            let acc = _mm512_madd_epi16(first, _mm512_shuffle_epi8(scales, four_times([a[0], b[0]], [a[1], b[1]])));
-            let last = _mm512_packs_epi32(dot(2), dot(3));
-            words512(acc, last, _mm512_shuffle_epi8(scales, four_times([c[0], d[0]], [c[1], d[1]])))
+        if const { fits_in_words::<F>() } {
+            let acc = _mm512_madd_epi16(_mm512_packs_epi32(dot(0), dot(1)), scales[0]);
+            words512(acc, _mm512_packs_epi32(dot(2), dot(3)), scales[1])
         } else {
-            let scaled = |i: usize, order: [usize; 2]| {
-                let scales = _mm512_srai_epi32::<16>(_mm512_shuffle_epi8(scales, upper(order)));
-                _mm512_mullo_epi32(dot(i), scales)
-            };
-            let first = _mm512_add_epi32(scaled(0, a), scaled(1, b));
-            _mm512_add_epi32(first, _mm512_add_epi32(scaled(2, c), scaled(3, d)))
-        };
-        _mm256_add_epi32(_mm512_castsi512_si256(acc), _mm512_extracti64x4_epi64::<1>(acc))
+            let scaled = |i: usize| _mm512_mullo_epi32(dot(i), scales[i]);
+            let first = _mm512_add_epi32(scaled(0), scaled(1));
+            _mm512_add_epi32(first, _mm512_add_epi32(scaled(2), scaled(3)))
+        }
     }
+}
+
+/// True if the sum of four products fits an i16.
+const fn fits_in_words<F: Format>() -> bool {
+    F::MAX as u32 * 127 * 4 <= 32767
+}
+
+/// The scales of a row, which every quarter of `scales` has, as factors for [`Activations::dot`].
+#[inline]
+#[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
+fn factors<F: Format>(scales: __m512i) -> [__m512i; 4] {
+    let [a, b, c, d] = const { order::<F>() };
+    if const { fits_in_words::<F>() } {
+        let two = |a: [usize; 2], b: [usize; 2]| _mm512_shuffle_epi8(scales, four_times([a[0], b[0]], [a[1], b[1]]));
+        let zero = _mm512_setzero_si512();
+        [two(a, b), two(c, d), zero, zero]
+    } else {
+        [a, b, c, d].map(|order| _mm512_srai_epi32::<16>(_mm512_shuffle_epi8(scales, upper(order))))
+    }
+}
+
+/// For each token, the integer dot products of eight rows' blocks, and the sums for their minimums: even rows, then odd
+/// rows. Meanwhile, eight blocks' bytes from `ahead` on are prefetched into the second-level cache.
+#[inline]
+#[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
+pub(super) fn dots<F: Format, const T: usize>(
+    x: &[Activations; T],
+    blocks: &[&F::Block; 8],
+    ahead: *const u8,
+) -> [[__m256i; 2]; T] {
+    let zero = _mm512_setzero_si512();
+    let (mut sums, mut extra, mut minimums) = ([[zero; 2]; T], [[zero; 2]; T], [[zero; 2]; T]);
+    macro_rules! four {
+        ($four:literal: $($row:literal)*) => {
+            let four = FourRows::new::<F>(blocks, 4 * $four);
+            let mut all = [[zero; 4]; T];
+            for (t, x) in x.iter().enumerate() {
+                if F::BIAS > 0 {
+                    extra[t][$four] = x.of_sums::<F>(four.scales);
+                }
+                if F::M.is_some() {
+                    minimums[t][$four] = x.of_sums::<F>(four.minimums);
+                }
+            }
+            $(
+                prefetch::<F>(ahead, 4 * $four + $row);
+                let (w, scales) = (codes::<F>(blocks[4 * $four + $row]), factors::<F>(four.of_row::<F, $row>()));
+                for (x, all) in x.iter().zip(&mut all) {
+                    all[$row] = x.dot::<F>(&w, &scales);
+                }
+                in_order();
+            )*
+            for (sums, all) in sums.iter_mut().zip(all) {
+                sums[$four] = quarters_of(all);
+            }
+        };
+    }
+    four!(0: 0 1 2 3);
+    four!(1: 0 1 2 3);
+    core::array::from_fn(|t| {
+        let mut sums = add_across(sums[t]);
+        if F::BIAS > 0 {
+            let extra = _mm256_mullo_epi32(add_across(extra[t]), _mm256_set1_epi32(F::BIAS.into()));
+            sums = _mm256_sub_epi32(sums, extra);
+        }
+        [sums, if F::M.is_some() { add_across(minimums[t]) } else { _mm256_setzero_si256() }]
+    })
+}
+
+/// The lanes of four registers, each summed to the four lanes of a quarter.
+#[inline]
+#[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
+fn quarters_of([a, b, c, d]: [__m512i; 4]) -> __m512i {
+    let half = |a, b| _mm512_add_epi32(_mm512_shuffle_i64x2::<0x88>(a, b), _mm512_shuffle_i64x2::<0xdd>(a, b));
+    half(half(a, b), half(c, d))
 }
 
 /// Prefetches row `row`'s eighth of the eight blocks at `at`. Prefetching all at once would delay the loads of the
