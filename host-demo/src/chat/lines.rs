@@ -66,6 +66,10 @@ impl Lines {
                 }
                 Err(ReadlineError::Interrupted) => Ok(Input::Interrupted),
                 Err(ReadlineError::Eof) => Ok(Input::End),
+                Err(ReadlineError::Io(error)) if error.kind() == io::ErrorKind::InvalidData => {
+                    note("this is not text in UTF-8: set the terminal to UTF-8, or type it again");
+                    Ok(Input::Text(String::new()))
+                }
                 Err(error) => Err(error).context("cannot read from the terminal"),
             },
             Self::Pipe => {

@@ -1,5 +1,7 @@
 //! `arenite batch`: answers OpenAI batch files, many lines per pass.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Seek, Write};
 use std::path::{Path, PathBuf};
@@ -21,6 +23,7 @@ use arenite_run::scheduler::{Asker, Command, Counters, Decision, Embedding, Even
 use arenite_run::service::{Choice, Decisions, Endpoint, Host, Kept, Service, by_chance, run_engine, token_count};
 use arenite_run::session_file::SessionFile;
 use arenite_serve::{self as faces, ApiError, Ready, ResponseMeta, read_json};
+use arenite_text::json_line;
 
 /// Answer the requests of an OpenAI batch file, many at once
 #[derive(Debug, clap::Args)]
@@ -188,8 +191,10 @@ impl Batch {
     /// an earlier run has another `custom_id` than its line.
     fn read_all(&self, input: impl BufRead, done: Vec<Answered>, begun: SyncSender<Pending>) -> Result<()> {
         let mut done = done.into_iter();
+        let mut ids = HashMap::new();
         for (number, line) in numbered_lines(input) {
             let line = line?;
+            warn_of_twins(&mut ids, number, &line);
             if let Some(done) = done.next() {
                 let custom_id =
                     serde_json::from_slice::<Value>(&line).map_or(Value::Null, |line| line["custom_id"].clone());
@@ -231,7 +236,7 @@ impl Batch {
         };
         if endpoint == Endpoint::Embeddings {
             let (inputs, lora) = (
-                faces::embedding_inputs(&self.service, &request["body"]),
+                faces::embedding_inputs(&self.service, &request["body"], false),
                 faces::scales(&self.service.lora, &request["body"]),
             );
             let (inputs, lora) = match inputs.and_then(|inputs| Ok((inputs, lora?))) {
@@ -298,7 +303,9 @@ impl Batch {
             true => 0,
             false => SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
         };
-        let meta = ResponseMeta { id: format!("cmpl-{id:016x}"), created, reports_cached: false };
+        let is_chat = matches!(&what, Ok(What::Text(prepared, _)) if prepared.endpoint == Endpoint::Chat);
+        let prefix = if is_chat { "chatcmpl" } else { "cmpl" };
+        let meta = ResponseMeta { id: format!("{prefix}-{id:016x}"), created, reports_cached: false };
         let mut line =
             json!({ "id": format!("batch_req_{id:016x}"), "custom_id": custom_id, "response": null, "error": null });
         let body = match what {
@@ -342,11 +349,25 @@ impl Batch {
             };
             line["response"] = json!({ "status_code": status, "request_id": format!("req_{id:016x}"), "body": body });
         }
-        let mut text = serde_json::to_vec(&line)?;
-        text.push(b'\n');
-        output.write_all(&text)?;
+        output.write_all((json_line(&line)? + "\n").as_bytes())?;
         output.flush()?;
         Ok(is_good(&line))
+    }
+}
+
+/// Tells of lines with the same `custom_id`, by which programs find the answers.
+fn warn_of_twins(ids: &mut HashMap<u64, usize>, number: usize, line: &[u8]) {
+    #[derive(serde::Deserialize)]
+    struct Line {
+        custom_id: Value,
+    }
+    let Ok(Line { custom_id }) = serde_json::from_slice(line) else { return };
+    let text = custom_id.to_string();
+    match ids.entry(hash(text.as_bytes())) {
+        Entry::Occupied(first) => {
+            note(format_args!("warning: line {number} has the custom_id of line {}: {text}", first.get()));
+        }
+        Entry::Vacant(place) => _ = place.insert(number),
     }
 }
 

@@ -25,6 +25,7 @@ use crate::interrupt;
 use crate::output::{self, Out, note};
 use arenite_files as new_file;
 use arenite_grammar as grammar;
+use arenite_request::Thinking;
 use arenite_run::drafts::{Drafting, Drafts};
 use arenite_run::generation::{End, Settings, ThoughtLimit, within};
 use arenite_run::model_file::{Load, ModelFile, Source};
@@ -298,11 +299,7 @@ fn rules(
         settings,
         is_schema: form.is_some_and(|form| form.is_schema()),
         strict,
-        thoughts: match args.reasoning_budget {
-            Some(budget) => usize::try_from(budget).map_or(ThoughtLimit::Unlimited, ThoughtLimit::UpTo),
-            None if args.think == Some(Switch::Off) => ThoughtLimit::UpTo(0),
-            None => ThoughtLimit::Usual,
-        },
+        thoughts: ThoughtLimit::of(&thinking(args.think, args)),
         shift: args.shift,
         step,
     })
@@ -359,25 +356,25 @@ impl Template {
         let declared = args.tools.as_deref().map(list).transpose()?.unwrap_or_default();
         let declared = declared.iter().map(serde_json::to_value).collect::<Result<Vec<_>, _>>()?;
         let style = Style::of(&renderer, tokenizer);
-        let kwargs = kwargs(args, &style)?;
+        let kwargs = kwargs(&thinking(args.think, args), args, &style)?;
         let messages = args.messages.as_deref().map(list).transpose()?.unwrap_or_default();
         Ok(Self { renderer, style, declared, kwargs, messages })
     }
 }
 
-/// The template variables that the options set.
-fn kwargs(args: &Args, style: &Style) -> Result<serde_json::Map<String, serde_json::Value>> {
-    let mut kwargs = serde_json::Map::new();
-    if let Some(switch) = args.think {
-        // Without a switch in the template, a budget of 0 tokens still turns thoughts off.
-        match style.thinking(switch == Switch::On) {
-            None if switch == Switch::On => bail!(NO_SWITCH),
-            variables => kwargs.extend(variables.unwrap_or_default()),
-        }
+/// The thoughts that the options ask for, with `switch` in the place of `--think`.
+fn thinking(switch: Option<Switch>, args: &Args) -> Thinking {
+    let mut thinking = Thinking { budget: args.reasoning_budget, ..Thinking::default() };
+    if let Some(switch) = switch {
+        thinking.turn("--think", switch == Switch::On);
     }
-    if args.reasoning_budget == Some(0) {
-        kwargs.extend(style.thinking(false).unwrap_or_default());
-    }
+    thinking
+}
+
+/// The template variables for thoughts, and those that the options set.
+fn kwargs(thinking: &Thinking, args: &Args, style: &Style) -> Result<serde_json::Map<String, serde_json::Value>> {
+    ensure!(!thinking.is_on() || style.thinks(), "the model does not think; leave out --think");
+    let mut kwargs = style.thinking(thinking).map_err(anyhow::Error::msg)?;
     if let Some(text) = &args.chat_template_kwargs {
         let more: serde_json::Map<_, _> =
             serde_json::from_str(text).context("--chat-template-kwargs must be a JSON object")?;
@@ -385,8 +382,6 @@ fn kwargs(args: &Args, style: &Style) -> Result<serde_json::Map<String, serde_js
     }
     Ok(kwargs)
 }
-
-const NO_SWITCH: &str = "the chat template has no switch for thoughts; leave out --think";
 
 /// Reads messages and commands, and answers the messages, until the conversation ends or another model is chosen.
 fn converse(talk: &mut Talk<'_, '_, '_>, lines: &mut Lines, args: &Args, file: &ModelFile) -> Result<Next> {
@@ -427,7 +422,7 @@ fn converse(talk: &mut Talk<'_, '_, '_>, lines: &mut Lines, args: &Args, file: &
                 Ok(Some(model)) => return Ok(Next::Model(model, std::mem::take(&mut talk.messages))),
                 Err(error) => _ = output::report(&error),
             },
-            Input::Text(line) if is_terminal => match typed(talk, &line) {
+            Input::Text(line) if is_terminal => match typed(talk, &line, args) {
                 Ok(true) => {}
                 Ok(false) => return Ok(Next::End(ExitCode::SUCCESS)),
                 Err(error) => _ = output::report(&error),
@@ -440,11 +435,11 @@ fn converse(talk: &mut Talk<'_, '_, '_>, lines: &mut Lines, args: &Args, file: &
 
 /// Takes a line from a terminal: a command, or a message with the pictures that were dropped on it. Returns `false` if the
 /// conversation should end.
-fn typed(talk: &mut Talk<'_, '_, '_>, line: &str) -> Result<bool> {
+fn typed(talk: &mut Talk<'_, '_, '_>, line: &str, args: &Args) -> Result<bool> {
     let (paths, text) = dropped(line);
     if paths.is_empty() {
         return match line.starts_with('/') {
-            true => command(talk, line.trim()),
+            true => command(talk, line.trim(), args),
             false => {
                 talk.say(line);
                 Ok(true)
@@ -553,7 +548,7 @@ fn model(line: &str, args: &Args, present: &ModelFile) -> Result<Option<ModelFil
 }
 
 /// Runs a slash command. Returns `false` if the conversation should end.
-fn command(talk: &mut Talk<'_, '_, '_>, line: &str) -> Result<bool> {
+fn command(talk: &mut Talk<'_, '_, '_>, line: &str, args: &Args) -> Result<bool> {
     let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let rest = rest.trim();
     let path = || -> Result<&Path> {
@@ -574,12 +569,13 @@ fn command(talk: &mut Talk<'_, '_, '_>, line: &str) -> Result<bool> {
         "/system" => talk.set_system(rest),
         "/think" => {
             let switch = match rest {
-                "on" => true,
-                "off" => false,
+                "on" => Switch::On,
+                "off" => Switch::Off,
                 _ => bail!("/think needs on or off"),
             };
-            talk.kwargs = talk.style.thinking(switch).context("the chat template has no switch for thoughts")?;
-            talk.rules.thoughts = if switch { ThoughtLimit::Usual } else { ThoughtLimit::UpTo(0) };
+            let thinking = thinking(Some(switch), args);
+            talk.kwargs = kwargs(&thinking, args, &talk.style)?;
+            talk.rules.thoughts = ThoughtLimit::of(&thinking);
             talk.known_text = None;
         }
         "/stats" => print_stats(talk)?,

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use arenite::tokenizer::Encode;
 use arenite::{Session, TokenId};
 use serde::Serialize;
@@ -58,6 +58,12 @@ pub struct Args {
 pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     let open = OpenModel::new(file, args.run.options()?)?;
     let named = || open.name().to_string();
+    ensure!(
+        args.no_normalize || args.tokens || !open.model().spec().ranks(),
+        "{}: this model scores texts and computes no embeddings: use `arenite rerank` or `arenite classify`; --no-normalize \
+         prints its scores",
+        named()
+    );
     if each_token::is_unpooled(&open) && !args.tokens {
         note("the model has a vector for each token: the mean of them is computed. --tokens computes all");
     }

@@ -42,7 +42,7 @@ loaded in a process of its own when a request needs it.
 The sampling options apply to requests without these fields.")]
 pub struct Args {
     /// Address to listen on; 0.0.0.0 accepts connections from other machines
-    #[arg(long, value_name = "H", default_value = "127.0.0.1")]
+    #[arg(long, value_name = "H", default_value = "127.0.0.1", value_parser = host_name)]
     host: String,
 
     /// Port; 0 selects a free one
@@ -75,9 +75,10 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 256)]
     queue: usize,
 
-    /// API key that clients must send
-    #[arg(long, value_name = "K", env = "ARENITE_API_KEY", hide_env_values = true)]
-    api_key: Option<String>,
+    /// API key that clients must send; several keys are separated by commas
+    #[arg(long, value_name = "K", env = "ARENITE_API_KEY", hide_env_values = true, value_delimiter = ',',
+        value_parser = api_key)]
+    api_key: Vec<String>,
 
     /// Clients that share the cache of conversations: those with the same address (client), or all (server). With
     /// `server`, the speed and the counts of cached tokens tell a client about the prompts of others [default: server
@@ -150,7 +151,7 @@ impl Args {
 
     /// The clients that share the cache. All who know a key count as one client, unless the option says otherwise.
     fn scope(&self) -> CacheScope {
-        let usual = if self.api_key.is_some() { CacheScope::Server } else { CacheScope::Client };
+        let usual = if !self.api_key.is_empty() { CacheScope::Server } else { CacheScope::Client };
         self.cache_scope.unwrap_or(usual)
     }
 
@@ -175,6 +176,22 @@ impl Args {
                 note("shutting down: open requests have two seconds; a second signal ends the server at once");
             },
         }
+    }
+}
+
+/// An empty key would lock out all clients, or let all of them in.
+fn api_key(key: &str) -> Result<String, &'static str> {
+    match key.trim() {
+        "" => Err("the key is empty: give one, or leave out --api-key and ARENITE_API_KEY"),
+        key => Ok(key.into()),
+    }
+}
+
+/// An address as in URLs, `[::1]`, or without its brackets. Sockets of files are refused.
+fn host_name(host: &str) -> Result<String, &'static str> {
+    match host.contains('/') || host.ends_with(".sock") {
+        true => Err("unix sockets are not supported: give an address, such as 127.0.0.1"),
+        false => Ok(host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host).into()),
     }
 }
 
@@ -276,7 +293,7 @@ fn one(args: &Args, file: ModelFile, program: &ProgramMemory) -> Result<()> {
     let app = Arc::new(App {
         most_open: args.parallel + args.queue,
         parallel: args.parallel,
-        key: args.api_key.clone(),
+        keys: args.api_key.clone(),
         scope: args.scope(),
         is_within: args.within,
         hears: open.model().spec().sound().is_some(),
@@ -376,7 +393,7 @@ fn several(args: &Args, model: &ModelArgs, files: &[PathBuf], program: &ProgramM
     let proxy = Proxy::new(models, counters.clone());
     let limits = args.limits();
     let (origins, log) = (limits.origins.clone(), args.log_format.map(|format| Log::new(format, std::io::stderr())));
-    let routes = |gate| router_of_models(proxy, Common { key: args.api_key.clone(), log, origins, gate });
+    let routes = |gate| router_of_models(proxy, Common { keys: args.api_key.clone(), log, origins, gate });
     let (ready, is_ready) = tokio::sync::oneshot::channel();
     let _ = ready.send(());
     crate::interrupt::listen();

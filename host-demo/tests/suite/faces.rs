@@ -5,6 +5,7 @@
 
 use serde_json::{Value, json};
 
+use crate::common::arenite_with;
 use crate::scripted::CHATML;
 use crate::serve::Server;
 use crate::talk::{FIM, Talk, asked, function, start};
@@ -140,7 +141,6 @@ fn fields_that_would_change_the_answer_are_named() {
             chat(json!({ "messages": [{ "role": "user", "content": [{ "type": "image_url", "image_url": {} }] }] })),
         ),
         ("continue_final_message", chat(json!({ "continue_final_message": true }))),
-        ("reasoning_effort", chat(json!({ "reasoning_effort": "high" }))),
         ("suffix", ("/v1/completions", json!({ "prompt": "a", "suffix": "b" }))),
     ] {
         assert_eq!(talk.refused(path, &body)["param"], field, "{body}");
@@ -568,6 +568,42 @@ fn every_path_exists_without_its_version() {
         version["version"].as_str().unwrap().split('.').map(|number| number.parse().unwrap()).collect();
     // VS Code asks for 0.6.4, and thoughts came with 0.9.
     assert!(numbers.len() == 3 && numbers >= vec![0, 9, 0], "{version}");
+}
+
+/// Clients that split a stream with Python's `str.splitlines` also end lines at these characters.
+#[test]
+fn lines_of_streams_have_no_other_line_breaks() {
+    const BREAKS: [char; 3] = ['\u{85}', '\u{2028}', '\u{2029}'];
+    let said = "a\u{2028}b\u{2029}c\u{85}d end";
+    let talk = start(&["a\u{2028}b", "\u{2029}c\u{85}d", " end"], &[], &[], CHATML);
+    let streamed = |path: &str, texts: &[&str]| {
+        let mut body = asked(json!({ "input": "hi", "stream": true }));
+        if path.contains("compl") && !path.contains("chat") || path == "/api/generate" {
+            body.as_object_mut().unwrap().remove("messages");
+            body["prompt"] = json!("hi");
+        }
+        let (head, text) = talk.server.ask("POST", path, "", body.to_string().as_bytes());
+        assert!(head.contains(" 200 ") && !text.contains(BREAKS), "{path}: {head} {text}");
+        let lines = text.lines().map(|line| line.strip_prefix("data: ").unwrap_or(line));
+        let events = lines.filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let parts =
+            events.filter_map(|event| texts.iter().find_map(|text| Some(event.pointer(text)?.as_str()?.to_string())));
+        assert_eq!(parts.collect::<String>(), said, "{path}: {text}");
+    };
+    streamed("/v1/chat/completions", &["/choices/0/delta/content"]);
+    streamed("/v1/completions", &["/choices/0/text"]);
+    streamed("/completion", &["/content"]);
+    streamed("/v1/messages", &["/delta/text"]);
+    streamed("/v1/responses", &["/delta"]);
+    streamed("/api/chat", &["/message/content"]);
+    streamed("/api/generate", &["/response"]);
+    let path = talk.model();
+    let line = json!({ "custom_id": "\u{2028}", "url": "/v1/chat/completions", "body": asked(json!({})) }).to_string();
+    let output = arenite_with(&["batch", "-m", &path, "-i", "-", "-o", "-", "-c", "256"], line.as_bytes());
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(!text.contains(BREAKS), "{text}");
+    let answer: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(answer["response"]["body"]["choices"][0]["message"]["content"], said);
 }
 
 #[test]

@@ -37,6 +37,7 @@ mod slots;
 mod talk;
 mod templates;
 mod terminal;
+mod thinking;
 mod tokenizer_file;
 mod translators;
 mod typed;

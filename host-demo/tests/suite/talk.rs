@@ -12,7 +12,7 @@ pub const FIM: [&str; 3] = ["<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"
 
 pub struct Talk {
     pub server: Server,
-    _directory: tempfile::TempDir,
+    directory: tempfile::TempDir,
 }
 
 pub fn start(script: &[&str], control: &[&str], user: &[&str], template: &str) -> Talk {
@@ -21,7 +21,7 @@ pub fn start(script: &[&str], control: &[&str], user: &[&str], template: &str) -
     let control = [&IM[..], control].concat();
     Scripted { script, control: &control, user, template }.write(&path);
     let server = Server::start_with(&["-m", path.to_str().unwrap(), "-c", "1024", "--parallel", "2", "-t", "1"]);
-    Talk { server, _directory: directory }
+    Talk { server, directory }
 }
 
 pub fn function(name: &str) -> Value {
@@ -36,6 +36,11 @@ pub fn asked(more: Value) -> Value {
 }
 
 impl Talk {
+    /// The path of the model's file.
+    pub fn model(&self) -> String {
+        self.directory.path().join("m.gguf").to_str().unwrap().into()
+    }
+
     pub fn good(&self, path: &str, body: &Value) -> Value {
         let (status, answer) = self.server.post(path, body.to_string().as_bytes());
         assert_eq!(status, 200, "{answer}");
@@ -213,7 +218,7 @@ fn a_forced_call_that_the_limit_cuts_is_no_text() {
     let path = directory.path().join("m.gguf");
     Scripted { script: &["a"], control: &IM, user: &["<tool_call>", "</tool_call>"], template }.write_random(&path, 7);
     let server = Server::start_with(&["-m", path.to_str().unwrap(), "-c", "1024", "-t", "1"]);
-    let talk = Talk { server, _directory: directory };
+    let talk = Talk { server, directory };
     let asked = asked(json!({
         "tools": [function("get_weather")], "tool_choice": "required", "temperature": 1.5, "seed": 1, "max_tokens": 60,
     }));

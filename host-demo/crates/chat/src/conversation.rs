@@ -13,8 +13,9 @@ use super::dialect::{
 use super::guard::{Prompt, marked};
 use super::render::{Arguments, Renderer};
 use super::rewrites::{Conversation, as_user, join};
+use super::thoughts::Thoughts;
 use arenite_grammar::Piece;
-use arenite_request::{EarlierCall, Message};
+use arenite_request::{EarlierCall, Message, Thinking};
 
 /// A model's conversation style: the syntax of its thoughts and calls, and the properties of its template.
 #[derive(Clone)]
@@ -24,15 +25,8 @@ pub struct Style {
     pub probe: Probe,
     /// True if the template only accepts call identifiers of nine characters.
     wants_short_ids: bool,
-    knows_thoughts: bool,
-    /// Variables of [`SWITCHES`] and [`EFFORTS`] that the template reads.
-    switches: Vec<&'static str>,
+    thoughts: Thoughts,
 }
-
-/// Names of template variables that turn thoughts on or off.
-const SWITCHES: [&str; 3] = ["enable_thinking", "thinking", "think"];
-/// Names of template variables that set the reasoning effort.
-const EFFORTS: [&str; 2] = ["reasoning_effort", "thinking_effort"];
 
 impl Style {
     pub fn of(template: &dyn Template, tokenizer: &Tokenizer<'_, '_>) -> Self {
@@ -42,14 +36,12 @@ impl Style {
         let source = template.source();
         let opens = |form: &dialect::ThoughtForm<String>| source.contains(&dialect::unwrapped(&form.open));
         let knows_thoughts = dialect.thoughts.iter().any(opens) || source.contains("reasoning_content");
-        let reads = |name: &&&str| is_word(source, name);
         Self {
             dialect: dialect.into(),
             marks: marks.into(),
             probe,
-            knows_thoughts,
+            thoughts: Thoughts::of(template, knows_thoughts),
             wants_short_ids: source.contains("|length != 9"),
-            switches: SWITCHES.iter().chain(&EFFORTS).filter(reads).copied().collect(),
         }
     }
 
@@ -102,29 +94,18 @@ impl Style {
         Constraint { dialect: &self.dialect, marks: &self.marks }
     }
 
-    /// Returns true if the template supports thoughts.
+    /// Returns true if the model can think, as far as its template tells.
     pub fn thinks(&self) -> bool {
-        self.knows_thoughts
+        self.thoughts.are_possible()
     }
 
-    /// Returns the variables that turn thoughts on or off; `None` if the template has no switch and the model does the
-    /// opposite.
-    pub fn thinking(&self, is_on: bool) -> Option<Map<String, Value>> {
-        let found = SWITCHES.iter().filter(|name| self.switches.contains(name));
-        let map: Map<String, Value> = found.map(|name| (name.to_string(), json!(is_on))).collect();
-        // Without a switch, a model that knows thoughts always thinks.
-        Some(map).filter(|map| !map.is_empty() || is_on == self.knows_thoughts)
-    }
-
-    /// Returns the variables for a reasoning effort: those of `EFFORTS`, otherwise those that turn thoughts on;
-    /// `None` if the template reads neither and the model does not think.
-    pub fn effort(&self, effort: &str) -> Option<Map<String, Value>> {
-        if effort == "none" {
-            return self.thinking(false);
-        }
-        let found = EFFORTS.iter().filter(|name| self.switches.contains(name));
-        let map: Map<String, Value> = found.map(|name| (name.to_string(), json!(effort))).collect();
-        Some(map).filter(|map| !map.is_empty()).or_else(|| self.thinking(true))
+    /// Returns the template's variables for the thoughts that a request asks for.
+    ///
+    /// # Errors
+    ///
+    /// The template does not know the effort.
+    pub fn thinking(&self, asked: &Thinking) -> Result<Map<String, Value>, String> {
+        self.thoughts.variables(asked)
     }
 
     /// Returns the settings of a gate that waits for the end of the thought opened by `prompt`; `None` if no thought is
@@ -330,14 +311,4 @@ fn as_text(arguments: &Value) -> String {
 /// Converts a value for templates.
 fn jinja(value: Value) -> Jinja {
     serde_json::from_value(value).unwrap_or_default()
-}
-
-/// Returns true if a template reads the variable `name`: a whole word that is not an attribute, quoted text or a tag.
-fn is_word(source: &str, name: &str) -> bool {
-    let is_part = |c: char| c.is_alphanumeric() || c == '_';
-    source.match_indices(name).any(|(at, _)| {
-        let before = source[..at].chars().next_back();
-        let after = source[at + name.len()..].chars().next();
-        !before.is_some_and(|c| is_part(c) || ".'\"<".contains(c)) && !after.is_some_and(|c| is_part(c) || c == '>')
-    })
 }

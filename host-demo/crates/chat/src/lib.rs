@@ -6,6 +6,7 @@
 //! | `jinja`, `source`, `words`, `visits`, `values`, `methods`, `filters`, `to_json` | Jinja as transformers runs it |
 //! | `guard` | control tokens in the texts of users |
 //! | `conversation`, `rewrites` | messages in the form that a template accepts |
+//! | `thoughts` | how much a model thinks: switches and efforts of templates |
 //! | [`dialect`] | the ways in which models write thoughts and calls |
 //!
 //! ```
@@ -34,6 +35,7 @@ mod render;
 mod rewrites;
 mod source;
 mod story;
+mod thoughts;
 mod to_json;
 mod values;
 mod visits;

@@ -221,10 +221,16 @@ impl Renderer {
 }
 
 impl Template for Renderer {
-    fn render(&self, messages: &serde_json::Value, tools: &serde_json::Value, asks: bool) -> Option<String> {
+    fn render_with(
+        &self,
+        messages: &serde_json::Value,
+        tools: &serde_json::Value,
+        asks: bool,
+        variables: &serde_json::Value,
+    ) -> Option<String> {
         let value = |value: &serde_json::Value| serde_json::from_value::<Value>(value.clone()).ok();
         let messages: Vec<Value> = value(messages)?.try_iter().ok()?.collect();
-        let arguments = Arguments { tools: value(tools)?, ..Arguments::default() };
+        let arguments = Arguments { tools: value(tools)?, kwargs: value(variables)? };
         match &self.jinja {
             Some(jinja) => self.with_jinja(jinja, &messages, &arguments, asks, true).ok(),
             None => Some(self.control_tokens.prompt(&self.with_format(&messages)).text),

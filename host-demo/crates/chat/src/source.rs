@@ -4,11 +4,13 @@
 //! - Adjacent strings are one string: `'a' 'b'`.
 //! - A loop over `None` is an error in Python and an empty loop in minijinja: the value of a loop is passed
 //!   through [`EACH`].
+//! - `'\U0001F600'` is one character.
 //! - `'%s' % x` becomes a [filter](PERCENT).
 //! - `'a'|safe + b` escapes `b` in Python, even where nothing is escaped on output: such sums call [`ADD`].
 //! - [`FLAT`] copies an operand of `+` or `*` that is a list, and counts the copied items as steps.
 //! - [`VISIT`] takes fuel for each element of an operand that an operator, a filter or a call visits as a whole.
 
+use std::collections::HashSet;
 use std::ops::Range;
 
 use super::visits::visited;
@@ -34,18 +36,10 @@ pub fn translate(source: &str) -> Result<String, String> {
     let source = source.replace("\r\n", "\n").replace('\r', "\n");
     let mut out = String::with_capacity(source.len() + source.len() / 8);
     let mut rest = source.as_str();
-    while let Some(at) = rest.find("{") {
-        let (before, tag) = rest.split_at(at);
+    while let Some((before, tag, after)) = next_tag(rest) {
         out += before;
-        let len = match tag.as_bytes().get(1) {
-            Some(b'#') => tag.find("#}").map_or(tag.len(), |end| end + 2),
-            Some(b'{') => tag_end(tag, "}}"),
-            Some(b'%') => tag_end(tag, "%}"),
-            _ => 1,
-        };
-        let (tag, after) = tag.split_at(len);
         rest = after;
-        if len < 4 || tag.starts_with("{#") {
+        if !is_code(tag) {
             out += tag;
             continue;
         }
@@ -79,6 +73,60 @@ pub fn translate(source: &str) -> Result<String, String> {
     Ok(out)
 }
 
+/// Returns the text before the next tag, the tag and the text after it. A tag may also be a comment or a single brace.
+fn next_tag(text: &str) -> Option<(&str, &str, &str)> {
+    let (before, tag) = text.split_at(text.find('{')?);
+    let len = match tag.as_bytes().get(1) {
+        Some(b'#') => tag.find("#}").map_or(tag.len(), |end| end + 2),
+        Some(b'{') => tag_end(tag, "}}"),
+        Some(b'%') => tag_end(tag, "%}"),
+        _ => 1,
+    };
+    let (tag, after) = tag.split_at(len);
+    Some((before, tag, after))
+}
+
+fn is_code(tag: &str) -> bool {
+    tag.len() >= 4 && !tag.starts_with("{#")
+}
+
+/// Names and texts in the tags of a template.
+#[derive(Default)]
+pub struct Named<'s> {
+    /// Names that are no attributes and no names of arguments.
+    pub variables: HashSet<&'s str>,
+    /// Texts without their quotes.
+    pub texts: HashSet<&'s str>,
+}
+
+impl<'s> Named<'s> {
+    pub fn of(source: &'s str) -> Self {
+        let (mut named, mut rest) = (Self::default(), source);
+        while let Some((_, tag, after)) = next_tag(rest) {
+            rest = after;
+            if is_code(tag) {
+                named.add(tag);
+            }
+        }
+        named
+    }
+
+    fn add(&mut self, tag: &'s str) {
+        let words = words(tag);
+        let word = |at: usize| words.get(at).map_or("", |range| &tag[range.clone()]);
+        for at in 0..words.len() {
+            let before = at.checked_sub(1).map_or("", word);
+            let is_argument = matches!(before, "(" | ",") && word(at + 1) == "=" && !pair_is(tag, &words, at + 1, "==");
+            let text = word(at);
+            match text.as_bytes()[0] {
+                quote @ (b'\'' | b'"') => _ = self.texts.insert(text.trim_matches(char::from(quote))),
+                _ if before == "." || is_argument => {}
+                _ => _ = self.variables.insert(text),
+            }
+        }
+    }
+}
+
 /// Returns the end of the tag at the start of `tag`: the position after the first `end` outside of strings.
 fn tag_end(tag: &str, end: &str) -> usize {
     let mut at = 2;
@@ -100,6 +148,34 @@ fn tag_end(tag: &str, end: &str) -> usize {
         }
     }
     tag.len()
+}
+
+/// Returns a string with its escapes `\UXXXXXXXX`, which minijinja lacks, replaced by their characters; `None` if there are
+/// none.
+fn unescaped(text: &str) -> Option<String> {
+    let quote = text.chars().next().filter(|quote| matches!(quote, '\'' | '"'))?;
+    let (mut out, mut rest, mut is_changed) = (String::new(), text, false);
+    while let Some(at) = rest.find('\\') {
+        out += &rest[..at];
+        rest = &rest[at..];
+        let digits = rest.strip_prefix("\\U").and_then(|digits| digits.get(..8));
+        let code = digits.and_then(|digits| char::from_u32(u32::from_str_radix(digits, 16).ok()?));
+        let len = match code {
+            Some(c) => {
+                out.extend((c == quote || c == '\\').then_some('\\'));
+                out.push(c);
+                is_changed = true;
+                10
+            }
+            None => {
+                let len = 1 + rest[1..].chars().next().map_or(0, char::len_utf8);
+                out += &rest[..len];
+                len
+            }
+        };
+        rest = &rest[len..];
+    }
+    is_changed.then(|| out + rest)
 }
 
 /// Returns the end of `{% endraw %}` from the start of a raw block.
@@ -176,6 +252,9 @@ fn filled_in(tag: &str) -> String {
                 end.filter(|end| may_be_list(&tag[(*end).clone()])).map(|end| (end.end..end.end, format!("|{FLAT}"))),
             );
         }
+    }
+    for word in &words {
+        edits.extend(unescaped(&tag[word.clone()]).map(|text| (word.clone(), text)));
     }
     let visited = visited(tag, &words, &closing);
     edits.extend(visited.into_iter().map(|at| (at..at, format!("|{VISIT}"))));

@@ -189,19 +189,52 @@ pub enum Form {
     Choice(Vec<String>),
 }
 
-/// The settings of thoughts.
+/// The thoughts that a request asks for.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Thinking {
-    /// Turns thoughts on or off. A template without a switch is an error.
-    pub switch: Option<Named<bool>>,
-    /// Turns thoughts on or off where the template has a switch.
-    pub wish: Option<bool>,
-    /// An effort that is used where the template has a variable for it.
-    pub hint: Option<String>,
-    /// The effort: `none`, `minimal`, `low`, `medium`, `high` or another word of the template.
-    pub effort: Option<Named<String>>,
+    /// Turns thoughts on or off.
+    pub switch: Option<bool>,
+    /// The effort: `none`, `minimal`, `low`, `medium`, `high`, `xhigh`, `max` or another word of the template.
+    pub effort: Option<String>,
     /// Maximum number of tokens of a thought; a negative number means no limit.
     pub budget: Option<i64>,
+    /// The first field that turned thoughts on.
+    pub field: Option<&'static str>,
+    /// True if a model that does not think refuses to be turned on.
+    pub is_required: bool,
+    /// True if thoughts are left out of the answer.
+    pub is_hidden: bool,
+}
+
+impl Thinking {
+    /// Turns thoughts on or off. If fields of a request differ, thoughts are off.
+    pub fn turn(&mut self, field: &'static str, is_on: bool) {
+        self.switch = Some(is_on && self.switch != Some(false));
+        if is_on {
+            self.field.get_or_insert(field);
+        }
+    }
+
+    /// Sets the effort, which turns thoughts on or off.
+    pub fn try_hard(&mut self, field: &'static str, effort: &str) {
+        if effort.is_empty() {
+            return;
+        }
+        if effort != "none" {
+            self.field.get_or_insert(field);
+        }
+        self.effort = Some(effort.into());
+    }
+
+    /// Returns true if the request asks for no thoughts.
+    pub fn is_off(&self) -> bool {
+        self.switch == Some(false) || self.effort.as_deref() == Some("none") || self.budget == Some(0)
+    }
+
+    /// Returns true if the request asks for thoughts.
+    pub fn is_on(&self) -> bool {
+        !self.is_off() && (self.switch.is_some() || self.effort.is_some())
+    }
 }
 
 /// The token or tokens of a bias.

@@ -129,7 +129,7 @@ pub struct App {
     pub most_open: usize,
     /// Number of answers that are generated at the same time.
     pub parallel: usize,
-    pub key: Option<String>,
+    pub keys: Vec<String>,
     pub scope: CacheScope,
     /// True if this process serves one of several models and its requests come through the proxy process.
     pub is_within: bool,
@@ -168,7 +168,7 @@ impl App {
             counters,
             most_open: 1,
             parallel: 1,
-            key: None,
+            keys: Vec::new(),
             scope: CacheScope::Client,
             is_within: false,
             hears: false,

@@ -234,13 +234,17 @@ impl<'de> Deserialize<'de> for JsonBytes {
 
 /// Formats `value` as one line of JSON, escaping all characters that Unicode counts as line breaks.
 pub fn json_line(value: &(impl Serialize + ?Sized)) -> Result<String, serde_json::Error> {
-    let mut json = serde_json::to_string(value)?;
+    serde_json::to_string(value).map(without_line_breaks)
+}
+
+/// Escapes the characters in JSON that Unicode counts as line breaks. JSON has them only in strings.
+pub fn without_line_breaks(mut json: String) -> String {
     for (end, escape) in [('\u{85}', "\\u0085"), ('\u{2028}', "\\u2028"), ('\u{2029}', "\\u2029")] {
         if json.contains(end) {
             json = json.replace(end, escape);
         }
     }
-    Ok(json)
+    json
 }
 
 /// Replaces surrogates as described for [`JsonBytes`]. Their encoding is ED, then A0 to BF, then any continuation byte.

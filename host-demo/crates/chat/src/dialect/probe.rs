@@ -11,7 +11,11 @@ use super::{CallForm, Dialect, Marks, Own};
 pub trait Template {
     /// Renders a prompt; `None` if the template rejects the conversation. `asks` adds the start of an answer
     /// (`add_generation_prompt`).
-    fn render(&self, messages: &Value, tools: &Value, asks: bool) -> Option<String>;
+    fn render(&self, messages: &Value, tools: &Value, asks: bool) -> Option<String> {
+        self.render_with(messages, tools, asks, &Value::Null)
+    }
+    /// Renders a prompt with further variables.
+    fn render_with(&self, messages: &Value, tools: &Value, asks: bool, variables: &Value) -> Option<String>;
     /// The Jinja source, or an empty text.
     fn source(&self) -> &str;
 }

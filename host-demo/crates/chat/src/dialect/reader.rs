@@ -46,7 +46,11 @@ pub struct Reader {
     reads_bare: bool,
     /// True if only the first call counts.
     only_one: bool,
+    /// True if thoughts are dropped.
+    hides_thoughts: bool,
     calls: usize,
+    /// True while only spaces came after a call.
+    is_after_call: bool,
     /// Number of bytes at the start of `held` that come from the end of the prompt.
     implied: usize,
 }
@@ -86,7 +90,9 @@ impl Reader {
             is_cut: false,
             reads_bare: true,
             only_one: false,
+            hides_thoughts: false,
             calls: 0,
+            is_after_call: false,
             implied: 0,
         };
         let prompt = prompt.trim_end();
@@ -120,6 +126,12 @@ impl Reader {
     /// Drops calls after the first.
     pub fn only_one_call(mut self) -> Self {
         self.only_one = true;
+        self
+    }
+
+    /// Drops the text of thoughts if `is_hidden` is true.
+    pub fn hiding_thoughts(mut self, is_hidden: bool) -> Self {
+        self.hides_thoughts = is_hidden;
         self
     }
 
@@ -186,6 +198,13 @@ impl Reader {
     }
 
     fn advance(&mut self, parts: &mut Vec<Part>, is_end: bool) {
+        self.take_turns(parts, is_end);
+        if self.hides_thoughts {
+            parts.retain(|part| !matches!(part, Part::Thought(_)));
+        }
+    }
+
+    fn take_turns(&mut self, parts: &mut Vec<Part>, is_end: bool) {
         let mut rounds = 0;
         loop {
             let before = (self.state.clone(), self.held.len());
@@ -283,6 +302,15 @@ impl Reader {
         if self.held.is_empty() {
             return;
         }
+        // A model whose thought was closed for it may begin another one.
+        if let Some(form) = self.dialect.thoughts.iter().find(|form| self.held.starts_with(form.open.as_str())) {
+            self.state = State::Thought { close: form.close.clone(), has_begun: false, end: form.end.clone() };
+            self.held.drain(..form.open.len());
+            return;
+        }
+        if !is_end && self.dialect.thoughts.iter().any(|form| form.open.starts_with(self.held.as_str())) {
+            return;
+        }
         let channels = &self.dialect.channels;
         if self.held.starts_with(&channels.start) && !self.begins_known_wrapper() {
             self.state = State::Channel(Channel::Header);
@@ -300,6 +328,12 @@ impl Reader {
         let text = self.held.trim_start();
         let mut marks = self.dialect.calls.iter().map(|form| form.trigger()).filter(|mark| !mark.is_empty());
         if !is_end && !self.tools.is_empty() && marks.any(|mark| mark.len() > text.len() && mark.starts_with(text)) {
+            return;
+        }
+        let is_begun =
+            self.is_cut && text.chars().nth(1).is_some() && self.triggers().any(|mark| mark.starts_with(text));
+        if is_end && is_begun {
+            self.held.clear();
             return;
         }
         let bare = self.dialect.calls.iter().enumerate().filter(|(_, form)| form.trigger().is_empty());
@@ -414,6 +448,9 @@ impl Reader {
         let Some((at, mark)) = first else {
             let marks: Vec<String> = marks.into_iter().map(str::to_string).collect();
             let marks = || marks.iter().map(String::as_str);
+            if is_end && self.is_cut && self.is_after_call && self.begins_close() {
+                self.held.clear();
+            }
             if is_end {
                 self.drop_begun(marks());
             }
@@ -528,6 +565,12 @@ impl Reader {
         self.tools.0.iter().any(|tool| self.held.contains(&format!("\"{}\"", tool.name)))
     }
 
+    /// Returns true if the text that was held back begins the closing mark of a call.
+    fn begins_close(&self) -> bool {
+        let text = self.held.trim_start();
+        !text.is_empty() && self.dialect.calls.iter().any(|form| form.close.starts_with(text))
+    }
+
     /// Drops the start of a mark at the end of an answer that the limit of tokens ended. A single character may be
     /// ordinary text.
     fn drop_begun<'m>(&mut self, marks: impl IntoIterator<Item = &'m str>) {
@@ -539,6 +582,7 @@ impl Reader {
 
     fn give(&mut self, calls: Vec<Call>, parts: &mut Vec<Part>) {
         self.spaces.clear();
+        self.is_after_call = true;
         for call in calls {
             self.calls += 1;
             if self.calls == 1 || !self.only_one {
@@ -555,6 +599,7 @@ impl Reader {
             return;
         }
         let mut all = std::mem::take(&mut self.spaces) + &text;
+        self.is_after_call &= all.trim().is_empty();
         if !self.tools.is_empty() || !self.wrapper.is_empty() || self.has_ended {
             let len = all.trim_end().len();
             self.spaces = all.split_off(len);

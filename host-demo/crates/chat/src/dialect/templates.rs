@@ -14,9 +14,9 @@ use crate::jinja::{Compiled, Inputs};
 struct Source(Compiled);
 
 impl Template for Source {
-    fn render(&self, messages: &Value, tools: &Value, asks: bool) -> Option<String> {
+    fn render_with(&self, messages: &Value, tools: &Value, asks: bool, variables: &Value) -> Option<String> {
         let value = |value: &Value| serde_json::from_value::<minijinja::Value>(value.clone()).ok();
-        let (messages, tools, kwargs) = (value(messages)?, value(tools)?, minijinja::Value::from(()));
+        let (messages, tools, kwargs) = (value(messages)?, value(tools)?, value(variables)?);
         let (bos, eos) = ("<s>".to_string(), "</s>".to_string());
         self.0.render(Inputs { messages, tools, bos, eos, kwargs, asks, is_probe: true }).ok()
     }

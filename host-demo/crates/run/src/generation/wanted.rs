@@ -6,6 +6,7 @@ use std::sync::Arc;
 use arenite_chat::Style;
 use arenite_chat::dialect::{GateSettings, ThoughtBudget, Tools};
 use arenite_grammar::Table;
+use arenite_request::Thinking;
 
 use super::Settings;
 
@@ -17,6 +18,17 @@ pub enum ThoughtLimit {
     Usual,
     Unlimited,
     UpTo(usize),
+}
+
+impl ThoughtLimit {
+    /// Returns the limit that a request asks for. A model that always thinks gets a closed thought.
+    pub fn of(asked: &Thinking) -> Self {
+        match asked.budget {
+            _ if asked.is_off() => Self::UpTo(0),
+            Some(budget) => usize::try_from(budget).map_or(Self::Unlimited, Self::UpTo),
+            None => Self::Usual,
+        }
+    }
 }
 
 /// A grammar of calls that applies after their opening mark.

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::grammars::Source;
+use super::loosen::loosened;
 use super::{Prepared, Service};
 use crate::eyes::Sights;
 use crate::generation::{Settings, StrictCalls, ThoughtLimit, Wanted};
@@ -17,34 +18,12 @@ use arenite_text as text;
 /// The grammar of the empty text.
 const NOTHING: Piece = Piece::Text(String::new());
 
-/// Largest number of parameters that are tried one by one.
-const MOST_TRIED: usize = 64;
-
 /// Returns the functions that an answer with a schema may call instead.
 fn callable<'t>(request: &TextRequest, tools: &'t Tools) -> Vec<&'t Tool> {
     match request.choice.must {
         Must::Auto => tools.0.iter().collect(),
         _ => Vec::new(),
     }
-}
-
-/// Returns parameters without the conditions that a grammar cannot express: an object whose members have the same names,
-/// or any object if no names are known.
-fn loosened(parameters: &Value, budget: &grammar::Budget) -> Value {
-    let part = |key: &str| parameters.get(key).cloned().unwrap_or_default();
-    let mut properties = part("properties").as_object().cloned().unwrap_or_default();
-    if properties.is_empty() {
-        return json!({ "type": "object" });
-    }
-    let whole = |properties: Value, required: Value| json!({ "type": "object", "properties": properties, "required": required, "$defs": part("$defs"), "definitions": part("definitions") });
-    let is_tried = properties.len() <= MOST_TRIED;
-    for (name, property) in &mut properties {
-        let alone = || whole(json!({ name: property }), json!([]));
-        if !is_tried || grammar::from_json_schema(&alone(), budget).is_err() {
-            *property = Value::Bool(true);
-        }
-    }
-    whole(properties.into(), part("required").as_array().cloned().unwrap_or_default().into())
 }
 
 impl Service {
@@ -58,7 +37,7 @@ impl Service {
         prepared.tools = Arc::new(Tools::of(&request.tools));
         let is_form = |form: &Named<Form>| !matches!(form.value, Form::Gbnf(_));
         prepared.is_schema = request.form.as_ref().is_some_and(is_form);
-        let (prompt, warning) = self.chat_prompt(request, settings)?;
+        let (prompt, warning) = self.chat_prompt(request, settings, prepared)?;
         warning.into_iter().for_each(|warning| prepared.warn(warning));
         if request.kept_tokens(0) == usize::MAX && !request.is_counted {
             self.check_len("messages", &prompt.text)?;
@@ -73,22 +52,11 @@ impl Service {
             && !self.style.is_in_messages()
             && callable(request, &prepared.tools).is_empty();
         let strict = if is_free && settings.table.is_none() { self.strict_calls(prepared)? } else { None };
-        let thoughts = match request.thinking.budget {
-            Some(budget) => usize::try_from(budget).map_or(ThoughtLimit::Unlimited, ThoughtLimit::UpTo),
-            None if self.is_quiet(request) => ThoughtLimit::UpTo(0),
-            None => ThoughtLimit::Usual,
-        };
+        let thoughts = ThoughtLimit::of(&request.thinking);
         let room = self.context.saturating_sub(sights.ids.len());
         let wanted = Wanted { prompt: &text, tools: &prepared.tools, thoughts, room, strict };
         wanted.complete(&self.style, settings);
         Ok((text, sights))
-    }
-
-    /// Returns true if the request turns thoughts off. A model that always thinks then gets a closed thought.
-    fn is_quiet(&self, request: &TextRequest) -> bool {
-        let thinking = &request.thinking;
-        let is_off = thinking.effort.as_ref().is_some_and(|effort| effort.value == "none");
-        is_off || thinking.wish == Some(false) || thinking.switch.as_ref().is_some_and(|switch| !switch.value)
     }
 
     /// Returns the rendered conversation, and a warning for the client.
@@ -96,10 +64,11 @@ impl Service {
         &self,
         request: &TextRequest,
         settings: &mut Settings,
+        prepared: &mut Prepared,
     ) -> Result<(Prompt, Option<&'static str>), Refusal> {
         let (messages, continues) = self.continued(request)?;
         let conversation = self.style.conversation(messages, &request.tools);
-        let kwargs = self.kwargs(request)?;
+        let kwargs = self.kwargs(request, prepared)?;
         let rendered = self.style.prompt(&self.renderer, conversation, &kwargs, continues);
         let (prompt, warning) = rendered
             .map_err(|why| Refusal::about("messages", format!("the chat template refuses this conversation: {why}")))?;
@@ -131,34 +100,16 @@ impl Service {
     }
 
     /// Returns the template's variables that the request sets.
-    fn kwargs(&self, request: &TextRequest) -> Result<Map<String, Value>, Refusal> {
+    fn kwargs(&self, request: &TextRequest, prepared: &mut Prepared) -> Result<Map<String, Value>, Refusal> {
         let (thinking, style) = (&request.thinking, &self.style);
-        let mut kwargs = Map::new();
-        if let Some(hint) = &thinking.hint {
-            kwargs.extend(style.effort(hint).unwrap_or_default());
-        }
-        if let Some(Named { field, value: effort }) = &thinking.effort {
-            kwargs.extend(match (effort.as_str(), style.effort(effort)) {
-                (_, Some(variables)) => variables,
-                // Without switches in the template, the model always or never thinks: "medium" is its normal behaviour,
-                // and "none" gets a closed thought.
-                ("medium" | "none", None) => Map::new(),
-                (_, None) => return Err(Refusal::unsupported(field)),
-            });
-        }
-        if let Some(is_on) = thinking.wish {
-            kwargs.extend(style.thinking(is_on).unwrap_or_default());
-        }
-        if thinking.budget == Some(0) {
-            kwargs.extend(style.thinking(false).unwrap_or_default());
-        }
-        if let Some(Named { field, value: is_on }) = thinking.switch {
-            match style.thinking(is_on) {
-                Some(variables) => kwargs.extend(variables),
-                None if !is_on => {}
-                None => return Err(Refusal::unsupported(field)),
+        let field = thinking.field.unwrap_or_default();
+        if thinking.is_on() && !style.thinks() {
+            if thinking.is_required {
+                return Err(Refusal::unsupported(field));
             }
+            prepared.warn(format!("{field}: the model does not think"));
         }
+        let mut kwargs = style.thinking(thinking).map_err(|why| Refusal::about(field, format!("{field}: {why}")))?;
         let documents = request.arguments.get("documents").filter(|documents| !documents.is_null());
         if documents.is_some() && !self.source().contains("documents") {
             return Err(Refusal::unsupported("documents"));

@@ -18,6 +18,7 @@ mod choice;
 mod decisions;
 mod grammars;
 mod host;
+mod loosen;
 mod pictures;
 mod scales;
 mod settings;
@@ -176,6 +177,8 @@ pub struct Prepared {
     /// True if a schema constrains the answer: then the whole answer is content.
     pub is_schema: bool,
     pub is_parallel: bool,
+    /// True if thoughts are left out of the answer.
+    pub hides_thoughts: bool,
     pub style: Style,
     /// A warning for the client.
     pub warning: Option<String>,
@@ -275,6 +278,7 @@ impl Service {
             scores_prompts: false,
             is_schema: false,
             is_parallel: request.is_parallel.unwrap_or(true),
+            hides_thoughts: request.thinking.is_hidden,
             style: self.style.clone(),
             warning: None,
         };
@@ -427,7 +431,8 @@ impl Prepared {
 
     /// Returns a reader that splits an answer into content, thoughts and calls.
     pub fn reader(&self, index: usize) -> Reader {
-        self.style.answer_reader(&self.tools, &self.prompts[index], self.is_schema, self.is_parallel)
+        let reader = self.style.answer_reader(&self.tools, &self.prompts[index], self.is_schema, self.is_parallel);
+        reader.hiding_thoughts(self.hides_thoughts)
     }
 }
 

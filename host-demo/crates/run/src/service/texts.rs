@@ -27,6 +27,19 @@ pub struct Pairs<'a> {
 }
 
 impl Service {
+    /// Refuses embeddings of a model whose results are no vectors of texts.
+    ///
+    /// # Errors
+    ///
+    /// The model computes no embeddings.
+    pub fn check_vectors(&self) -> Result<(), Refusal> {
+        match (self.open.model().spec().ranks(), self.makes_vectors || self.makes_text) {
+            (true, _) => Err(Refusal::invalid("this model scores texts and computes no embeddings: use /v1/rerank")),
+            (false, false) => Err(Refusal::invalid("this model computes no embeddings")),
+            (false, true) => Ok(()),
+        }
+    }
+
     /// Returns the tokens of texts to embed, cut to `limit` tokens. `field` names them in errors. A text that is too long
     /// gets its own error, so that the other texts are still embedded.
     ///
@@ -39,9 +52,7 @@ impl Service {
         prompts: &[Prompt],
         limit: Option<usize>,
     ) -> Result<Vec<Result<Texts, Refusal>>, Refusal> {
-        if !self.makes_vectors {
-            return Err(Refusal::invalid("this model computes no embeddings"));
-        }
+        self.check_vectors()?;
         few(field, prompts.len(), MOST_TEXTS)?;
         let how = Encode { add_special: true, parse_special: false };
         let tokens = |prompt| self.tokens(field, prompt, how);

@@ -145,7 +145,10 @@ fn blocks(role: &str, list: &[Value], field: &Field<'_>, messages: &mut Vec<Mess
             }
             // Blocks of the service's own tools are notes; the text after them has their results.
             kind if kind.ends_with("_tool_use") || kind.ends_with("_tool_result") => {}
-            "container_upload" | "fallback" => {}
+            "fallback" => {}
+            "container_upload" => {
+                return Err(field.refused("container_upload: the server keeps no files: send the text itself"));
+            }
             _ => content.append(content_of(block, field)?),
         }
     }
@@ -183,18 +186,18 @@ fn joined(blocks: &[Value], field: &Field<'_>) -> Result<Content> {
     Ok(content)
 }
 
-/// Reads the settings of thoughts. All types but `disabled` ask for the model's normal thoughts, so they need no switch.
+/// Reads the settings of thoughts. All types but `disabled` turn them on.
 fn thinking(asked: &mut Asked, field: &Field<'_>) -> Result<()> {
     let thinking = &mut asked.request.thinking;
     let given = |key: &str| field.object().map(|object| object.get(key).filter(|value| !value.is_null()));
     match given("type")?.and_then(Value::as_str) {
-        Some("disabled") => thinking.switch = Some(field.named(false)),
-        Some(_) => thinking.hint = Some("medium".into()),
+        Some(kind) => thinking.turn(field.name, kind != "disabled"),
         None => return Err(field.refused("thinking needs a type")),
     }
     if let Some(value) = given("budget_tokens")? {
         thinking.budget = Some(Field { name: field.name, value }.whole()?);
     }
+    thinking.is_hidden = given("display")?.is_some_and(|display| display == "omitted");
     Ok(())
 }
 
@@ -221,10 +224,9 @@ fn output(asked: &mut Asked, field: &Field<'_>) -> Result<()> {
         schema(asked, &Field { name: field.name, value })?;
     }
     let effort = field.object()?.get("effort").and_then(Value::as_str);
-    // Templates have no words above `high`.
-    let effort = effort.map(|effort| if matches!(effort, "xhigh" | "max") { "high" } else { effort });
-    if let (Some(effort), Some(hint)) = (effort, &mut asked.request.thinking.hint) {
-        *hint = effort.into();
+    // Without thoughts, Anthropic's effort is about the length of the answer.
+    if let Some(effort) = effort.filter(|_| asked.request.thinking.is_on()) {
+        asked.request.thinking.try_hard(field.name, effort);
     }
     Ok(())
 }

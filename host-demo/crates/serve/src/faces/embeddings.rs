@@ -41,6 +41,9 @@ pub(super) const ROWS: &[Row<Embedded>] = &[
         &["input", "content", "prompt"],
         Use::Reads(|asked, field| {
             (asked.field, asked.prompts) = (field.name, field.prompts()?);
+            if field.value.as_array().is_some_and(Vec::is_empty) {
+                asked.prompts.clear();
+            }
             Ok(())
         }),
     ),

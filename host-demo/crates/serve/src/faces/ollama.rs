@@ -133,10 +133,11 @@ pub(super) const ROWS: &[Row<OllamaAsked>] = &[
         &["think"],
         Use::Reads(|read, field| {
             let thinking = &mut read.asked.request.thinking;
+            // As in Ollama.
+            thinking.is_required = true;
             match field.value {
-                Value::Bool(is_on) => thinking.switch = Some(field.named(*is_on)),
-                Value::String(level) if level.is_empty() => {}
-                Value::String(level) => thinking.effort = Some(field.named(level.clone())),
+                Value::Bool(is_on) => thinking.turn(field.name, *is_on),
+                Value::String(level) => thinking.try_hard(field.name, level),
                 _ => return Err(field.refused("think must be true, false, low, medium or high")),
             }
             Ok(())

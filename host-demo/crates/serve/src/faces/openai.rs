@@ -630,13 +630,18 @@ pub const THINKING: &[Row<Asked>] = &[
             let part = |value| Field { name: field.name, value };
             let thinking = &mut asked.request.thinking;
             if let Some(effort) = given("effort")? {
-                thinking.effort = Some(field.named(part(effort).text()?));
+                thinking.try_hard(field.name, &part(effort).text()?);
             }
             if let Some(is_on) = given("enabled")? {
-                thinking.wish = Some(part(is_on).switch()?);
+                thinking.turn(field.name, part(is_on).switch()?);
             }
             if let Some(budget) = given("max_tokens")? {
                 thinking.budget = Some(part(budget).whole()?);
+                // As in OpenRouter, a limit asks for thoughts.
+                thinking.turn(field.name, thinking.budget != Some(0));
+            }
+            if let Some(is_hidden) = given("exclude")? {
+                thinking.is_hidden |= part(is_hidden).switch()?;
             }
             Ok(())
         }),
@@ -646,11 +651,11 @@ pub const THINKING: &[Row<Asked>] = &[
         Use::Reads(|asked, field| {
             // Some templates' switch has this name: programs send it as true or false, too.
             if let Value::Bool(is_on) = field.value {
-                asked.request.thinking.wish = Some(*is_on);
+                asked.request.thinking.turn(field.name, *is_on);
                 return Ok(());
             }
             if let Some(kind) = field.object()?.get("type").and_then(Value::as_str) {
-                asked.request.thinking.wish = Some(kind != "disabled");
+                asked.request.thinking.turn(field.name, kind != "disabled");
             }
             if let Some(value) = field.object()?.get("budget_tokens").filter(|value| !value.is_null()) {
                 asked.request.thinking.budget = Some(Field { name: field.name, value }.whole()?);
@@ -668,14 +673,22 @@ pub const THINKING: &[Row<Asked>] = &[
     Row(
         &["reasoning_effort"],
         Use::Reads(|asked, field| {
-            asked.request.thinking.effort = Some(field.named(field.text()?));
+            asked.request.thinking.try_hard(field.name, &field.text()?);
             Ok(())
         }),
     ),
     Row(
         &["enable_thinking"],
         Use::Reads(|asked, field| {
-            asked.request.thinking.switch = Some(field.named(field.switch()?));
+            asked.request.thinking.turn(field.name, field.switch()?);
+            Ok(())
+        }),
+    ),
+    // OpenRouter's and vLLM's.
+    Row(
+        &["include_reasoning"],
+        Use::Reads(|asked, field| {
+            asked.request.thinking.is_hidden |= !field.switch()?;
             Ok(())
         }),
     ),

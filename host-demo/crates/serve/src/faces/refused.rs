@@ -114,7 +114,6 @@ pub const HARMLESS: &[Row<Asked>] = &[
             "guided_decoding_backend",
             "cache_salt",
             "kv_transfer_params",
-            "include_reasoning",
             "add_special_tokens",
             "mm_processor_kwargs",
             "return_tokens_as_token_ids",

@@ -25,8 +25,8 @@ pub struct Ranked {
     pub keep: Keep,
     /// True for a bare list, the format of text-embeddings-inference.
     pub is_list: bool,
-    /// True if scores are shares from 0 to 1.
-    pub is_share: bool,
+    /// True if scores are shares from 0 to 1, false if they are the model's own; `None` for those of the format.
+    pub is_share: Option<bool>,
 }
 
 /// Reads a request.
@@ -77,7 +77,7 @@ pub(super) const ROWS: &[Row<Ranked>] = &[
         &["texts"],
         Use::Reads(|asked, field| {
             if asked.field.is_empty() {
-                (asked.field, asked.is_list, asked.is_share) = (field.name, true, true);
+                (asked.field, asked.is_list) = (field.name, true);
                 asked.texts = field.texts()?;
             }
             Ok(())
@@ -86,7 +86,7 @@ pub(super) const ROWS: &[Row<Ranked>] = &[
     Row(
         &["raw_scores"],
         Use::Reads(|asked, field| {
-            asked.is_share &= !field.switch()?;
+            asked.is_share = Some(!field.switch()?);
             Ok(())
         }),
     ),

@@ -66,18 +66,18 @@ const OTHERS: &[Row<Asked>] = &[
     Row(&["add_generation_prompt"], Use::Refused(Neutral::True)),
     Row(&["documents"], Use::Refused(Neutral::Empty)),
     Row(&["modalities"], Use::Refused(Neutral::Empty)),
-    // They concern tools of the service, the service's storage, or reports. `truncation` concerns conversations that are
-    // too long: they are refused.
     Row(
-        &[
-            "truncation",
-            "max_tool_calls",
-            "context_management",
-            "client_metadata",
-            "access_programs",
-            "background_options",
-            "image",
-        ],
+        &["truncation"],
+        Use::Reads(|asked, field| {
+            if field.value != "disabled" {
+                asked.reply.warnings.push("truncation: a conversation that is too long is refused, not cut");
+            }
+            Ok(())
+        }),
+    ),
+    // They concern tools of the service, the service's storage, or reports.
+    Row(
+        &["max_tool_calls", "context_management", "client_metadata", "access_programs", "background_options", "image"],
         Use::Harmless,
     ),
 ];

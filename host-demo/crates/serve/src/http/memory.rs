@@ -72,7 +72,7 @@ async fn unpacked(packed: Vec<u8>, most: usize) -> Result<Vec<u8>> {
     let unpack = move || {
         let room = most.saturating_sub(packed.len());
         let mut bytes = Vec::new();
-        let read = flate2::read::GzDecoder::new(&packed[..]).take(room as u64 + 1).read_to_end(&mut bytes);
+        let read = flate2::read::MultiGzDecoder::new(&packed[..]).take(room as u64 + 1).read_to_end(&mut bytes);
         match read {
             Ok(_) if bytes.len() > room => Err(too_long(most)),
             Ok(_) => Ok(bytes),

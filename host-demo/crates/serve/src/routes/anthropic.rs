@@ -5,7 +5,6 @@ use std::sync::Arc;
 use axum::Json;
 use axum::body::Body as HttpBody;
 use axum::extract::{Request, State};
-use axum::response::sse::Event as Sse;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -14,7 +13,7 @@ use crate::app::{Answer, App, OpenRequest, Ready, whole};
 use crate::faces;
 use crate::http::error::{ApiError, Interface, Result};
 use crate::routes::answer::{call_id, with_warning};
-use crate::routes::stream::{Events, channel};
+use crate::routes::stream::{Events, channel, sse};
 use arenite_chat::{Call, Part};
 use arenite_run::service::{Choice, by_chance};
 
@@ -227,6 +226,6 @@ impl Streamer {
 
     fn send(&self, kind: &str, mut event: Value) {
         event["type"] = json!(kind);
-        self.out.send(Sse::default().event(kind).data(event.to_string()));
+        self.out.send(sse(&event).event(kind));
     }
 }

@@ -8,7 +8,6 @@ use axum::Json;
 use axum::body::Body as HttpBody;
 use axum::extract::{Request, State};
 use axum::response::Response;
-use axum::response::sse::Event as Sse;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -17,7 +16,7 @@ use crate::faces::{Asked, openai};
 use crate::http::error::{ApiError, Result};
 use crate::routes::answer::{Timings, with_warning};
 use crate::routes::logprobs;
-use crate::routes::stream::{Events, channel};
+use crate::routes::stream::{Events, channel, sse};
 use arenite_request::Refusal;
 use arenite_run::scheduler::Finish;
 use arenite_run::service::unit;
@@ -231,7 +230,7 @@ async fn stream(app: Arc<App>, mut answer: Answer, format: Format, out: Events, 
             Ok(false) => (format.part(&app.service, &choice, 0), false),
             Err(error) => (error.body(), true),
         };
-        out.send(Sse::default().data(line.0.to_string()));
+        out.send(sse(&line.0));
         if line.1 {
             return;
         }

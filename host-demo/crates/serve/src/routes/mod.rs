@@ -101,7 +101,7 @@ fn table() -> Vec<(&'static str, MethodRouter<Arc<App>>)> {
 
 /// Returns the routes. Browsers may send requests from `origins` and from the server's own page.
 pub fn router(app: Arc<App>, origins: Vec<HeaderValue>, gate: Gate) -> Router {
-    let own = Common { key: app.key.clone(), log: app.log.clone(), origins, gate };
+    let own = Common { keys: app.keys.clone(), log: app.log.clone(), origins, gate };
     own.router(table(), get(health), app)
 }
 
@@ -128,7 +128,7 @@ pub fn router_of_models(proxy: Proxy, own: Common) -> Router {
 
 /// Settings that a server of one model and a server of several models have in common.
 pub struct Common {
-    pub key: Option<String>,
+    pub keys: Vec<String>,
     pub log: Option<Log>,
     pub origins: Vec<HeaderValue>,
     pub gate: Gate,
@@ -141,11 +141,11 @@ impl Common {
         health: MethodRouter<S>,
         state: S,
     ) -> Router {
-        let Self { key, log, origins, gate } = self;
+        let Self { keys, log, origins, gate } = self;
         let gate = Arc::new(gate);
         let routes = guarded.into_iter().fold(Router::new(), |routes, (path, methods)| routes.route(path, methods));
         let routes = routes
-            .route_layer(middleware::from_fn_with_state(key, with_key))
+            .route_layer(middleware::from_fn_with_state(Arc::<[String]>::from(keys), with_key))
             .route("/health", health.clone())
             .route("/v1/health", health)
             .merge(page::routes())
@@ -172,19 +172,19 @@ impl Common {
     }
 }
 
-/// Refuses requests without the API key.
-async fn with_key(State(key): State<Option<String>>, headers: HeaderMap, request: Request, next: Next) -> Response {
+/// Refuses requests without one of the API keys, if there are any.
+async fn with_key(State(keys): State<Arc<[String]>>, headers: HeaderMap, request: Request, next: Next) -> Response {
     let bearer = headers.get(header::AUTHORIZATION).and_then(|value| {
         let (scheme, key) = value.to_str().ok()?.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then(|| key.trim_start())
     });
     // Anthropic's clients send the key in another header.
     let given = bearer.or_else(|| headers.get("x-api-key")?.to_str().ok());
-    match &key {
-        Some(key) if given.is_none_or(|given| !same(given.as_bytes(), key.as_bytes())) => {
-            ApiError::new(StatusCode::UNAUTHORIZED, "the API key is missing or wrong").into_response()
-        }
-        _ => next.run(request).await,
+    // Compares with all keys, so that the time does not tell which one is similar.
+    let is_known = |given: &str| keys.iter().fold(false, |known, key| known | same(given.as_bytes(), key.as_bytes()));
+    match keys.is_empty() || given.is_some_and(is_known) {
+        true => next.run(request).await,
+        false => ApiError::new(StatusCode::UNAUTHORIZED, "the API key is missing or wrong").into_response(),
     }
 }
 
@@ -231,7 +231,7 @@ fn keep(body: &mut Value, keys: &[&str]) {
 
 async fn embeddings(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response> {
     let read = |app: &App, mut body: Value| {
-        let inputs = vectors::embedding_inputs(&app.service, &body)?;
+        let inputs = vectors::embedding_inputs(&app.service, &body, false)?;
         let lora = lora::of_body(&app.service.lora, &body)?;
         // llama.cpp's own field, which has its own format of answers.
         let is_llama = body.get("input").is_none_or(Value::is_null) && body.get("content").is_some();
@@ -250,8 +250,13 @@ async fn embeddings(State(app): State<Arc<App>>, request: Request<HttpBody>) -> 
 }
 
 async fn rerank(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response> {
-    let read = |app: &App, body: Value| {
-        let ranked = faces::rerank::ranking(&body)?;
+    // Cohere's scores are shares, llama.cpp's are the model's own.
+    let is_of_cohere = request.uri().path().trim_end_matches('/').ends_with("/v2/rerank");
+    let read = move |app: &App, body: Value| {
+        let mut ranked = faces::rerank::ranking(&body)?;
+        if is_of_cohere {
+            ranked.is_share.get_or_insert(true);
+        }
         let lora = lora::of_body(&app.service.lora, &body)?;
         Ok((vectors::pairs(&app.service, &ranked)?, ranked, lora))
     };

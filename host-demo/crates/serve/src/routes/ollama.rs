@@ -16,7 +16,7 @@ use crate::faces;
 use crate::http::error::{ApiError, Result};
 use crate::routes::answer::with_warning;
 use crate::routes::logprobs;
-use crate::routes::stream::{Events, unbuffered};
+use crate::routes::stream::{Events, json_line, unbuffered};
 use crate::routes::vectors;
 use arenite_chat::{Call, Part};
 use arenite_run::scheduler::Finish;
@@ -235,7 +235,7 @@ impl Streamer {
 }
 
 fn send(out: &Lines, line: &Value) {
-    out.send(Bytes::from(format!("{line}\n")));
+    out.send(Bytes::from(json_line(line) + "\n"));
 }
 
 /// A model in the answer to `/api/tags`.
@@ -353,7 +353,7 @@ pub async fn embed(State(app): State<Arc<App>>, request: Request<HttpBody>) -> R
         }
         // Ollama cuts long texts unless the request forbids it.
         body["truncate"] = json!(body.get("truncate").and_then(Value::as_bool).unwrap_or(true));
-        let inputs = vectors::embedding_inputs(&app.service, &body)?;
+        let inputs = vectors::embedding_inputs(&app.service, &body, true)?;
         Ok((inputs, is_old, json!({ "dimensions": body["dimensions"] })))
     };
     let (open, (inputs, is_old, body)) = app.asked(request, read).await?;

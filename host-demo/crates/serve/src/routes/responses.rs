@@ -7,7 +7,6 @@ use axum::Json;
 use axum::body::Body as HttpBody;
 use axum::extract::{Request, State};
 use axum::response::Response;
-use axum::response::sse::Event as Sse;
 use serde_json::{Map, Value, json};
 
 use crate::app::{App, OpenRequest, Ready, json, whole};
@@ -16,7 +15,7 @@ use crate::http::error::{ApiError, Result};
 use crate::http::memory::Inbox;
 use crate::routes::answer::{ResponseMeta, call_id, with_warning};
 use crate::routes::logprobs;
-use crate::routes::stream::{Events, channel};
+use crate::routes::stream::{Events, channel, sse};
 use arenite_chat::{Call, Part};
 use arenite_run::service::Choice;
 use arenite_run::service::Service;
@@ -68,7 +67,11 @@ async fn read_by<T: Send + 'static>(
     let work = move |app: &App| {
         let mut body = json(&body)?;
         app.items.resolve(client, &mut body);
-        read(app, &body)
+        // The conversation's name in this interface.
+        read(app, &body).map_err(|error| match error.param.as_deref() {
+            Some("messages") => ApiError { param: Some("input".into()), ..error },
+            _ => error,
+        })
     };
     let done = app.aside(&open, work).await?;
     Ok((open, done))
@@ -370,7 +373,7 @@ impl Streamer {
     fn send(&mut self, kind: &str, event: Value) {
         let event = with(event, json!({ "type": kind, "sequence_number": self.sent }));
         self.sent += 1;
-        self.out.send(Sse::default().event(kind).data(event.to_string()));
+        self.out.send(sse(&event).event(kind));
     }
 }
 

@@ -25,6 +25,7 @@ use crate::routes::logprobs;
 use arenite_chat::Part;
 use arenite_run::scheduler::{Event, Finish};
 use arenite_run::service::{Choice, Endpoint};
+use arenite_text::without_line_breaks;
 
 /// The next event of an answer is taken only while the client has fewer unread items than this.
 const WAITING: usize = 64;
@@ -126,6 +127,16 @@ pub fn channel() -> (Events, Response) {
     (out, unbuffered(body.into_response()))
 }
 
+/// Returns a server-sent event with JSON.
+pub fn sse(value: &Value) -> Sse {
+    Sse::default().data(json_line(value))
+}
+
+/// Formats JSON as one line of a stream. Some clients also end lines at the line breaks of Unicode.
+pub fn json_line(value: &Value) -> String {
+    without_line_breaks(value.to_string())
+}
+
 /// Marks a streamed answer, so that no proxy keeps its parts back.
 pub fn unbuffered(mut response: Response) -> Response {
     let headers = response.headers_mut();
@@ -174,7 +185,7 @@ struct Streamer {
 impl Streamer {
     /// Sends a JSON value as an event. Returns `false` if the client has disconnected.
     fn send(&self, value: &Value) -> bool {
-        self.out.send(Sse::default().data(value.to_string()))
+        self.out.send(sse(value))
     }
 
     fn head(&self) -> Value {

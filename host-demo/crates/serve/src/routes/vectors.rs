@@ -26,13 +26,14 @@ fn dimensions(service: &Service, given: Option<&Value>) -> Result<Option<usize>,
     }
 }
 
-/// Returns the tokens of the texts in an embedding request.
-pub fn embedding_inputs(service: &Service, body: &Value) -> Result<Inputs, ApiError> {
+/// Returns the tokens of the texts in an embedding request. `takes_none` is true if there may be no texts, as in Ollama.
+pub fn embedding_inputs(service: &Service, body: &Value, takes_none: bool) -> Result<Inputs, ApiError> {
     service.check_model(body.get("model").and_then(Value::as_str))?;
-    if !service.makes_vectors {
-        return Err(ApiError::invalid("this model computes no embeddings"));
-    }
+    service.check_vectors()?;
     let asked = faces::embeddings::embeddings(body)?;
+    if asked.prompts.is_empty() && !takes_none {
+        return Err(ApiError::about(asked.field, format!("{}: the list is empty", asked.field)));
+    }
     dimensions(service, asked.dimensions.as_ref())?;
     let limit = match asked.keep {
         Keep::All => None,
@@ -54,7 +55,7 @@ pub fn pairs(service: &Service, asked: &Ranked) -> Result<Inputs, ApiError> {
 pub fn ranking(service: &Service, asked: &Ranked, vectors: &[Result<Vec<f32>, ApiError>], tokens: usize) -> Value {
     let score = |vector: &Result<Vec<f32>, ApiError>| {
         let vector = vector.as_ref().ok()?;
-        Some(if asked.is_share { ranking::share(vector) } else { ranking::score(vector) })
+        Some(if asked.is_share.unwrap_or(asked.is_list) { ranking::share(vector) } else { ranking::score(vector) })
     };
     let mut scores: Vec<_> = vectors.iter().map(score).enumerate().collect();
     let order = |score: Option<f64>| score.unwrap_or(f64::NEG_INFINITY);
