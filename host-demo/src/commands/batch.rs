@@ -160,6 +160,8 @@ type Scores = mpsc::Receiver<std::result::Result<Vec<Vec<f64>>, String>>;
 
 enum What {
     Text(Ready, Vec<mpsc::Receiver<Event>>),
+    /// The body of a request of the Responses API.
+    Response(Value, Ready, Vec<mpsc::Receiver<Event>>),
     Vectors(Value, Vec<std::result::Result<Receiver, ApiError>>, usize),
     Decisions(Decisions, Scores),
     /// The error message for a line that is not JSON.
@@ -231,7 +233,8 @@ impl Batch {
         if url == "/v1/systemone" {
             return self.decide(&request["body"]);
         }
-        let Some(endpoint) = Endpoint::of(url) else {
+        let is_response = url.trim_end_matches('/') == "/v1/responses";
+        let Some(endpoint) = Endpoint::of(url).or(is_response.then_some(Endpoint::Chat)) else {
             return Ok(Err(ApiError::about("url", format!("unknown url `{url}`"))));
         };
         if endpoint == Endpoint::Embeddings {
@@ -259,7 +262,10 @@ impl Batch {
             return Ok(Ok(What::Vectors(request["body"].clone(), vectors, tokens)));
         }
         let seed = hash(custom_id.to_string().as_bytes());
-        let asked = read_json(endpoint, &request["body"]);
+        let asked = match is_response {
+            true => faces::read_response(&request["body"]),
+            false => read_json(endpoint, &request["body"]),
+        };
         let prepared = asked.and_then(|asked| faces::prepare(&self.service, asked, seed)).map_err(ApiError::from);
         let mut prepared = match prepared {
             Ok(prepared) => prepared,
@@ -275,7 +281,10 @@ impl Batch {
             self.send(Command::Generate(Box::new(job)))?;
             answers.push(answer);
         }
-        Ok(Ok(What::Text(prepared, answers)))
+        Ok(Ok(match is_response {
+            true => What::Response(request["body"].clone(), prepared, answers),
+            false => What::Text(prepared, answers),
+        }))
     }
 
     fn decide(&self, body: &Value) -> Result<std::result::Result<What, ApiError>> {
@@ -303,9 +312,12 @@ impl Batch {
             true => 0,
             false => SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs()),
         };
-        let is_chat = matches!(&what, Ok(What::Text(prepared, _)) if prepared.endpoint == Endpoint::Chat);
-        let prefix = if is_chat { "chatcmpl" } else { "cmpl" };
-        let meta = ResponseMeta { id: format!("{prefix}-{id:016x}"), created, reports_cached: false };
+        let prefix = match &what {
+            Ok(What::Response(..)) => "resp_",
+            Ok(What::Text(prepared, _)) if prepared.endpoint == Endpoint::Chat => "chatcmpl-",
+            _ => "cmpl-",
+        };
+        let meta = ResponseMeta { id: format!("{prefix}{id:016x}"), created, reports_cached: false };
         let mut line =
             json!({ "id": format!("batch_req_{id:016x}"), "custom_id": custom_id, "response": null, "error": null });
         let body = match what {
@@ -313,13 +325,13 @@ impl Batch {
                 line["error"] = json!({ "code": "invalid_line", "message": why });
                 None
             }
-            Ok(What::Text(prepared, answers)) => Some(
-                answers
-                    .into_iter()
-                    .map(whole)
-                    .collect::<std::result::Result<Vec<_>, _>>()
-                    .map(|mut choices| faces::answer(&self.service, &prepared, &mut choices, &meta)),
-            ),
+            Ok(What::Text(prepared, answers)) => {
+                Some(all(answers).map(|mut choices| faces::answer(&self.service, &prepared, &mut choices, &meta)))
+            }
+            Ok(What::Response(body, prepared, answers)) => Some(all(answers).and_then(|mut choices| {
+                let choice = choices.first_mut().ok_or_else(|| ApiError::invalid("there is no answer"))?;
+                Ok(faces::whole_response(&self.service, &body, &prepared, choice, &meta))
+            })),
             Ok(What::Decisions(decisions, scores)) => {
                 let scores = scores.recv().map_err(|_| ApiError::invalid("the engine has stopped"));
                 let scores = scores.and_then(|scores| scores.map_err(ApiError::invalid));
@@ -369,6 +381,10 @@ fn warn_of_twins(ids: &mut HashMap<u64, usize>, number: usize, line: &[u8]) {
         }
         Entry::Vacant(place) => _ = place.insert(number),
     }
+}
+
+fn all(answers: Vec<mpsc::Receiver<Event>>) -> std::result::Result<Vec<Choice>, ApiError> {
+    answers.into_iter().map(whole).collect()
 }
 
 /// Collects the events of a complete answer.

@@ -104,6 +104,34 @@ fn lines_that_cannot_be_answered_say_so() {
     assert_eq!(answers[3]["custom_id"], "c");
 }
 
+#[test]
+fn lines_of_one_custom_id_are_told_and_ids_have_the_prefixes_of_their_answers() {
+    let line = |id: &str, url: &str| {
+        json!({ "custom_id": id, "url": url, "body": { "prompt": "x", "max_tokens": 2,
+            "messages": [{ "role": "user", "content": "x" }] } })
+        .to_string()
+    };
+    let response =
+        json!({ "custom_id": "r", "url": "/v1/responses", "body": { "input": "x", "max_output_tokens": 2 } });
+    let lines = [
+        line("a", "/v1/chat/completions"),
+        line("b", "/v1/completions"),
+        line("a", "/v1/completions"),
+        response.to_string(),
+    ];
+    let output = crate::common::arenite_with(&["batch", "-c", "64", "-i", "-", "-o", "-"], lines.join("\n").as_bytes());
+    let told = String::from_utf8(output.stderr).unwrap();
+    assert!(told.contains("line 3 has the custom_id of line 1: \"a\""), "{told}");
+    assert!(!told.contains("line 2 has"), "{told}");
+    let answers = crate::common::lines(&String::from_utf8(output.stdout).unwrap());
+    for (answer, prefix) in answers.iter().zip(["chatcmpl-", "cmpl-", "cmpl-", "resp_"]) {
+        assert!(answer["response"]["body"]["id"].as_str().unwrap().starts_with(prefix), "{answer}");
+    }
+    let response = &answers[3]["response"]["body"];
+    assert_eq!((&response["object"], &response["output"][0]["type"]), (&json!("response"), &json!("message")));
+    assert_eq!(response["usage"]["output_tokens"], 2, "{response}");
+}
+
 /// Spreadsheets and PowerShell write a byte order mark; editors count blank lines, too.
 #[test]
 fn a_byte_order_mark_is_skipped_and_blank_lines_are_counted() {

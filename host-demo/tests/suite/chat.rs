@@ -320,6 +320,10 @@ fn a_pasted_text_is_one_turn_and_conversations_are_kept() {
     assert!(terminal.ends());
 
     let mut terminal = Terminal::start(&["chat", "--template", "chatml", "--temp", "0", "-n", "6"]);
+    // A byte that is no UTF-8, such as a key of another character set, does not end the conversation.
+    terminal.is_asked();
+    terminal.types_bytes(b"\xff");
+    terminal.wait_for("not text in UTF-8");
     terminal.says(&format!("/load {saved}"));
     terminal.wait_for("4 messages from");
     terminal.says("/system Be kind.");

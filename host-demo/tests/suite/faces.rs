@@ -154,6 +154,22 @@ fn fields_that_would_change_the_answer_are_named() {
     }
 }
 
+#[test]
+fn fields_of_responses_and_messages_are_named_as_their_clients_know_them() {
+    let talk = start(&["Once", " upon"], &[], &[], CHATML);
+    let long = json!({ "input": "a ".repeat(2000), "truncation": "auto" });
+    let error = talk.refused("/v1/responses", &long);
+    assert_eq!((&error["param"], &error["code"]), (&json!("input"), &json!("context_length_exceeded")), "{error}");
+    for (truncation, is_told) in [("auto", true), ("disabled", false)] {
+        let body = json!({ "input": "hi", "truncation": truncation }).to_string();
+        let (head, text) = talk.server.ask("POST", "/v1/responses", "", body.as_bytes());
+        assert!(head.contains(" 200 ") && head.contains("x-warning: truncation: ") == is_told, "{head} {text}");
+    }
+    let upload = json!([{ "type": "container_upload", "file_id": "file_1" }, { "type": "text", "text": "hi" }]);
+    let error = talk.refused("/v1/messages", &asked(json!({ "messages": [{ "role": "user", "content": upload }] })));
+    assert!(error["message"].as_str().unwrap().contains("container_upload"), "{error}");
+}
+
 /// Anthropic's package keeps conversations at the service, unless an error with these details says that this is not possible:
 /// then it sends whole conversations.
 #[test]
@@ -480,6 +496,75 @@ fn a_call_that_the_limit_cuts_is_no_text() {
 }
 
 #[test]
+fn a_closing_mark_that_the_limit_cuts_is_no_text() {
+    let template = format!("{{% if tools %}}{{{{ tools | tojson }}}}{{% endif %}}{CHATML}");
+    // The number of tokens of the call without its closing marks.
+    for (script, len) in [
+        (
+            &[
+                "<tool_call>",
+                "\n{\"name\": \"f\"",
+                ", \"arguments\": {\"city\": \"x\"}}",
+                "\n",
+                "<",
+                "/too",
+                "l_call",
+                ">",
+            ][..],
+            3,
+        ),
+        (
+            &[
+                "<tool_call>",
+                "\n<function=f>",
+                "\n<parameter=city>",
+                "\nx\n",
+                "</parameter>",
+                "\n</function>",
+                "\n</",
+                "tool_",
+                "call>",
+            ],
+            6,
+        ),
+        (
+            &[
+                "<minimax:tool_call>",
+                "\n<invoke name=\"f\">",
+                "\n<parameter name=\"city\">",
+                "x",
+                "</parameter>",
+                "\n</invoke>",
+                "\n</mini",
+                "max:tool",
+                "_call>",
+            ],
+            6,
+        ),
+        (&["[TOOL", "_CALLS", "]", "[{\"name\": \"f\"", ", \"arguments\": {\"city\": \"x\"}}", "]"], 6),
+    ] {
+        let talk = start(script, &[], &[], &template);
+        for limit in 1..=script.len() {
+            let body = asked(json!({ "tools": [function("f")], "max_tokens": limit }));
+            let choice = talk.good("/v1/chat/completions", &body)["choices"][0].clone();
+            let calls = choice["message"]["tool_calls"].as_array().map_or(0, Vec::len);
+            let content = choice["message"]["content"].as_str().unwrap_or_default();
+            assert_eq!((content, calls), ("", usize::from(limit >= len)), "{script:?} {limit}: {choice}");
+            let streamed = talk.stream("/v1/chat/completions", &body);
+            let text: String =
+                streamed.iter().filter_map(|event| event["choices"][0]["delta"]["content"].as_str()).collect();
+            assert_eq!(text, "", "{script:?} {limit}");
+        }
+    }
+    // A text after the call that only looks like one.
+    let script =
+        ["<tool_call>", "\n{\"name\": \"f\", \"arguments\": {\"city\": \"x\"}}", "\n</tool_call>", "a", " </", "tool"];
+    let talk = start(&script, &[], &[], &template);
+    let choice = talk.chat(json!({ "tools": [function("f")], "max_tokens": 5 }));
+    assert_eq!(choice["message"]["content"], "a </", "{choice}");
+}
+
+#[test]
 fn biases_of_texts_are_those_of_their_tokens() {
     let talk = start(&["A", "B"], &[], &[], CHATML);
     let ids: Vec<Value> = talk.good("/tokenize", &json!({ "content": "A" }))["tokens"].as_array().unwrap().clone();
@@ -688,7 +773,26 @@ fn rankings_of_cohere_and_text_embeddings_inference() {
         json!({ "query": "cat", "documents": documents, "top_n": 2, "max_tokens_per_doc": 4096, "model": null }),
     );
     assert!(best["id"].is_string() && best["meta"].is_object(), "{best}");
-    assert_eq!(best["results"].as_array().unwrap()[..], whole["results"].as_array().unwrap()[..2]);
+    // Cohere promises shares from 0 to 1; llama.cpp's route has the model's own scores.
+    let share = |raw: f64| 1.0 / (1.0 + (-raw).exp());
+    let compare = |best: &Value, count: usize| {
+        assert_eq!(best["results"].as_array().unwrap().len(), count);
+        for (best, own) in best["results"].as_array().unwrap().iter().zip(whole["results"].as_array().unwrap()) {
+            assert_eq!(best["index"], own["index"]);
+            let [best, own] = [best, own].map(|result| result["relevance_score"].as_f64().unwrap());
+            assert!((best - share(own)).abs() < 1e-9 && own < 0.0, "{best} {own}");
+        }
+    };
+    compare(&best, 2);
+    compare(&ask("/v1/rerank", json!({ "query": "cat", "documents": documents, "raw_scores": false })), 3);
+    let own = ask("/v2/rerank", json!({ "query": "cat", "documents": documents, "raw_scores": true }));
+    assert_eq!(own["results"], whole["results"]);
+    let (status, answer) = server.post("/v1/embeddings", br#"{"input": "cat"}"#);
+    let said = answer["error"]["message"].as_str().unwrap();
+    assert!(status == 400 && said.contains("scores texts and computes no embeddings: use /v1/rerank"), "{answer}");
+    let output = arenite_with(&["embed", "-m", model.to_str().unwrap(), "-p", "cat"], b"");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && said.contains("scores texts and computes no embeddings"), "{said}");
     let scores = |path: &str, raw: bool| {
         let body = json!({ "query": "cat", "texts": documents, "raw_scores": raw, "return_text": true, "truncate": true, "truncation_direction": "Right" });
         ask(path, body).as_array().unwrap().clone()
@@ -737,6 +841,18 @@ fn a_function_that_is_not_strict_loses_only_what_a_grammar_cannot_express() {
     let (head, text) = talk.server.ask("POST", "/v1/chat/completions", "", body.to_string().as_bytes());
     assert!(head.contains("x-warning: tools: the parameters of f are enforced in part: $.if: this keyword"), "{head}");
     assert!(text.contains(r#"{\"city\":\"x\"}"#), "{text}");
+    // The types of parameters stay, and so do parts deep inside.
+    let owner = json!({ "type": "object", "properties": { "mail": { "type": "string", "pattern": "(?i)a", "maxLength": 3 } },
+        "required": ["mail"], "dependentRequired": { "mail": ["x"] } });
+    body["tools"][0]["function"]["parameters"] = json!({
+        "type": "object",
+        "properties": { "city": { "type": "integer", "minimum": 0, "maximum": 9, "not": { "const": 3 } }, "owner": owner },
+        "required": ["city", "owner"],
+    });
+    let answer = talk.good("/v1/chat/completions", &body);
+    let call = answer["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"].as_str().unwrap();
+    let call: Value = serde_json::from_str(call).unwrap();
+    assert!(call["city"].is_i64() && call["owner"]["mail"].is_string(), "{answer}");
     // Without names, any object is possible.
     body["tools"][0]["function"]["parameters"] = json!({ "$ref": "https://example.org/schema" });
     let (_, text) = talk.server.ask("POST", "/v1/chat/completions", "", body.to_string().as_bytes());

@@ -368,12 +368,11 @@ fn what_one_request_brings_is_limited() {
     let unknown = json!({ "prompt": "a", "model": "m".repeat(100_000) });
     let (status, answer) = server.post("/v1/completions", unknown.to_string().as_bytes());
     assert!(status == 404 && answer["error"]["message"].as_str().unwrap().len() < 1100);
-    drop(server);
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/bert_reranker/model.gguf");
-    let server = Server::start(&["-m", file, "--kv", "f32"]);
-    for (path, key, body) in [
-        ("/v1/rerank", "documents", json!({ "query": "a", "documents": vec!["b"; 2049] })),
-        ("/v1/embeddings", "input", json!({ "input": vec!["b"; 2049] })),
+    let reranker = Server::start(&["-m", file, "--kv", "f32"]);
+    for (server, path, key, body) in [
+        (&reranker, "/v1/rerank", "documents", json!({ "query": "a", "documents": vec!["b"; 2049] })),
+        (&server, "/v1/embeddings", "input", json!({ "input": vec!["b"; 2049] })),
     ] {
         let (status, answer) = server.post(path, body.to_string().as_bytes());
         let error = &answer["error"];
@@ -400,6 +399,75 @@ fn keys_and_origins() {
     let headers = "Origin: https://b.example\r\nAccess-Control-Request-Method: POST\r\n";
     let (head, _) = server.ask("OPTIONS", "/v1/completions", headers, b"");
     assert!(!head.contains("https://b.example"), "{head}");
+}
+
+#[test]
+fn keys_are_separated_by_commas_and_none_is_empty() {
+    let server = Server::start(&["--api-key", "one, two"]);
+    let body = good().to_string();
+    for (key, is_known) in [("one", true), ("two", true), ("one, two", false), ("", false), ("three", false)] {
+        let head =
+            server.ask("POST", "/v1/completions", &format!("Authorization: Bearer {key}\r\n"), body.as_bytes()).0;
+        assert_eq!(head.starts_with("HTTP/1.1 200"), is_known, "{key}: {head}");
+    }
+    for (args, said) in [
+        (["--api-key", ""], "the key is empty: give one, or leave out --api-key"),
+        (["--api-key", "a,,b"], "the key is empty"),
+        (["--host", "/run/arenite.sock"], "unix sockets are not supported: give an address"),
+    ] {
+        let output = crate::common::arenite(&[&["serve", "--port", "0"], &args[..]].concat());
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(2) && error.contains(said), "{args:?}: {error}");
+    }
+    if std::net::TcpListener::bind("[::1]:0").is_ok() {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_arenite"));
+        let mut child =
+            command.args(["serve", "--host", "[::1]", "--port", "0"]).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let _ = child.kill();
+        let _ = child.wait();
+        assert!(line.starts_with("listening on http://[::1]:"), "{line}");
+    }
+}
+
+/// RFC 1952, 2.2: a file consists of several members.
+#[test]
+fn a_body_of_several_gzip_members_is_read_to_its_end() {
+    use std::io::Write;
+    let server = Server::start(&[]);
+    let member = |text: &[u8]| {
+        let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        packed.write_all(text).unwrap();
+        packed.finish().unwrap()
+    };
+    let body = good().to_string().into_bytes();
+    let (first, last) = body.split_at(body.len() / 2);
+    for (members, status) in [([first, last], "200"), ([&body[..], b"garbage"], "400")] {
+        let packed = members.map(member).concat();
+        let head = server.ask("POST", "/v1/completions", "Content-Encoding: gzip\r\n", &packed).0;
+        assert_eq!(head.split(' ').nth(1), Some(status), "{head}");
+    }
+}
+
+#[test]
+fn a_generator_computes_the_embeddings_of_the_command_line() {
+    let server = Server::start(&[]);
+    let (status, answer) = server.post("/v1/embeddings", br#"{"input": ["The sea", "A dog"]}"#);
+    assert_eq!(status, 200, "{answer}");
+    for (at, text) in ["The sea", "A dog"].iter().enumerate() {
+        let wanted = crate::common::json(&["embed", "-p", text]);
+        let (made, wanted) = (answer["data"][at]["embedding"].as_array().unwrap(), wanted.as_array().unwrap());
+        assert_eq!(made.len(), wanted.len());
+        for (made, wanted) in made.iter().zip(wanted) {
+            assert!((made.as_f64().unwrap() - wanted.as_f64().unwrap()).abs() < 1e-5, "{made} {wanted}");
+        }
+    }
+    // An empty list has no embeddings in Ollama, and is an error in OpenAI's interface.
+    let (status, answer) = server.post("/api/embed", br#"{"input": []}"#);
+    assert_eq!((status, &answer["embeddings"]), (200, &json!([])), "{answer}");
+    let (status, answer) = server.post("/v1/embeddings", br#"{"input": []}"#);
+    assert!(status == 400 && answer["error"]["message"] == "input: the list is empty", "{answer}");
 }
 
 /// Requests of web pages from other sites, in a browser on this machine, are refused.

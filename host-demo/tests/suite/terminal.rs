@@ -50,7 +50,11 @@ impl Terminal {
     }
 
     pub fn types(&mut self, keys: &str) {
-        self.keys.write_all(keys.as_bytes()).expect("it reads");
+        self.types_bytes(keys.as_bytes());
+    }
+
+    pub fn types_bytes(&mut self, keys: &[u8]) {
+        self.keys.write_all(keys).expect("it reads");
         self.keys.flush().expect("it reads");
     }
 

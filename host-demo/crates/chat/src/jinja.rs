@@ -233,6 +233,10 @@ mod tests {
                 "{{ 'ab'|center(5) }}|{{ 'ab'.center(5, '*') }}|{{ 'abc def ghi jkl'|truncate(8) }}",
                 "  ab |**ab*|abc...",
             ),
+            (
+                r#"{{ '\U0001F600|\U00000041\\U0001F600' }}{{ "\U00000022" ~ '\U0000005C' }}{{ '\U0001F600'|length }}"#,
+                "\u{1f600}|A\\U0001F600\"\\1",
+            ),
             ("{% block b %}x{% endblock %}{{ 'a b c'|wordwrap(3) }}", "xa b\nc"),
             // An empty generator is true, and can be iterated once.
             ("{% set g = [1, 3]|select('even') %}{{ 'y' if g else 'n' }}{{ g is iterable }}", "yTrue"),

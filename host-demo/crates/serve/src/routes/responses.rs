@@ -104,6 +104,18 @@ fn shown(asked: &Value) -> Shown {
     Shown { fields: Value::from(Map::from_iter(fields)).to_string(), is_stored: asked["store"] != false }
 }
 
+/// Returns the answer to the request `body`, of which no items are kept.
+pub fn whole_response(
+    service: &Service,
+    body: &Value,
+    prepared: &Ready,
+    choice: &mut Choice,
+    meta: &ResponseMeta,
+) -> Value {
+    let items = items(prepared, choice, meta);
+    response(service, &Shown { is_stored: false, ..shown(body) }, meta, &items, Some(choice))
+}
+
 /// Returns the items of an answer: a thought, a message, and calls.
 fn items(prepared: &Ready, choice: &mut Choice, meta: &ResponseMeta) -> Vec<Value> {
     let parts = prepared.parts(0, choice);
