@@ -308,8 +308,11 @@ macro_rules! all {
 families!(all);
 
 /// The abilities of embedding models, which files of all families may need.
-pub(crate) const MODULES: Abilities =
-    if LENIENT { Abilities::union(&[Abilities::ENCODER, Abilities::POOLED_HEAD]) } else { Abilities(0) };
+pub(crate) const MODULES: Abilities = if LENIENT {
+    Abilities::union(&[Abilities::ENCODER, Abilities::POOLED_HEAD, Abilities::RENAMED])
+} else {
+    Abilities(0)
+};
 
 /// The operations of encoders of pictures.
 const VISION: Abilities = if cfg!(feature = "vision") {

@@ -86,14 +86,14 @@ pub enum Error {
         /// The key.
         key: Name,
     },
-    /// A tensor does not have 1 to 4 dimensions.
+    /// A tensor has more than 4 dimensions.
     TensorRank {
         /// The tensor.
         tensor: Name,
         /// Number of dimensions.
         count: u32,
     },
-    /// A tensor dimension is zero or negative.
+    /// A tensor dimension is negative.
     TensorDim {
         /// The tensor.
         tensor: Name,

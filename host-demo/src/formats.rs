@@ -52,7 +52,7 @@ fn convert(path: &Path, bytes: &[u8], tokenizer: Option<&Path>) -> Option<Result
         Some(checkpoint::in_memory(path))
     } else if llama2c::is_checkpoint(bytes) {
         Some(of_llama2c(path, bytes, tokenizer))
-    } else if foreign::is_foreign(bytes) {
+    } else if foreign::is_foreign(path, bytes) {
         Some(Err(anyhow!(foreign::content(path, bytes))))
     } else {
         None

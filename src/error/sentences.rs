@@ -79,8 +79,8 @@ sentences! {
     DuplicateTensor { tensor } => "the tensor {} occurs twice: convert the model again", Name(tensor);
     UnknownValueType { key, id } => "the metadata key {} has value type {}, which GGUF does not have: the file is damaged", Name(key), Small(id);
     NestedArray { key } => "the metadata key {} holds an array of arrays, which is not supported: remove the key", Name(key);
-    TensorRank { tensor, count } => "the tensor {} has {} dimensions, but GGUF allows 1 to 4: the file is damaged", Name(tensor), Small(count);
-    TensorDim { tensor, dim, len } => "dimension {} of the tensor {} is {}, but must be positive: the file is damaged", Small(dim), Name(tensor), Signed(len);
+    TensorRank { tensor, count } => "the tensor {} has {} dimensions, but GGUF allows at most 4: the file is damaged", Name(tensor), Small(count);
+    TensorDim { tensor, dim, len } => "dimension {} of the tensor {} is {}, but must not be negative: the file is damaged", Small(dim), Name(tensor), Signed(len);
     TensorTooLarge { tensor, dims } => "the tensor {} with shape {} is larger than any memory: the file is damaged", Name(tensor), Shape(dims);
     UnknownTensorType { tensor, id } => "the tensor {} has type {}, which is unknown or was withdrawn: quantize the model again", Name(tensor), Small(id);
     TensorBlock { tensor, row, block } => "the rows of the tensor {} have {} elements, not a multiple of the block length {}: quantize the model again", Name(tensor), Number(row), Small(block);

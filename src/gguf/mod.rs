@@ -241,9 +241,13 @@ impl<'a> Gguf<'a> {
         Tensors::new(self.pieces, self.tensors_at, self.data_at, self.header.tensor_count)
     }
 
-    /// Finds the tensor called `name` by walking the directory. To visit all tensors, use [`tensors`](Self::tensors).
+    /// Finds the tensor called `name` by walking the directory. To visit all tensors, use [`tensors`](Self::tensors). A
+    /// tensor without elements counts as missing.
     pub const fn tensor(&self, name: &str) -> Option<Tensor<'a>> {
-        self.tensors().find(name.as_bytes())
+        match self.tensors().find(name.as_bytes()) {
+            Some(tensor) if !tensor.data.is_empty() => Some(tensor),
+            _ => None,
+        }
     }
 
     /// Finds the value of `key`.

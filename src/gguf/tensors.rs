@@ -42,9 +42,10 @@ const LONGEST_NAME: usize = 63;
 pub struct Tensor<'a> {
     /// Name, for example `blk.0.attn_q.weight`.
     pub name: &'a str,
-    /// Elements along each dimension, fastest (contiguous) first; 1 for dimensions that the tensor does not have.
+    /// Elements along each dimension, fastest (contiguous) first; 1 for dimensions that the tensor does not have. A tensor
+    /// with a dimension of 0 has no elements.
     pub dims: [u64; 4],
-    /// Number of dimensions in the file, 1 to 4.
+    /// Number of dimensions in the file, 0 (a scalar) to 4.
     pub dim_count: u32,
     /// Type of the elements.
     pub kind: TensorType,
@@ -155,7 +156,7 @@ const fn name_fault(name: &[u8]) -> Option<&'static str> {
 /// Reads and checks the part of an entry after its name.
 const fn read_entry(reader: &mut Reader<'_>, name: &[u8]) -> Result<Entry, Error> {
     let dim_count = tri!(reader.u32("a tensor's number of dimensions"));
-    if dim_count == 0 || dim_count > 4 {
+    if dim_count > 4 {
         return Err(Error::TensorRank { tensor: Name::new(name), count: dim_count });
     }
     let mut dims = [1; 4];
@@ -163,7 +164,7 @@ const fn read_entry(reader: &mut Reader<'_>, name: &[u8]) -> Result<Entry, Error
     let mut i = 0;
     while i < 4 && i < dim_count as usize {
         let dim = tri!(reader.u64("a tensor's dimensions"));
-        if dim == 0 || dim > i64::MAX as u64 {
+        if dim > i64::MAX as u64 {
             return Err(Error::TensorDim { tensor: Name::new(name), dim: i as u32, len: dim as i64 });
         }
         dims[i] = dim;

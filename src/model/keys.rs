@@ -463,13 +463,14 @@ impl<'g, 'a> Keys<'g, 'a> {
     /// Reads an encoder without a decoder, and [the score's layers](Self::ranking) of a reranker.
     pub const fn ranked_encoder(&mut self, activation: PooledActivation) -> Result<Spec<'a>, Error> {
         let decoder = tri!(self.decoder(RopeStyle::Halves));
-        let encoder = tri!(self.encoder(decoder));
-        self.ranking(activation, encoder)
+        let mut encoder = tri!(self.encoder(decoder));
+        tri!(self.ranking(activation, &mut encoder));
+        Ok(encoder)
     }
 
     /// Adds the layers that compute a score from the pooled state, if the file has them, and the names of their
     /// tensors. `activation` is the function between the layers, unless the file names another.
-    pub const fn ranking(&mut self, activation: PooledActivation, spec: Spec<'a>) -> Result<Spec<'a>, Error> {
+    pub const fn ranking(&mut self, activation: PooledActivation, spec: &mut Spec<'a>) -> Result<(), Error> {
         const BOTH: &[(Role, Role)] = &[
             (Role::Cls, Role::Dense2),
             (Role::ClsOutput, Role::Dense3),
@@ -479,7 +480,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         // Early converters gave the only layer of Jina's rerankers the name of the first of two layers, `cls`.
         const ONLY: &[(Role, Role)] = &[(Role::Cls, Role::Dense3), (Role::ClsBias, Role::Dense3Bias)];
         let (inner, out, renamed) = match (self.rows("cls.weight"), self.rows("cls.output.weight")) {
-            (0, 0) => return Ok(spec),
+            (0, 0) => return Ok(()),
             (out, 0) => (0, out, ONLY),
             (inner, out) => (inner, out, BOTH),
         };
@@ -487,7 +488,9 @@ impl<'g, 'a> Keys<'g, 'a> {
         // The names of the scores, which programs show.
         _ = self.get("classifier.output_labels");
         let (last, scores) = (PooledActivation::None, true);
-        Ok(Spec { pooled_head: Some(PooledHead { inner, out, activation, last, scores }), renamed, ..spec })
+        spec.pooled_head = Some(PooledHead { inner, out, activation, last, scores });
+        spec.renamed = renamed;
+        Ok(())
     }
 
     /// Reads the activation after a linear layer.
@@ -543,7 +546,8 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    /// Reads what makes an embedding model of any family: attention to later tokens, and linear layers after pooling.
+    /// Reads what makes an embedding model or a classifier of any family: attention to later tokens, and linear layers
+    /// after pooling.
     const fn modules(&mut self, spec: &mut Spec<'a>) -> Result<(), Error> {
         const CAUSAL: &str = "attention.causal";
         if built::ENCODER
@@ -565,7 +569,14 @@ impl<'g, 'a> Keys<'g, 'a> {
             }
             spec.stack = Stack::Encoder;
         }
-        if built::POOLED_HEAD && spec.pooled_head.is_none() { self.dense(spec) } else { Ok(()) }
+        if !built::POOLED_HEAD || spec.pooled_head.is_some() {
+            return Ok(());
+        }
+        // The head's tensors get the roles of linear layers, which another list of names would hide.
+        if spec.renamed.is_empty() {
+            tri!(self.ranking(PooledActivation::None, spec));
+        }
+        if spec.pooled_head.is_none() { self.dense(spec) } else { Ok(()) }
     }
 
     /// Reads the length of values and the factor on them; `None` if values have the `head` elements of keys and no

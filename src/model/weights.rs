@@ -104,7 +104,7 @@ impl Found<'_> {
 /// once.)
 fn walk(gguf: &Gguf<'_>, spec: &Spec<'_>, found: &mut dyn FnMut(Found<'_>) -> Result<(), Error>) -> Result<(), Error> {
     for tensor in gguf.tensors() {
-        if spec.joint_head() && is_of_joint_head(tensor.name) {
+        if tensor.data.is_empty() || spec.joint_head() && is_of_joint_head(tensor.name) {
             continue;
         }
         let name = Name::new(tensor.name.as_bytes());

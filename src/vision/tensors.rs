@@ -135,7 +135,7 @@ struct Found {
 fn walk(gguf: &Gguf<'_>, spec: &Spec<'_>, found: &mut dyn FnMut(Found)) -> Result<(), Error> {
     for tensor in gguf.tensors() {
         let (bytes, name) = (tensor.name.as_bytes(), Name::new(tensor.name.as_bytes()));
-        if IGNORED.iter().any(|ignored| after(bytes, ignored.as_bytes()).is_some()) {
+        if tensor.data.is_empty() || IGNORED.iter().any(|ignored| after(bytes, ignored.as_bytes()).is_some()) {
             continue;
         }
         let role = Role::of(bytes, spec).filter(|(role, layer)| *layer < role.layers(spec));

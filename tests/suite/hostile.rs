@@ -354,15 +354,15 @@ fn wrong_alignments() {
 
 #[test]
 fn number_of_dimensions() {
-    for count in [0, 5, 6, 1 << 31, u32::MAX] {
+    for count in [5, 6, 1 << 31, u32::MAX] {
         let file = broken(|file| file.tensors[1].dim_count = Some(count));
         assert_eq!(refused(&file), Error::TensorRank { tensor: name("second"), count });
     }
 }
 
 #[test]
-fn dimensions_that_are_zero_or_negative() {
-    for (dim, len) in [(0, 0), (1, 0), (0, -1), (1, i64::MIN), (1, -32)] {
+fn dimensions_that_are_negative() {
+    for (dim, len) in [(0, -1), (1, i64::MIN), (1, -32)] {
         let file = broken(|file| file.tensors[1].dims[dim] = len as u64);
         assert_eq!(refused(&file), Error::TensorDim { tensor: name("second"), dim: dim as u32, len });
     }
@@ -497,8 +497,9 @@ fn use_it(gguf: &Gguf) {
         }
     }
     for tensor in gguf.tensors() {
-        let found = gguf.tensor(tensor.name).unwrap();
-        assert_eq!((found.offset, found.data.len()), (tensor.offset, tensor.data.len()));
+        let found = gguf.tensor(tensor.name).map(|found| (found.offset, found.data.len()));
+        let is_empty = tensor.dims.contains(&0);
+        assert_eq!(found, (!is_empty).then_some((tensor.offset, tensor.data.len())));
         let (elements, bytes) = tensor.kind.block();
         let blocks = tensor.dims.iter().product::<u64>() / elements as u64;
         assert_eq!(tensor.data.len() as u64, blocks * bytes as u64);

@@ -438,7 +438,7 @@ fn hostile_adapters() {
         ("lora_b has shape [3, 32, 2, 1]", &|file| {
             file.set_f32(&format!("{q}.lora_b"), &[3, 32, 2], &[1.0; 192]);
         }),
-        ("dimension 1 of the tensor blk.0.attn_q.weight.lora_a is 0", &|file| {
+        ("the tensor blk.0.attn_q.weight.lora_a is missing", &|file| {
             file.set_f32(&format!("{q}.lora_a"), &[32, 0], &[]);
         }),
         ("beyond the end of the file", &|file| {

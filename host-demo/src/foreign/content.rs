@@ -7,16 +7,16 @@ use serde_json::Value;
 
 use super::{FETCH, extension, file_name, place, quoted};
 use arenite_convert::checkpoint::torch::is_torch;
-use arenite_files::Bytes;
+use arenite_files::{joining, stand_in, whole_of};
 
 /// The start of every GGUF file.
 const GGUF: &[u8] = b"GGUF";
 /// Number of bytes of a text or of a safetensors header that are examined.
 const HEAD: usize = 1 << 16;
 
-/// Returns true unless the file is GGUF of a supported version and byte order.
-pub fn is_foreign(bytes: &[u8]) -> bool {
-    !bytes.starts_with(GGUF) || unread_version(bytes).is_some()
+/// Returns true unless the file is GGUF of a supported version and byte order, and not a byte part of one.
+pub fn is_foreign(path: &Path, bytes: &[u8]) -> bool {
+    !bytes.starts_with(GGUF) || unread_version(bytes).is_some() || whole_of(file_name(path)).is_some()
 }
 
 /// The four bytes at `at`.
@@ -37,6 +37,9 @@ fn unread_version(bytes: &[u8]) -> Option<&'static str> {
 /// Describes a file for which [`is_foreign`] is true, and says which command to use.
 pub fn content(path: &Path, bytes: &[u8]) -> String {
     let file = quoted(path);
+    if let Some(why) = byte_part(path) {
+        return why;
+    }
     if bytes.starts_with(GGUF)
         && let Some(what) = unread_version(bytes)
     {
@@ -72,6 +75,18 @@ pub fn no_checkpoint(path: &Path) -> Option<String> {
     // Refuse another pickle, and text such as a git-lfs pointer.
     let is_pickle = matches!(*bytes, [0x80, 2..=5, ..]) && !is_torch(&bytes);
     if is_pickle { weights(path, &bytes) } else { text(path, &bytes).filter(|_| bytes.first() != Some(&b'{')) }
+}
+
+/// Describes a byte part of a model. The command joins the parts beside it.
+fn byte_part(path: &Path) -> Option<String> {
+    let whole = whole_of(file_name(path))?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let names = folder.read_dir().into_iter().flatten().flatten();
+    let names: Vec<String> = names.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    Some(format!(
+        "this is a byte part of {whole}, and not a whole model: join all parts in their folder with `{}`",
+        joining(whole, names.iter().map(String::as_str))
+    ))
 }
 
 /// Describes compressed files, archives and programs.
@@ -218,17 +233,8 @@ fn text(path: &Path, bytes: &[u8]) -> Option<String> {
     let start = head.trim_start();
     let lower = start.chars().take(64).collect::<String>().to_ascii_lowercase();
     let file = quoted(path);
-    Some(if start.starts_with("version https://git-lfs") {
-        let size = start.lines().find_map(|line| line.strip_prefix("size ")?.trim().parse().ok());
-        let size = size.map_or(String::new(), |size| format!(" of {}", Bytes(size)));
-        format!(
-            "this is a git-lfs pointer to the file{size}, and not the file: fetch it with `git lfs pull` in its folder, or \
-             with `arenite pull USER/REPO`"
-        )
-    } else if ["<!doctype", "<html", "<head", "<?xml", "<error"].iter().any(|tag| lower.starts_with(tag)) {
-        "this is a web page that was saved under the name of a model: fetch the file with `arenite pull USER/REPO`, or with \
-         the download link of its page (with /resolve/ in place of /blob/)"
-            .into()
+    Some(if let Some(why) = stand_in(bytes) {
+        format!("{why}, or with `arenite pull USER/REPO`")
     } else if ["entry not found", "invalid username", "access to model", "repository not found", "not found", "<no"]
         .iter()
         .any(|words| lower.starts_with(words))

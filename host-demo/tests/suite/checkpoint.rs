@@ -9,6 +9,7 @@ mod settings;
 mod sweep;
 mod tiny;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -261,6 +262,58 @@ fn types_are_chosen() {
         assert_eq!(kind_of("blk.0.attn_q.weight"), want, "{kind}");
         assert_eq!(kind_of("blk.0.attn_norm.weight"), "F32");
     }
+}
+
+/// Without `--type`, each matrix has the stored type and the stored bytes, also beside matrices of other types.
+#[test]
+fn each_matrix_keeps_its_type() {
+    let directory = tempfile::tempdir().unwrap();
+    let (folder, model) = (directory.path().join("model"), directory.path().join("model.gguf"));
+    fs::create_dir(&folder).unwrap();
+    let all: Value = serde_json::from_slice(&fs::read(checkpoint("tiny.json")).unwrap()).unwrap();
+    let case = tiny(&all, "LlamaForCausalLM");
+    write_tiny(&case, &folder);
+    let (mut header, mut data, mut stored) = (serde_json::Map::new(), Vec::new(), Vec::new());
+    for (index, (name, shape)) in case["tensors"].as_object().unwrap().iter().enumerate() {
+        let shape: Vec<usize> = shape.as_array().unwrap().iter().map(|n| n.as_u64().unwrap() as usize).collect();
+        let kind = if shape.len() == 1 { "F32" } else { ["F32", "BF16", "F16"][index % 3] };
+        let values = tiny::weights(name, &shape);
+        // The upper half of a float is a BF16, and any such bits are a finite F16 here.
+        let bytes = if kind == "F32" {
+            values
+        } else {
+            values.as_chunks().0.iter().flat_map(|&[.., a, b]: &[u8; 4]| [a, b]).collect()
+        };
+        let start = data.len();
+        data.extend(&bytes);
+        let offsets = [start, data.len()];
+        header.insert(name.clone(), serde_json::json!({ "dtype": kind, "shape": shape, "data_offsets": offsets }));
+        stored.push((name.as_str(), kind, bytes));
+    }
+    let header = Value::from(header).to_string().into_bytes();
+    let file = [&(header.len() as u64).to_le_bytes()[..], &header, &data].concat();
+    fs::write(folder.join("model.safetensors"), file).unwrap();
+    stdout(&["convert", "hf", path(&folder), path(&model)]);
+    let bytes = fs::read(&model).unwrap();
+    let gguf = Gguf::parse(&bytes).unwrap();
+    let mut kinds = BTreeSet::new();
+    for (stored, new) in [
+        ("model.embed_tokens", "token_embd"),
+        ("lm_head", "output"),
+        ("model.norm", "output_norm"),
+        ("model.layers.0.mlp.up_proj", "blk.0.ffn_up"),
+        ("model.layers.0.mlp.down_proj", "blk.0.ffn_down"),
+        ("model.layers.1.mlp.gate_proj", "blk.1.ffn_gate"),
+        ("model.layers.1.self_attn.v_proj", "blk.1.attn_v"),
+        ("model.layers.1.self_attn.o_proj", "blk.1.attn_output"),
+    ]
+    .map(|(old, new)| (stored.iter().find(|(name, ..)| *name == format!("{old}.weight")).unwrap(), new))
+    {
+        let found = gguf.tensor(&format!("{new}.weight")).unwrap();
+        assert_eq!((format!("{:?}", found.kind).as_str(), found.data), (stored.1, &stored.2[..]), "{new}");
+        kinds.insert(stored.1);
+    }
+    assert_eq!(kinds.len(), 3);
 }
 
 /// A folder, its file of weights, and an index that names this file give the same tensors and metadata.

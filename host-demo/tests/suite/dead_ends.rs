@@ -170,6 +170,11 @@ fn texts_under_the_name_of_a_model() {
     of(&files.file("prompt.txt", "Once upon a time"), &["-f "]);
     of(&files.file("zeros.gguf", [0; 8192]), &["begins with zeros", "arenite pull"]);
     of(&files.file("m.gguf.part", [7, 1, 2, 3, 200, 0]), &["part of a download"]);
+    let second = files.file("p/m.gguf.part2of2", [7; 9]);
+    let first = fs::read(&model).expect("a model");
+    for part in [&files.file("p/m.gguf.part1of2", &first[..first.len() / 2]), &second] {
+        of(part, &["byte part of m.gguf", "`cat m.gguf.part1of2 m.gguf.part2of2 > m.gguf`"]);
+    }
 }
 
 #[test]
@@ -403,6 +408,68 @@ fn files_in_the_wrong_place() {
     let old = files.file("old.dat", old);
     let said = error(&["quantize", "--allow-requantize", "--imatrix", path(&old), model, out, "Q4_1"]);
     says(&said, &["the importance matrix has 4 columns for blk.0.ffn_up.weight"]);
+}
+
+/// Folders of checkpoints that are not whole, or have the weights in another place.
+#[test]
+fn folders_without_weights() {
+    const POINTER: &str = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n";
+    const PAGE: &str = "<!DOCTYPE html><html>Access denied</html>";
+    let files = Files::new();
+    let own = committed("tests/fixtures/convert/own_commands");
+    let whole = |folder: &str| {
+        for entry in fs::read_dir(&own).expect("a folder") {
+            let entry = entry.expect("an entry");
+            let name = format!("{folder}/{}", entry.file_name().display());
+            files.file(&name, fs::read(entry.path()).expect("a file"));
+        }
+    };
+    let out = files.at("out.gguf");
+    let of = |folder: &str, words: &[&str]| {
+        says(&error(&["convert", "hf", path(&files.at(folder)), path(&out)]), words);
+    };
+    for (name, text, words) in [
+        (
+            "model.safetensors",
+            POINTER,
+            &["model.safetensors: this is a git-lfs pointer", "12.1 KiB", "git lfs pull"][..],
+        ),
+        ("tokenizer.json", POINTER, &["tokenizer.json: this is a git-lfs pointer"]),
+        ("tokenizer_config.json", PAGE, &["tokenizer_config.json: this is a web page", "/resolve/"]),
+        ("config.json", PAGE, &["config.json: this is a web page"]),
+        ("model.safetensors", PAGE, &["model.safetensors: this is a web page"]),
+    ] {
+        whole("stand_in");
+        files.file(&format!("stand_in/{name}"), text);
+        of("stand_in", words);
+    }
+    whole("tiktoken");
+    fs::remove_file(files.at("tiktoken/tokenizer.json")).expect("a file");
+    files.file("tiktoken/tokenizer.model", "IQ== 0\nIg== 1\nIw== 2\n");
+    of("tiktoken", &["a list of tiktoken", "tokenizer.json"]);
+    for name in ["optimizer.pt", "scheduler.pt", "rng_state_0.pth", "training_args.bin"] {
+        files.file(&format!("trainer/{name}"), b"x");
+        files.file(&format!("deep/{name}"), b"x");
+    }
+    of("trainer", &["no model.safetensors"]);
+    files.file("deep/global_step5/zero_pp_rank_0_mp_rank_00_optim_states.pt", b"x");
+    of("deep", &["no model.safetensors", "DeepSpeed", "zero_to_fp32.py"]);
+    for number in [1, 3] {
+        files.file(&format!("shards/model-0000{number}-of-00003.safetensors"), b"x");
+    }
+    of("shards", &["model-00002-of-00003.safetensors is missing"]);
+    files.file("run/checkpoint-500/model.safetensors", b"x");
+    files.file("run/checkpoint-1500/model.safetensors", b"x");
+    of("run", &[&format!("give the folder {}", files.at("run/checkpoint-1500").display())]);
+    files.file("models--A--B/refs/main", b"0123abcd");
+    files.file("models--A--B/snapshots/0123abcd/model.safetensors", b"x");
+    of("models--A--B", &[&format!("give the folder {}", files.at("models--A--B/snapshots/0123abcd").display())]);
+    files.file("static/model.safetensors", fs::read(own.join("model.safetensors")).expect("a file"));
+    files.file("static/modules.json", r#"[{"type": "sentence_transformers.models.StaticEmbedding", "path": ""}]"#);
+    of("static", &["modules.json has a module StaticEmbedding"]);
+    files.file("meta/consolidated.safetensors", fs::read(own.join("model.safetensors")).expect("a file"));
+    files.file("meta/params.json", "{}");
+    of("meta", &["the form of Meta or Mistral"]);
 }
 
 /// The built-in model with other keys.

@@ -102,7 +102,8 @@ pub(super) const fn neo<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> 
 
 const fn both_ways<'a>(keys: &mut Keys<'_, 'a>, style: RopeStyle) -> Result<Spec<'a>, Error> {
     let decoder = tri!(keys.rms_decoder(style));
-    let encoder = tri!(keys.encoder(decoder));
+    let mut encoder = tri!(keys.encoder(decoder));
     keys.known("classifier.pooling_type"); // a key of rerankers
-    keys.ranking(PooledActivation::Gelu, encoder)
+    tri!(keys.ranking(PooledActivation::Gelu, &mut encoder));
+    Ok(encoder)
 }

@@ -42,13 +42,14 @@ const fn axes<'a>(keys: &mut Keys<'_, 'a>, spec: &mut Spec<'a>, in_turns: bool) 
 }
 
 pub(super) const fn qwen3<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
-    let spec = tri!(keys.decoder(RopeStyle::Halves));
+    let mut spec = tri!(keys.decoder(RopeStyle::Halves));
+    tri!(keys.ranking(PooledActivation::None, &mut spec));
     Ok(Spec {
         norm_eps: tri!(keys.required("attention.layer_norm_rms_epsilon")),
         qkv_bias: Need::Optional,
         linear_bias: Need::Optional,
         qk_norm: QkNorm::Head,
-        ..tri!(keys.ranking(PooledActivation::None, spec))
+        ..spec
     })
 }
 

@@ -273,16 +273,41 @@ fn wrong_epsilons() {
 }
 
 #[test]
-fn an_embedding_without_rows() {
-    // Zero rows mean that the tensor is empty.
+fn needed_tensors_without_elements() {
+    for tensor in ["token_embd.weight", "blk.0.attn_q.weight", "output_norm.weight"] {
+        for dim in 0..2 {
+            let error = wrong("llama", |file| {
+                let spec = file.tensor_mut(tensor);
+                spec.dims.resize(2, 1);
+                spec.dims[dim] = 0;
+                spec.data.clear();
+            });
+            assert_eq!(error, Error::MissingTensor { tensor: name(tensor) });
+        }
+        let error = wrong("llama", |file| {
+            file.remove_tensor(tensor);
+        });
+        assert_eq!(error, Error::MissingTensor { tensor: name(tensor) });
+    }
+}
+
+/// gguf-py writes scalars with 0 dimensions, and llama.cpp's files may have empty tensors as marks.
+#[test]
+fn tensors_without_elements_and_scalars() {
     let mut file = tiny("llama");
-    file.tensor_mut("token_embd.weight").dims[1] = 0;
-    let error = Gguf::parse(&file.build()).unwrap_err();
-    assert_eq!(error, Error::TensorDim { tensor: name("token_embd.weight"), dim: 1, len: 0 });
-    let error = wrong("llama", |file| {
-        file.remove_tensor("token_embd.weight");
-    });
-    assert_eq!(error, Error::MissingTensor { tensor: name("token_embd.weight") });
+    let names = ["empty.vector", "blk.0.empty", "scalar"];
+    file.push_tensor(names[0], &[0], 0, vec![]).push_tensor(names[1], &[1, 0], 0, vec![]);
+    let bytes = file.build();
+    Run::new(&bytes, |options| options.context = 16).session().prefill(&[1, 2, 3]).unwrap();
+    file.push_tensor(names[2], &[], 0, 1f32.to_le_bytes().to_vec());
+    assert_eq!(refused(&file), Error::UnexpectedTensor { tensor: name(names[2]) });
+    let bytes = file.build();
+    let gguf = Gguf::parse(&bytes).unwrap();
+    let listed: Vec<_> = gguf.tensors().filter(|tensor| names.contains(&tensor.name)).collect();
+    let listed: Vec<_> = listed.iter().map(|tensor| (tensor.dim_count, tensor.dims, tensor.data)).collect();
+    let one = 1f32.to_le_bytes();
+    assert_eq!(listed, [(1, [0, 1, 1, 1], &[][..]), (2, [1, 0, 1, 1], &[]), (0, [1; 4], &one)]);
+    assert_eq!(names.map(|name| gguf.tensor(name).is_some()), [false, false, true]);
 }
 
 #[test]

@@ -4,6 +4,8 @@
 //!   new contents or the old ones.
 //! - [`map`] maps a file read-only. [`faults`] turns a read from a file that was truncated meanwhile into a message.
 //! - [`projector_beside`] finds the file that lets a model see, and [`drafter_beside`] the one with layers that draft for it.
+//! - [`whole_of`] recognizes byte parts of a model, and [`joining`] is the command that joins them.
+//! - [`read`] reads a file, and [`stand_in`] recognizes a pointer of git-lfs or a web page in its place.
 //! - [`keep_private`] hides a file from other users. [`Bytes`] prints sizes.
 //!
 //! ```
@@ -18,20 +20,24 @@
 #![deny(unsafe_code)]
 #![allow(clippy::missing_errors_doc)] // all errors are those of the file system
 
+mod byte_part;
 mod bytes;
 mod drafter;
 pub mod faults;
 mod mapped;
 mod new_file;
 mod projector;
+mod stand_in;
 
 use std::path::Path;
 
+pub use byte_part::{joining, whole_of};
 pub use bytes::Bytes;
 pub use drafter::{drafter_among, drafter_beside, is_gguf, quant_of};
 pub use mapped::{map, release};
 pub use new_file::{NewFile, clean_up_on_signals, must_not_replace, write_checked, write_file, write_files};
 pub use projector::{is_projector, projector_among, projector_beside};
+pub use stand_in::{read, stand_in};
 
 /// Sets the mode of a file or folder, such as 0o600 or 0o700, on systems that have modes.
 pub fn keep_private(path: &Path, mode: u32) -> std::io::Result<()> {

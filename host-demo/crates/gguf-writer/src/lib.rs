@@ -252,15 +252,15 @@ impl Header {
     ///
     /// # Errors
     ///
-    /// If readers would refuse the tensor: the name exists already or is longer than 63 bytes, there are not 1 to 4
+    /// If readers would refuse the tensor: the name exists already or is longer than 63 bytes, there are more than 4
     /// dimensions, or the rows are not whole blocks of `kind`.
     pub fn tensor(&mut self, name: &str, dims: &[u64], kind: TensorType) -> Result<u64> {
-        ensure!((1..=4).contains(&dims.len()), "the tensor {name} has {} dimensions; GGUF allows 1 to 4", dims.len());
+        ensure!(dims.len() <= 4, "the tensor {name} has {} dimensions; GGUF allows at most 4", dims.len());
         ensure!((1..64).contains(&name.len()), "the tensor name {name:?} must have 1 to 63 bytes");
         if self.tensor_names.contains(name) {
             bail!("the tensor {name} was already added");
         }
-        let row = dims.first().and_then(|&row| kind.row_bytes(usize::try_from(row).ok()?));
+        let row = kind.row_bytes(usize::try_from(dims.first().copied().unwrap_or(1)).unwrap_or(usize::MAX));
         let row = row.with_context(|| format!("the rows of the tensor {name} are not whole blocks of {kind:?}"))?;
         let bytes = dims.iter().skip(1).try_fold(row as u64, |bytes, &n| bytes.checked_mul(n));
         let bytes = bytes.with_context(|| format!("the tensor {name} is larger than any file"))?;

@@ -29,7 +29,7 @@ mod public;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
-use arenite_files::{drafter_among, projector_among};
+use arenite_files::{drafter_among, joining, projector_among, whole_of};
 pub use arenite_files::{drafter_beside, is_gguf, quant_of};
 use regex_lite::Regex;
 
@@ -228,8 +228,11 @@ fn place(address: &str, client: &Client) -> Result<Place> {
 fn is_model(file: &str) -> bool {
     let name = file.rsplit('/').next().unwrap_or(file);
     // In upper case, `MTP-` is part of the names of whole models.
-    const OTHERS: [&str; 7] = ["mmproj", "imatrix", "mtp-", "eagle3-", "dflash-", "dspark-", "-assistant"];
+    const OTHERS: [&str; 6] = ["mmproj", "mtp-", "eagle3-", "dflash-", "dspark-", "-assistant"];
+    // The names of models that were quantized with an importance matrix may have the word, too.
+    let is_matrix = name.contains("imatrix") && quant_of(name).is_none();
     is_gguf(name)
+        && !is_matrix
         && !OTHERS.iter().any(|other| name.contains(other))
         && split(file).is_none_or(|(_, piece, _)| piece == 1)
 }
@@ -272,6 +275,22 @@ fn choose(files: &[String], name: &Name) -> Result<String> {
         Some(quant) => with(quant),
         None => DEFAULTS.iter().find_map(|quant| with(quant)).or(models.first().copied()),
     };
+    // Only whole files are models, but a repository may have byte parts of others.
+    let wholes: Vec<String> = files.iter().filter_map(|file| whole_of(file)).map(str::to_owned).collect();
+    let whole = match &name.quant {
+        Some(quant) => with_quant(&wholes.iter().collect::<Vec<_>>(), quant).first().map(|whole| (*whole).clone()),
+        None => wholes.first().cloned(),
+    };
+    if found.is_none()
+        && let Some(whole) = whole
+    {
+        bail!(
+            "{whole} is stored in byte parts: fetch them with `hf download {} --include '{whole}*' --local-dir .`, and join \
+             them with `{}`",
+            name.repository,
+            joining(&whole, files.iter().map(String::as_str))
+        );
+    }
     match (found, &name.quant) {
         (Some(file), _) => Ok(file.clone()),
         (None, Some(quant)) if !models.is_empty() => bail!("it has no {quant}: {}", list(files)),
@@ -351,6 +370,17 @@ mod tests {
         assert_eq!(quant_of("x/UD-Q4_K_XL/m-UD-Q4_K_XL-00001-of-00002.gguf").as_deref(), Some("UD-Q4_K_XL"));
         assert_eq!(quant_of("gemma-3-270m-it-q8_0.gguf").as_deref(), Some("Q8_0"));
         assert_eq!(quant_of("model.gguf"), None);
+        // The name of a model may tell that an importance matrix was used; the matrix has no quantization in its name.
+        let matrix = ["m-imatrix.gguf", "m-Q4_K_M-imatrix.gguf", "imatrix.gguf"];
+        assert_eq!(chosen(&matrix, "a/b").unwrap(), "m-Q4_K_M-imatrix.gguf");
+        assert!(chosen(&matrix[..1], "a/b").is_err());
+        let bytes = ["m.Q2_K.gguf", "m.Q8_0.gguf.part1of2", "m.Q8_0.gguf.part2of2"];
+        assert_eq!(chosen(&bytes, "a/b").unwrap(), "m.Q2_K.gguf");
+        for (files, name) in [(&bytes[..], "a/b:Q8_0"), (&bytes[1..], "a/b")] {
+            let message = chosen(files, name).unwrap_err().to_string();
+            assert!(message.contains("cat m.Q8_0.gguf.part1of2 m.Q8_0.gguf.part2of2 > m.Q8_0.gguf"), "{message}");
+        }
+        assert!(chosen(&bytes, "a/b:Q4_0").unwrap_err().to_string().contains("give one of Q2_K"));
         let both = ["m-UD-Q4_K_M.gguf", "m-Q4_K_M.gguf", "m-UD-Q8_K_XL.gguf"];
         assert_eq!(chosen(&both, "a/b:Q4_K_M").unwrap(), "m-Q4_K_M.gguf");
         assert_eq!(chosen(&both, "a/b:Q8_K_XL").unwrap(), "m-UD-Q8_K_XL.gguf");

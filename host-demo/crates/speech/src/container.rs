@@ -153,7 +153,26 @@ fn flac(all: &[u8], start: usize) -> Result<Parts> {
     let Some(info) = info else { bail!("the file is damaged: it does not describe its stream") };
     // 20 bits after the sizes of blocks and frames.
     check_rate(u32::from(info[10]) << 12 | u32::from(info[11]) << 4 | u32::from(info[12]) >> 4)?;
-    Ok(([b"fLaC", &[0x80, 0, 0, STREAM_INFO as u8][..], info].concat(), std::iter::once(at..all.len()).collect()))
+    let end = before_tags(all).max(at);
+    Ok(([b"fLaC", &[0x80, 0, 0, STREAM_INFO as u8][..], info].concat(), std::iter::once(at..end).collect()))
+}
+
+/// Returns the position before the ID3v1 and APE tags at the end of a file. Decoders take them for a part of the last frame.
+fn before_tags(all: &[u8]) -> usize {
+    let mut end = all.len();
+    loop {
+        let last =
+            |len: usize, mark: &[u8]| all[..end].get(end.checked_sub(len)?..).filter(|tag| tag.starts_with(mark));
+        let len = match (last(128, b"TAG"), last(32, b"APETAGEX")) {
+            (Some(_), _) => 128,
+            (None, Some(footer)) => {
+                let header = if footer[23] & 0x80 != 0 { 32 } else { 0 };
+                word(footer, 12).unwrap_or(0).max(32) as usize + header
+            }
+            (None, None) => return end,
+        };
+        end = end.saturating_sub(len);
+    }
 }
 
 impl<B: AsRef<[u8]>> Read for Container<B> {
@@ -250,6 +269,14 @@ mod tests {
             [b"fLaC", &block(0, 34, &info)[..], &block(4, 3, b"abc"), &block(0x86, 2, b"ab"), b"frames"].concat();
         assert_eq!(whole(&tagged).unwrap(), (Kind::Flac, kept.clone()));
         assert_eq!(whole(&[b"junk", &tagged[..]].concat()).unwrap(), (Kind::Flac, kept));
+        let ape = |flags: u8| {
+            [b"APETAGEX", &2000u32.to_le_bytes()[..], &35u32.to_le_bytes(), &[1, 0, 0, 0, 0, 0, 0, flags], &[0; 8]]
+                .concat()
+        };
+        let id3 = [&b"TAG"[..], &[0; 125]].concat();
+        for end in [&[&id3[..]][..], &[&ape(0xa0), b"abc", &ape(0x80)], &[b"abc", &ape(0), &id3]] {
+            assert_eq!(whole(&[&kept[..], &end.concat()].concat()).unwrap(), (Kind::Flac, kept.clone()));
+        }
         let endless = [b"fLaC", &block(0, 34, &info)[..], &block(6, 0xff_ffff, b"abc")].concat();
         assert!(whole(&endless).unwrap_err().to_string().contains("ends in its metadata"));
         let silent = [b"fLaC", &block(0x80, 34, &[0; 34])[..]].concat();

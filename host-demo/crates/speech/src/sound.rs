@@ -153,8 +153,11 @@ impl Source {
 /// A message of the thread that decodes a file.
 enum Decoded {
     Samples(Vec<f32>),
-    /// The end of the file, with the number of parts that were damaged.
-    End(usize),
+    /// The end of the file, with the number of parts that were damaged, and of samples that the file should have.
+    End {
+        damaged: usize,
+        lost: u64,
+    },
     Failed(String),
 }
 
@@ -221,10 +224,13 @@ impl SoundFile {
         };
         match block {
             Ok(Decoded::Samples(mut block)) => samples.append(&mut block),
-            Ok(Decoded::End(damaged)) => {
+            Ok(Decoded::End { damaged, lost }) => {
                 if damaged > 0 {
                     let told = format_args!("warning: {damaged} damaged parts of the sound were left out");
                     log::warn!("{told}");
+                }
+                if lost > 0 {
+                    log::warn!("warning: the last {lost} samples are missing: the file is cut short or damaged");
                 }
                 return Ok(Some(false));
             }
@@ -254,7 +260,7 @@ fn decode<B: AsRef<[u8]> + Send + Sync + 'static>(container: Container<B>, out: 
     let (track, parameters) = (track.id, track.codec_params.clone());
     let decoder = symphonia::default::get_codecs().make(&parameters, &DecoderOptions::default());
     let decoder = decoder.map_err(|_| anyhow!("the codec is not supported: convert the file to WAV"))?;
-    let mut packets = Packets { format, decoder, track, damaged: 0, converter: Converter::default() };
+    let mut packets = Packets { format, decoder, track, damaged: 0, frames: 0, converter: Converter::default() };
     let mut is_open = true;
     while is_open {
         is_open = packets.next()?;
@@ -268,7 +274,10 @@ fn decode<B: AsRef<[u8]> + Send + Sync + 'static>(container: Container<B>, out: 
     }
     let has_sound = packets.damaged == 0 || packets.converter.received > 0;
     ensure!(has_sound, "the file is damaged: no part of it can be decoded");
-    let _ = out.send(Decoded::End(packets.damaged));
+    // The header of a FLAC file has the number of samples. Damaged frames are reported, too.
+    let stated = parameters.n_frames.filter(|_| kind == Kind::Flac && packets.damaged == 0);
+    let lost = stated.map_or(0, |stated| stated.saturating_sub(packets.frames));
+    let _ = out.send(Decoded::End { damaged: packets.damaged, lost });
     Ok(())
 }
 
@@ -278,6 +287,8 @@ struct Packets {
     decoder: Box<dyn Decoder>,
     track: u32,
     damaged: usize,
+    /// Number of samples of a channel.
+    frames: u64,
     converter: Converter,
 }
 
@@ -301,6 +312,7 @@ impl Packets {
                 if buffer.samples().len() >= channels {
                     self.converter.set_rate(spec.rate)?;
                 }
+                self.frames += (buffer.samples().len() / channels) as u64;
                 self.converter.push(mono(buffer.samples(), channels));
             }
             Err(Error::DecodeError(_)) => self.damaged += 1,

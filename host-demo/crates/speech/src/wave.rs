@@ -72,6 +72,10 @@ fn chunks(file: &[u8]) -> Option<(&[u8], u32, &[u8])> {
 /// mu-law. Some programs leave out the length of what follows, or write more. The decoder reads no laws in the extensible
 /// form, whose byte 24 begins with the format.
 fn usual(format: &[u8]) -> Cow<'_, [u8]> {
+    if let Some(bits) = padded_bits(format) {
+        let format = [&format[..14], &bits.to_le_bytes(), &format[16..]].concat();
+        return usual(&format).into_owned().into();
+    }
     match (format, format.get(..16)) {
         ([0xfe, 0xff, ..], Some(start)) if let Some(law @ [6 | 7, 0]) = format.get(24..26) => {
             [law, &start[2..], &[0, 0]].concat().into()
@@ -80,6 +84,16 @@ fn usual(format: &[u8]) -> Cow<'_, [u8]> {
         ([6 | 7, 0, ..], Some(start)) if format.len() != 18 => [start, &[0, 0]].concat().into(),
         _ => format.into(),
     }
+}
+
+/// The bits of a sample with its padding, if PCM samples have some: 24 bits in 4 bytes, or 20 bits in 3. The padding comes
+/// after the sample, so the decoder reads both as one number.
+fn padded_bits(format: &[u8]) -> Option<u16> {
+    let number = |at: usize| Some(u16::from_le_bytes([*format.get(at)?, *format.get(at + 1)?]));
+    let kind = if number(0)? == 0xfffe { number(24)? } else { number(0)? };
+    let (channels, bytes, bits) = (number(2)?, number(12)?, number(14)?);
+    let size = bytes.checked_div(channels).filter(|size| (2..=4).contains(size) && size * channels == bytes)?;
+    (kind == 1 && bits > 8 && bits < 8 * size).then_some(8 * size)
 }
 
 /// Returns a W64 file in the plain form. Its chunks have ids of 16 bytes, 64-bit lengths that include the header, and
@@ -169,6 +183,18 @@ mod tests {
         let mut right = file(&described);
         right[4..8].copy_from_slice(&44u32.to_le_bytes());
         assert_eq!(repaired(&right), None);
+    }
+
+    #[test]
+    fn padding_belongs_to_the_samples() {
+        let with = |bytes: u8, bits: u8| [&FORMAT[..12], &[bytes, 0, bits, 0]].concat();
+        for (bytes, bits, size) in [(4, 24, 32), (3, 20, 24), (2, 12, 16)] {
+            let found = repaired(&plain(&with(bytes, size), &DATA)).is_none();
+            let mut file = plain(&with(bytes, size), &DATA);
+            file[34] = bits;
+            assert_eq!(repaired(&file), Some(plain(&with(bytes, size), &DATA)), "{bits}");
+            assert!(found);
+        }
     }
 
     #[test]

@@ -101,6 +101,55 @@ fn adapters_of_many_kinds_are_converted() {
     }
 }
 
+/// With `save_embedding_layers`, PEFT stores a saved module under three names: its own, the model's, and the model's values
+/// beside it. The adapter is the same as without, for which `adapters.json` has the logits.
+#[test]
+fn saved_modules_may_have_three_names() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    let [base, lora, one, three] = ["base", "lora", "one.gguf", "three.gguf"].map(at);
+    [&base, &lora].into_iter().for_each(|folder| fs::create_dir(folder).unwrap());
+    let all: Value = serde_json::from_slice(&fs::read(checkpoint("adapters.json")).unwrap()).unwrap();
+    let mut cases = all["cases"].as_array().unwrap().iter();
+    let case = cases.find(|case| case["lora"]["modules_to_save"].is_array()).unwrap();
+    write_tiny(case, &base);
+    fs::write(lora.join("adapter_config.json"), case["lora"].to_string()).unwrap();
+    let file = lora.join("adapter_model.safetensors");
+    write_tensors(&case["pairs"], &file);
+    let convert = |to: &Path| stdout(&["convert", "lora", path(&lora), path(to), "--base", path(&base)]);
+    convert(&one);
+    let written = fs::read(&file).unwrap();
+    let (size, rest) = written.split_first_chunk::<8>().unwrap();
+    let (header, data) = rest.split_at(u64::from_le_bytes(*size) as usize);
+    let mut header: serde_json::Map<String, Value> = serde_json::from_slice(header).unwrap();
+    let mut data = data.to_vec();
+    for module in ["lm_head", "model.embed_tokens"] {
+        let name = |form: &str| format!("base_model.model.{module}.{form}weight");
+        let plain = header[&name("")].clone();
+        let [start, end] = [0, 1].map(|at| plain["data_offsets"][at].as_u64().unwrap() as usize);
+        let own = data[start..end].to_vec();
+        let frozen = super::tiny::weights(module, &[own.len() / 4]);
+        for (form, values) in [("modules_to_save.", own), ("original_module.", frozen)] {
+            let mut tensor = plain.clone();
+            tensor["data_offsets"] = serde_json::json!([data.len(), data.len() + values.len()]);
+            header.insert(name(form), tensor);
+            data.extend(values);
+        }
+    }
+    let header = Value::from(header).to_string().into_bytes();
+    fs::write(&file, [&(header.len() as u64).to_le_bytes()[..], &header, &data].concat()).unwrap();
+    convert(&three);
+    assert!(fs::read(&one).unwrap() == fs::read(&three).unwrap());
+    // Other values under the model's name are another adapter.
+    let start = serde_json::from_slice::<Value>(&header).unwrap()["base_model.model.lm_head.weight"]["data_offsets"][0]
+        .as_u64()
+        .unwrap();
+    data[start as usize] ^= 1;
+    fs::write(&file, [&(header.len() as u64).to_le_bytes()[..], &header, &data].concat()).unwrap();
+    let message = error(&["convert", "lora", path(&lora), path(&three), "--base", path(&base)]);
+    assert!(message.contains("lm_head.weight differ"), "{message}");
+}
+
 /// Adapters that are incomplete, or that are more than a product added to a matrix, are refused.
 #[test]
 fn other_adapters_are_refused() {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use arenite::Gguf;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::tiny::{tiny, weights, write_tiny};
 use super::{checkpoint, copied, value};
@@ -149,6 +149,33 @@ fn rare_settings_are_refused() {
     case["tensors"]["transformer.wpe.weight"] = serde_json::json!([64, 32]);
     write_tiny(&case, &folder);
     stdout(&["convert", "hf", path(&folder), path(&model)]);
+}
+
+/// Settings without which a model would differ from the checkpoint: a window of the layers, and layers beyond their number.
+#[test]
+fn windows_and_layers_are_not_left_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let (folder, model) = (directory.path().join("model"), directory.path().join("model.gguf"));
+    fs::create_dir(&folder).unwrap();
+    let all: Value = serde_json::from_slice(&fs::read(checkpoint("tiny.json")).unwrap()).unwrap();
+    let refused = |class: &str, settings: &Value| {
+        let mut case = tiny(&all, class);
+        case["config"].as_object_mut().unwrap().extend(settings.as_object().unwrap().clone());
+        write_tiny(&case, &folder);
+        error(&["convert", "hf", path(&folder), path(&model)])
+    };
+    let layers = json!(["full_attention", "sliding_attention"]);
+    for settings in [
+        json!({ "sliding_window": 8, "use_sliding_window": true }),
+        json!({ "sliding_window": 8, "layer_types": layers }),
+    ] {
+        let message = refused("OlmoForCausalLM", &settings);
+        assert!(message.contains("sliding_window in config.json is 8: windows are not supported"), "{message}");
+    }
+    for class in ["LlamaForCausalLM", "BertModel"] {
+        let message = refused(class, &json!({ "num_hidden_layers": 1 }));
+        assert!(message.contains("num_hidden_layers in config.json is 1"), "{message}");
+    }
 }
 
 /// A note names each setting that is left out: slopes of MPT other than 8, which transformers ignores, and dynamic

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
-use std::fs;
+
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
@@ -283,7 +283,7 @@ pub fn is_same(a: &Value, b: &Value) -> bool {
 /// Reads a JSON file. Python writes `Infinity` and `NaN`, which JSON does not have: they become null.
 pub fn json(path: &Path) -> Result<Value> {
     let name = || path.display().to_string();
-    let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", name()))?;
+    let text = String::from_utf8(arenite_files::read(path)?).with_context(|| format!("{} is not text", name()))?;
     if let Ok(json) = serde_json::from_str(&text) {
         return Ok(json);
     }

@@ -78,10 +78,12 @@ impl Family {
         vocabulary: Vocabulary::PLAIN,
     };
 
-    /// Returns the family of a class. A model without a head belongs to the family of the one with a head.
+    /// Returns the family of a class. A model without a head, or with a classifier in its place, belongs to the family of
+    /// the one with a head.
     fn of_class(class: &str) -> Option<&'static Self> {
         let named = |class: &str| ALL.iter().copied().flatten().find(|family| family.classes.contains(&class));
-        named(class).or_else(|| named(&format!("{}ForCausalLM", class.strip_suffix("Model")?)))
+        let stem = || class.strip_suffix("ForSequenceClassification").or(class.strip_suffix("Model"));
+        named(class).or_else(|| named(&format!("{}ForCausalLM", stem()?)))
     }
 
     /// Returns the family of a model.

@@ -277,7 +277,7 @@ impl Keys<'_> {
         let number = |name| self.config.get(name).and_then(Value::as_u64);
         let (window, context) = (number("sliding_window")?, number("max_position_embeddings")?);
         // The code of Llama has no window, whatever its config says.
-        let has_none = ["LlamaForCausalLM", "LLaMAForCausalLM", "LlamaModel"];
+        let has_none = ["LlamaForCausalLM", "LLaMAForCausalLM", "LlamaModel", "LlamaForSequenceClassification"];
         let ignores = self.config.classes().iter().any(|class| has_none.contains(class));
         let is_used =
             !ignores && self.config.flag("use_sliding_window") != Some(false) && (1..context).contains(&window);
@@ -291,13 +291,20 @@ impl Keys<'_> {
         }
     }
 
-    /// Describes the window of the config if the file has none, because GGUF defines none for this architecture.
-    pub fn dropped_window(&self) -> Option<String> {
-        let window = self.short_window()?;
+    /// Refuses a window that the layers have, or describes the window of the config, if the file has none because GGUF
+    /// defines none for this architecture.
+    pub fn dropped_window(&self) -> Result<Option<String>> {
         let is_written = self.header.has(&format!("{}.attention.sliding_window", self.architecture));
-        (!is_written).then(|| {
+        let Some(window) = self.short_window().filter(|_| !is_written) else { return Ok(None) };
+        let listed = self.config.texts("layer_types").map(|types| types.contains(&"sliding_attention"));
+        ensure!(
+            !listed.unwrap_or(self.config.flag("use_sliding_window") == Some(true)),
+            "sliding_window in config.json is {window}: windows are not supported for the architecture {}",
+            self.architecture
+        );
+        Ok(listed.is_none().then(|| {
             format!("the window of {window} tokens is left out: on longer texts the model differs from the checkpoint")
-        })
+        }))
     }
 
     /// Returns a note if the config has other slopes of ALiBi than the code in transformers.

@@ -15,7 +15,7 @@ use super::names::{self, COMMON, Place, Row};
 use super::output::Output;
 use super::tensors::{Checkpoint, Files};
 use super::view::{Step, View};
-use super::whole::Whole;
+use super::whole::{self, Whole};
 use arenite_files::write_file;
 use arenite_gguf_writer::Header;
 
@@ -34,8 +34,9 @@ pub fn convert(directory: &Path, base: Option<&Path>, output: &Path) -> Result<R
     let base = base_config(directory, base, &settings.json)?;
     let config = Config::read(&base)?;
     let files = weights(directory)?;
-    let whole = Whole::of(&Checkpoint::read(&files)?, &settings, &config, base.parent().unwrap_or(Path::new(".")))?;
     let mut checkpoint = Checkpoint::read(&files)?;
+    whole::name_saved(&mut checkpoint)?;
+    let whole = Whole::of(&checkpoint, &settings, &config, base.parent().unwrap_or(Path::new(".")))?;
     whole.put(&mut checkpoint);
     let family = Family::of(&config, &checkpoint)?;
     let mut tables = families::tables(family, &config);

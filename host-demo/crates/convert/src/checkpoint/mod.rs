@@ -165,6 +165,12 @@ fn assemble<'f>(request: &Request<'_>, checkpoint: &mut Checkpoint<'f>) -> Resul
             let path = path.map(|folder| folder.join("config.json")).filter(|path| path.is_file());
             let path = path.with_context(|| {
                 let from = request.from.display();
+                if folder.is_some_and(|folder| folder.join("params.json").is_file()) {
+                    return format!(
+                        "the model has the form of Meta or Mistral (params.json): give it in the form of transformers, with \
+                         config.json and model.safetensors"
+                    );
+                }
                 format!("there is no config.json beside {from}, and no settings of nanoGPT or llama2.c: copy the model's there")
             })?;
             let config = Config::read(&path)?;
@@ -207,7 +213,7 @@ fn assemble<'f>(request: &Request<'_>, checkpoint: &mut Checkpoint<'f>) -> Resul
     (family.keys)(&mut keys)?;
     keys.direction();
     keys.predicting(output::predicting(&outputs))?;
-    notes.extend(keys.dropped_window());
+    notes.extend(keys.dropped_window()?);
     notes.extend(keys.other_slopes());
     notes.extend(keys.dynamic_scaling());
     notes.extend(dropped_bias(checkpoint));
@@ -296,20 +302,11 @@ fn vocabulary(
 
 /// Chooses the type of each tensor.
 fn choose_types(outputs: &mut [Output<'_>], mix: Option<Mix>, config: &Config, architecture: &str) -> Result<()> {
-    // The type of the largest matrix counts as the checkpoint's type.
-    let natural = outputs.iter().filter(|output| output.shape.len() > 1).max_by_key(|output| output.len());
-    let natural = natural.map_or(TensorType::F32, Output::stored);
-    let natural = match natural {
-        TensorType::F16 | TensorType::BF16 => natural,
-        TensorType::NVFP4 | TensorType::MXFP4 => TensorType::BF16,
-        _ => TensorType::F32,
-    };
     let plain = match mix {
-        None => Some(natural),
         Some(mix) if matches!(mix.kind(), TensorType::F32 | TensorType::F16 | TensorType::BF16) => Some(mix.kind()),
         // llama.cpp's converter can also write this type, with a rule other than that of `llama-quantize`.
         Some(Mix::Q8_0) => Some(TensorType::Q8_0),
-        Some(_) => None,
+        _ => None,
     };
     let heads = config.heads().unwrap_or(0) as u32;
     let facts = Facts {
@@ -327,10 +324,9 @@ fn choose_types(outputs: &mut [Output<'_>], mix: Option<Mix>, config: &Config, a
         output.kind = match plain {
             _ if four => output.stored(),
             _ if output.stays_f32() => TensorType::F32,
-            _ if mix.is_none() && output.stored().block().0 > 1 => output.stored(),
-            // Products of integers and factors need more bits than half precision has; layers after pooling come from
-            // other files than the model.
-            _ if mix.is_none() && (output.is_integer() || output.name.contains("dense_")) => TensorType::F32,
+            // Products of integers and factors need more bits than half precision has.
+            _ if mix.is_none() && output.is_integer() => TensorType::F32,
+            _ if mix.is_none() => output.stored(),
             Some(kind) => {
                 let whole = output.shape.last().is_some_and(|columns| columns.is_multiple_of(kind.block().0));
                 if whole { kind } else { TensorType::F16 }

@@ -66,6 +66,7 @@ pub const COMMON: &[Row] = &[
     ("embed_tokens", "token_embd", same),
     ("norm", "output_norm", same),
     ("lm_head", "output", same),
+    ("score", "cls.output", same),
     ("input_layernorm", "attn_norm", same),
     ("post_attention_layernorm", "ffn_norm", same),
     ("self_attn.q_proj", "attn_q", same),

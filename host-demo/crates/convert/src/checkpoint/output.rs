@@ -66,6 +66,7 @@ pub fn assemble<'f>(
     tables.push(COMMON);
     let mut found: HashMap<String, Parts<'f>> = HashMap::new();
     let mut scalars: HashMap<&'static str, Vec<(Option<usize>, f32)>> = HashMap::new();
+    let predicting: HashSet<String> = checkpoint.tensors.keys().filter_map(|name| predicting_layer(name)).collect();
     let (mut skipped, mut later) = (0, 0);
     for (name, leaf) in &checkpoint.tensors {
         if names::of_another_modality(name) {
@@ -81,6 +82,12 @@ pub fn assemble<'f>(
             !["encoder.embed_tokens.weight", "decoder.embed_tokens.weight"].contains(&name.as_str())
                 || checkpoint.view("shared.weight").is_none_or(is_shared),
             "the tensor {name} differs from shared.weight, which is not supported"
+        );
+        let is_beyond = place.number.is_some_and(|number| number >= layers) && !name.starts_with("mtp.");
+        ensure!(
+            !is_beyond || place.layer.starts_with("dec.") || predicting.contains(&place.layer),
+            "the tensor {name} is beyond the layers of the model, because num_hidden_layers in config.json is {layers}: \
+             give the config.json of this checkpoint"
         );
         let is_kept = family.predicts && place.number.is_some();
         if predicts && !is_kept && !place.layer.starts_with("dec.") {
@@ -136,6 +143,12 @@ pub fn assemble<'f>(
     });
     let scalars = scalars.collect();
     Ok(Assembled { outputs, scalars, notes })
+}
+
+/// Returns the layer of a tensor that only layers that predict further tokens have.
+fn predicting_layer(name: &str) -> Option<String> {
+    let place = Place::of(name);
+    place.rest.starts_with("eh_proj.").then_some(place.layer)
 }
 
 /// Returns the number of layers that predict further tokens.
@@ -318,17 +331,20 @@ impl<'f> Output<'f> {
         self.shape.iter().product()
     }
 
-    /// The type in which the values are stored; BF16 for 8-bit floats and ternary weights.
+    /// The type in which the values are stored; BF16 for 8-bit floats and ternary weights. F32 for values in memory, and
+    /// for parts of different types.
     pub fn stored(&self) -> TensorType {
         let Values::Views(views) = &self.values else { return TensorType::F32 };
-        match views.first().map(|view| &view.leaf().coding) {
-            Some(Coding::F16) => TensorType::F16,
-            Some(Coding::BF16 | Coding::F8E4M3 | Coding::F8E5M2 | Coding::Ternary { .. }) => TensorType::BF16,
-            Some(Coding::Four(FourBits::Nv)) => TensorType::NVFP4,
-            Some(Coding::Four(FourBits::Mx)) => TensorType::MXFP4,
-            Some(Coding::Blocks(kind)) => *kind,
+        let of = |view: &View<'_>| match &view.leaf().coding {
+            Coding::F16 => TensorType::F16,
+            Coding::BF16 | Coding::F8E4M3 | Coding::F8E5M2 | Coding::Ternary { .. } => TensorType::BF16,
+            Coding::Four(FourBits::Nv) => TensorType::NVFP4,
+            Coding::Four(FourBits::Mx) => TensorType::MXFP4,
+            Coding::Blocks(kind) => *kind,
             _ => TensorType::F32,
-        }
+        };
+        let first = views.first().map_or(TensorType::F32, of);
+        if views.iter().all(|view| of(view) == first) { first } else { TensorType::F32 }
     }
 
     /// Returns true if another program has quantized the weights to integers.

@@ -32,8 +32,10 @@ pub fn transformer(directory: &Path) -> Result<PathBuf> {
     if directory.join("config.json").is_file() {
         return Ok(directory.to_owned());
     }
-    let first = modules(directory)?.into_iter().next().map(|(_, path)| directory.join(path));
-    Ok(first.filter(|folder| folder.join("config.json").is_file()).unwrap_or_else(|| directory.to_owned()))
+    let Some((kind, path)) = modules(directory)?.into_iter().next() else { return Ok(directory.to_owned()) };
+    ensure!(kind != "StaticEmbedding", "modules.json has a module {kind}, which is not supported");
+    let first = directory.join(path);
+    Ok(if first.join("config.json").is_file() { first } else { directory.to_owned() })
 }
 
 /// Returns true if the folder has a module for pooling.

@@ -15,6 +15,9 @@ use super::leaf::{Coding, Leaf};
 use super::view::View;
 use super::{torch, whisper_cpp};
 
+/// More shards than any checkpoint has.
+const MOST_SHARDS: usize = 1 << 14;
+
 /// The mapped files of a checkpoint.
 pub struct Files(Vec<(PathBuf, Mmap)>);
 
@@ -43,6 +46,7 @@ impl Files {
 /// Returns the files with weights in a directory, in transformers' order: one file, those that an index names, or shards
 /// without an index.
 fn weights(directory: &Path) -> Result<Vec<PathBuf>> {
+    let mut missing = None;
     for (stem, kind) in [("model", "safetensors"), ("pytorch_model", "bin")] {
         let single = directory.join(format!("{stem}.{kind}"));
         if single.is_file() {
@@ -51,12 +55,19 @@ fn weights(directory: &Path) -> Result<Vec<PathBuf>> {
         let index = directory.join(format!("{stem}.{kind}.index.json"));
         let named = if index.is_file() { Some(indexed(&index)?) } else { None };
         let shards = shards(directory, stem, kind)?;
+        let lost = shards.iter().find(|path| !path.is_file()).cloned();
         // An index may belong to older shards, which these replaced.
         match named {
-            Some(named) if shards.is_empty() || named.iter().all(|path| path.is_file()) => return Ok(named),
-            _ if !shards.is_empty() => return Ok(shards),
+            Some(named) if shards.is_empty() || lost.is_some() || named.iter().all(|path| path.is_file()) => {
+                return Ok(named);
+            }
+            _ if !shards.is_empty() && lost.is_none() => return Ok(shards),
             _ => {}
         }
+        missing = missing.or(lost);
+    }
+    if let Some(path) = missing {
+        bail!("{} is missing: fetch it", path.display());
     }
     let mut found: Vec<PathBuf> = fs::read_dir(directory)
         .with_context(|| format!("cannot read {}", directory.display()))?
@@ -65,6 +76,7 @@ fn weights(directory: &Path) -> Result<Vec<PathBuf>> {
             let kind = path.extension().and_then(|kind| kind.to_str());
             kind.is_some_and(|kind| ["safetensors", "pt", "pth", "ckpt", "bin"].contains(&kind))
                 && !path.ends_with("tokenizer.bin")
+                && !is_of_trainer(path)
         })
         .collect();
     found.sort();
@@ -75,7 +87,6 @@ fn weights(directory: &Path) -> Result<Vec<PathBuf>> {
         let shown = directory.display();
         bail!("{shown} is an adapter without its model: convert it with `arenite convert lora {shown} OUT.gguf`");
     }
-    // Trainers store further files beside the weights, such as training_args.bin.
     let is_usual = |path: &PathBuf| path.extension().is_some_and(|kind| kind == "safetensors" || kind == "pt");
     if found.iter().any(is_usual) {
         found.retain(is_usual);
@@ -90,11 +101,35 @@ fn weights(directory: &Path) -> Result<Vec<PathBuf>> {
     }
 }
 
+/// Returns true for files that trainers store beside the weights, such as training_args.bin.
+fn is_of_trainer(path: &Path) -> bool {
+    const STARTS: [&str; 5] = ["optimizer", "rng_state", "scaler", "scheduler", "training_args"];
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    STARTS.iter().any(|start| name.starts_with(start))
+}
+
+/// Returns the folder inside of this one that has the weights: the newest checkpoint of a training, or a snapshot of the
+/// hub's cache.
+fn inner(directory: &Path, names: &[PathBuf]) -> Option<PathBuf> {
+    let step = |path: &&PathBuf| path.file_name()?.to_str()?.strip_prefix("checkpoint-")?.parse::<u64>().ok();
+    let snapshot = || {
+        let commit = fs::read_to_string(directory.join("refs/main")).ok()?;
+        Some(directory.join("snapshots").join(commit.trim()))
+    };
+    let newest = names.iter().filter(|path| path.is_dir() && step(path).is_some()).max_by_key(step);
+    newest.cloned().or_else(snapshot).filter(|path| path.is_dir())
+}
+
 /// Describes the files of a folder without weights in a known form, as the end of a message.
-fn others(directory: &Path) -> &'static str {
+fn others(directory: &Path) -> String {
     let names: Vec<PathBuf> = fs::read_dir(directory)
         .map(|files| files.filter_map(|file| Some(file.ok()?.path())).collect())
         .unwrap_or_default();
+    if let Some(inner) = inner(directory, &names) {
+        return format!(": give the folder {}", inner.display());
+    }
+    let is_step =
+        |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("global_step"));
     let has = |kinds: &[&str]| {
         let kind =
             |path: &PathBuf| path.extension().and_then(|kind| kind.to_str()).is_some_and(|kind| kinds.contains(&kind));
@@ -104,36 +139,37 @@ fn others(directory: &Path) -> &'static str {
         () if directory.join("model_index.json").is_file() => {
             ", but a pipeline that draws pictures, which is not supported"
         }
+        () if directory.join("zero_to_fp32.py").is_file() || names.iter().any(is_step) => {
+            ", but DeepSpeed's parts of a checkpoint: join them with its zero_to_fp32.py"
+        }
         () if has(&["gguf"]) => ", but a GGUF file, which needs no conversion",
         () if has(&["h5", "msgpack", "onnx", "xml", "nemo", "tflite"]) => {
             ", but weights of another library: save the model with PyTorch (save_pretrained)"
         }
         () => "",
     }
+    .to_owned()
 }
 
-/// Returns the files `STEM-00001-of-00002.KIND` and so on, or none if one of them is missing.
+/// Returns the paths `STEM-00001-of-00002.KIND` and so on, if one of these files exists. The shards of which none is missing
+/// come first.
 fn shards(directory: &Path, stem: &str, kind: &str) -> Result<Vec<PathBuf>> {
     let read = fs::read_dir(directory).with_context(|| format!("cannot read {}", directory.display()))?;
     let count = |name: &str| -> Option<usize> {
         let name = name.strip_prefix(stem)?.strip_prefix('-')?.strip_suffix(kind)?.strip_suffix('.')?;
-        name.split_once("-of-")?.1.parse().ok()
+        name.split_once("-of-")?.1.parse().ok().filter(|all| (1..=MOST_SHARDS).contains(all))
     };
     let names: Vec<String> = read.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
     let counts: BTreeSet<usize> = names.iter().filter_map(|name| count(name)).collect();
-    for all in counts.into_iter().filter(|all| *all <= names.len()) {
-        let paths: Vec<PathBuf> =
-            (1..=all).map(|shard| directory.join(format!("{stem}-{shard:05}-of-{all:05}.{kind}"))).collect();
-        if all > 0 && paths.iter().all(|path| path.is_file()) {
-            return Ok(paths);
-        }
-    }
-    Ok(Vec::new())
+    let paths = |all| (1..=all).map(move |shard| directory.join(format!("{stem}-{shard:05}-of-{all:05}.{kind}")));
+    let is_whole = |all: &usize| paths(*all).all(|path| path.is_file());
+    let all = counts.iter().find(|all| is_whole(all)).or(counts.first());
+    Ok(all.map_or_else(Vec::new, |all| paths(*all).collect()))
 }
 
 /// Returns the files that an index names.
 fn indexed(index: &Path) -> Result<Vec<PathBuf>> {
-    let text = fs::read(index).with_context(|| format!("cannot read {}", index.display()))?;
+    let text = arenite_files::read(index)?;
     let json: Value = serde_json::from_slice(&text).with_context(|| format!("{} is not JSON", index.display()))?;
     let map = json["weight_map"].as_object();
     let map = map.with_context(|| format!("{} has no weight_map", index.display()))?;
@@ -195,6 +231,9 @@ impl<'f> Checkpoint<'f> {
             let file = whisper_cpp::read(bytes)?;
             (self.settings, self.tokens) = (Some(file.dims), file.tokens);
             return file.tensors.into_iter().try_for_each(|leaf| self.insert(leaf));
+        }
+        if let Some(why) = arenite_files::stand_in(bytes) {
+            bail!(why);
         }
         let file =
             SafeTensors::deserialize(bytes).context("this is not a safetensors or torch file, or it is damaged")?;

@@ -38,6 +38,21 @@ const MAGNITUDE: &str = ".lora_magnitude_vector";
 const TOKENS: &str = ".token_adapter.trainable_tokens_delta";
 const FACTORS: &str = ".ia3_l";
 
+/// Gives saved modules the names that they have in the model. PEFT's `save_embedding_layers` stores a saved embedding or
+/// head under this name as well, and the model's own beside it.
+pub fn name_saved(adapter: &mut Checkpoint<'_>) -> Result<()> {
+    adapter.tensors.retain(|name, _| !name.contains(".original_module."));
+    let saved: Vec<String> =
+        adapter.tensors.keys().filter(|name| name.contains(".modules_to_save.")).cloned().collect();
+    for name in saved {
+        let Some(leaf) = adapter.tensors.remove(&name) else { continue };
+        let plain = name.replace(".modules_to_save.default.", ".").replace(".modules_to_save.", ".");
+        let other = adapter.tensors.insert(plain.clone(), leaf.clone());
+        ensure!(other.is_none_or(|other| other.bytes == leaf.bytes), "the tensors {name} and {plain} differ");
+    }
+    Ok(())
+}
+
 impl Whole {
     /// Computes the matrices, if the adapter has such parts. `base` is the folder of its model.
     pub fn of(adapter: &Checkpoint<'_>, settings: &Settings, config: &Config, base: &Path) -> Result<Self> {

@@ -26,7 +26,6 @@ mod families;
 mod tensors;
 mod vocabulary;
 
-use std::fs;
 use std::io::Write;
 use std::path::Path;
 
@@ -83,5 +82,5 @@ pub fn convert(directory: &Path, out: &Path, q8_0: bool) -> Result<&'static str>
 /// Reads a file of the model's directory.
 fn read(directory: &Path, name: &str) -> Result<Vec<u8>> {
     let path = directory.join(name);
-    fs::read(&path).with_context(|| format!("cannot read {}", path.display()))
+    arenite_files::read(&path)
 }

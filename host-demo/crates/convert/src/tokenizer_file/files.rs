@@ -1,6 +1,5 @@
 //! Vocabularies in other files than `tokenizer.json`, read in its form: Mistral's `tekken.json`, and those of `slow`.
 
-use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -23,7 +22,7 @@ pub fn tokenizer(path: &Path) -> Result<Option<Value>> {
         Some(path.to_owned())
     };
     let Some(path) = path.filter(|path| path.extension().is_some_and(|kind| kind == "json")) else { return Ok(None) };
-    let file = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let file = arenite_files::read(&path)?;
     parse(&path, &file).with_context(|| format!("the tokenizer {}", path.display())).map(Some)
 }
 

@@ -35,7 +35,7 @@ pub fn write(wanted: &Wanted<'_>, header: &mut Header) -> Result<Vec<String>> {
     let mut notes = Vec::new();
     let path = find(wanted, &mut notes)?;
     let name = || format!("the tokenizer {}", path.display());
-    let file = fs::read(&path).with_context(|| format!("cannot read {}", name()))?;
+    let file = arenite_files::read(&path)?;
     let folder = path.parent().unwrap_or(Path::new("."));
     notes.extend(read(wanted, &path, folder, &file, header).with_context(name)?);
     Ok(notes)

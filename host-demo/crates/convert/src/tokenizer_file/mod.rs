@@ -128,7 +128,7 @@ pub fn header_with(gguf: &Gguf<'_>, tokenizer: &Path) -> Result<Header> {
     };
     gguf.keys().filter(|(key, _)| stays(key)).for_each(|(key, value)| header.set(key, value));
     let name = || format!("the tokenizer {}", tokenizer.display());
-    let file = std::fs::read(tokenizer).with_context(|| format!("cannot read {}", name()))?;
+    let file = arenite_files::read(tokenizer)?;
     vocabulary(gguf, tokenizer, &file, &mut header).with_context(name)?;
     if let Some(Value::U32(alignment)) = gguf.get("general.alignment") {
         header.align(alignment)?;

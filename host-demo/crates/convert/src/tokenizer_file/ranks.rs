@@ -3,6 +3,9 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+
 /// Tokens in the order of their ranks, and the rank of each token.
 pub struct Ranks<'t> {
     tokens: &'t [&'t [u8]],
@@ -49,6 +52,13 @@ impl<'t> Ranks<'t> {
             parts[at].end = parts.remove(at + 1).end;
         }
     }
+}
+
+/// Returns true for tiktoken's file, which has a token in base64 and its rank in each line.
+pub fn is(file: &[u8]) -> bool {
+    let first = file.split(|byte| *byte == b'\n').next().and_then(|line| str::from_utf8(line).ok()).unwrap_or_default();
+    let parts = first.trim_end().split_once(' ');
+    parts.is_some_and(|(token, rank)| BASE64.decode(token).is_ok() && rank.parse::<u32>().is_ok())
 }
 
 /// Converts bytes to GPT-2's characters: printable bytes keep their character, the others get one from U+0100 on.

@@ -4,7 +4,7 @@
 use anyhow::{Context, Result, bail, ensure};
 use prost::Message;
 
-use super::{CONTROL, NORMAL, UNKNOWN, USER_DEFINED, Vocabulary};
+use super::{CONTROL, NORMAL, UNKNOWN, USER_DEFINED, Vocabulary, ranks};
 use arenite_gguf_writer::Meta;
 use arenite_text::normalizer::{self, Step};
 
@@ -67,6 +67,10 @@ impl Normalizer {
 }
 
 pub(super) fn read(file: &[u8]) -> Result<Vocabulary> {
+    ensure!(
+        !ranks::is(file),
+        "it is a list of tiktoken, which lacks the special tokens: give the tokenizer.json of the model with --tokenizer"
+    );
     let model = SentencePiece::decode(file)
         .context("it is not a tokenizer.json, SentencePiece's tokenizer.model or llama2.c's tokenizer.bin")?;
     let (normalizer, trainer) = (model.normalizer.unwrap_or_default(), model.trainer.unwrap_or_default());

@@ -2,7 +2,6 @@
 //! `vocab.txt`, and `sentencepiece.bpe.model`. They become a `tokenizer.json`; the class's code adds the rest.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -158,7 +157,8 @@ pub fn merged(vocabulary: &Value, folder: &Path) -> Result<Value> {
     let settings = special::config(folder)?;
     let config = special::optional_json(&folder.join("config.json"))?;
     let class = Class::of(&settings, &config)?;
-    let merges = fs::read_to_string(folder.join("merges.txt")).context("cannot read merges.txt beside it")?;
+    let merges = arenite_files::read(&folder.join("merges.txt"))?;
+    let merges = String::from_utf8(merges).context("merges.txt beside it is not text")?;
     let merges: Vec<&str> = merges.lines().filter(|line| !line.is_empty() && !line.starts_with("#version")).collect();
     let defaults = if matches!(class, Class::Roberta) { ANGLED } else { END_OF_TEXT };
     let mut tokens = Tokens::of(vocabulary, folder, &settings, &defaults)?;
@@ -280,6 +280,8 @@ pub fn fairseq(file: &[u8], folder: &Path, settings: &Value, config: &Value) -> 
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::tokenizer_file::sentencepiece::Piece;
 

@@ -42,11 +42,10 @@ pub fn config(folder: &Path) -> Result<Value> {
 /// Reads a JSON file that a folder may lack; null then. A file that is there and cannot be read, or is not JSON, is an
 /// error: without it, the result would be another model.
 pub fn optional_json(path: &Path) -> Result<Value> {
-    match fs::read(path) {
-        Ok(file) => serde_json::from_slice(&file).with_context(|| format!("{} is not JSON", path.display())),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Value::Null),
-        Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
+    if !path.exists() {
+        return Ok(Value::Null);
     }
+    serde_json::from_slice(&arenite_files::read(path)?).with_context(|| format!("{} is not JSON", path.display()))
 }
 
 /// Returns the chat templates with their names; the default one has an empty name. As in transformers, files of their
@@ -70,19 +69,23 @@ pub fn chat_templates(folder: &Path, settings: &Value) -> Result<Vec<(String, St
         }
         return Ok(templates);
     }
-    let template = &settings["chat_template"];
-    if let Some(text) = template.as_str() {
-        return Ok(default(text));
+    let named = |name: &str, text: &Value| {
+        let name = if name == "default" { "" } else { name };
+        Some((key_name(name), text.as_str()?.to_owned()))
+    };
+    let all = |template: &Value| match template {
+        Value::String(text) => default(text),
+        Value::Array(list) => list
+            .iter()
+            .filter_map(|template| named(template["name"].as_str().unwrap_or_default(), &template["template"]))
+            .collect(),
+        Value::Object(map) => map.iter().filter_map(|(name, text)| named(name, text)).collect(),
+        _ => Vec::new(),
+    };
+    match &settings["chat_template"] {
+        Value::Null => Ok(all(&optional_json(&folder.join("chat_template.json"))?["chat_template"])),
+        template => Ok(all(template)),
     }
-    if let Some(list) = template.as_array() {
-        let named = |template: &Value| {
-            let name = template["name"].as_str().filter(|name| *name != "default").unwrap_or_default();
-            Some((key_name(name), template["template"].as_str()?.to_owned()))
-        };
-        return Ok(list.iter().filter_map(named).collect());
-    }
-    let json = optional_json(&folder.join("chat_template.json"))?;
-    Ok(json["chat_template"].as_str().map(default).unwrap_or_default())
 }
 
 /// Sets `bos_token` to nothing in templates, as transformers does if the settings have no start token. Programs that
@@ -338,6 +341,26 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    /// transformers keeps a dict as it is, and makes one of a list.
+    #[test]
+    fn several_templates_are_a_list_or_a_dict() {
+        let folder = tempfile::tempdir().unwrap();
+        let read = |template: Value| {
+            let mut all = chat_templates(folder.path(), &json!({ "chat_template": template })).unwrap();
+            all.sort();
+            all
+        };
+        let want = [(String::new(), "a".to_owned()), ("tool_use".to_owned(), "b".to_owned())];
+        let list = json!([{ "name": "default", "template": "a" }, { "name": "tool_use", "template": "b" }]);
+        for several in [list, json!({ "default": "a", "tool_use": "b" })] {
+            assert_eq!(read(several.clone()), want);
+            fs::write(folder.path().join("chat_template.json"), json!({ "chat_template": several }).to_string())
+                .unwrap();
+            assert_eq!(read(Value::Null), want);
+        }
+        assert_eq!(read("c".into()), [(String::new(), "c".to_owned())]);
+    }
 
     /// Each template is rendered without a start token by transformers 5.24 if the second value is true.
     #[test]

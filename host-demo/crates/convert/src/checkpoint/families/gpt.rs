@@ -175,7 +175,7 @@ fn standard_slopes<'f>(config: &Config, view: View<'f>) -> Result<Vec<View<'f>>>
 #[rustfmt::skip]
 pub const ALL: &[Family] = &[
     Family {
-        classes: &["GPT2LMHeadModel", "GPT2Model"],
+        classes: &["GPT2LMHeadModel", "GPT2Model", "GPT2ForSequenceClassification"],
         architecture: "gpt2",
         names: &[CONV1D, GPT2],
         keys: |k| {

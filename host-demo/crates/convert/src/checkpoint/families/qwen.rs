@@ -114,13 +114,6 @@ pub const ALL: &[Family] = &[
         ..Family::PLAIN
     },
     Family {
-        classes: &["Qwen3ForSequenceClassification"],
-        architecture: "qwen3",
-        names: &[&[("score", "cls.output", same)]],
-        keys: plain,
-        ..Family::PLAIN
-    },
-    Family {
         classes: &["Qwen2MoeForCausalLM"],
         architecture: "qwen2moe",
         keys: experts,

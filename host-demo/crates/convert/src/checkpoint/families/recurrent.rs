@@ -185,7 +185,7 @@ fn nemotron_h(keys: &mut Keys<'_>) -> Result<()> {
     );
     keys.set("rope.scaling.finetuned", false);
     keys.key_length(width);
-    let experts = c.number(&["num_experts_per_tok"])?.is_some();
+    let experts = layers.contains(&'E');
     let (wide, letter) = if experts { ("moe_intermediate_size", 'E') } else { ("intermediate_size", '-') };
     let ff = c.need(&[wide])? as i32;
     keys.set("feed_forward_length", Meta::array(layers.iter().map(|kind| if *kind == letter { ff } else { 0 })));
@@ -390,7 +390,8 @@ pub const ALL: &[Family] = &[
     Family {
         classes: &["NemotronHForCausalLM"],
         architecture: "nemotron_h",
-        variant: |config| config.get("num_experts_per_tok").map(|_| "nemotron_h_moe"),
+        // transformers also writes the settings of experts into the config of a model without them.
+        variant: |config| pattern(config).is_ok_and(|layers| layers.contains(&'E')).then_some("nemotron_h_moe"),
         names: &[&[
             ("mixer.gate", "ffn_gate_inp", same),
             ("mixer.gate.e_score_correction_bias", "exp_probs_b.bias", same),
