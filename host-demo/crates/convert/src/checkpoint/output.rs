@@ -67,7 +67,7 @@ pub fn assemble<'f>(
     let mut found: HashMap<String, Parts<'f>> = HashMap::new();
     let mut scalars: HashMap<&'static str, Vec<(Option<usize>, f32)>> = HashMap::new();
     let predicting: HashSet<String> = checkpoint.tensors.keys().filter_map(|name| predicting_layer(name)).collect();
-    let (mut skipped, mut later) = (0, 0);
+    let (mut skipped, mut later, mut beyond) = (0, 0, 0);
     for (name, leaf) in &checkpoint.tensors {
         if names::of_another_modality(name) {
             skipped += 1;
@@ -83,12 +83,12 @@ pub fn assemble<'f>(
                 || checkpoint.view("shared.weight").is_none_or(is_shared),
             "the tensor {name} differs from shared.weight, which is not supported"
         );
+        // transformers leaves out the layers beyond the number in the config.
         let is_beyond = place.number.is_some_and(|number| number >= layers) && !name.starts_with("mtp.");
-        ensure!(
-            !is_beyond || place.layer.starts_with("dec.") || predicting.contains(&place.layer),
-            "the tensor {name} is beyond the layers of the model, because num_hidden_layers in config.json is {layers}: \
-             give the config.json of this checkpoint"
-        );
+        if is_beyond && !place.layer.starts_with("dec.") && !predicting.contains(&place.layer) {
+            beyond += 1;
+            continue;
+        }
         let is_kept = family.predicts && place.number.is_some();
         if predicts && !is_kept && !place.layer.starts_with("dec.") {
             later += 1;
@@ -121,6 +121,11 @@ pub fn assemble<'f>(
     let mut notes = Vec::new();
     if skipped > 0 {
         notes.push(format!("left out {skipped} {OTHERS}"));
+    }
+    if beyond > 0 {
+        notes.push(format!(
+            "left out {beyond} tensors of the layers from {layers} on, because num_hidden_layers in config.json is {layers}"
+        ));
     }
     if later > 0 {
         notes.push(format!("left out {later} tensors of layers that predict several tokens at once"));
