@@ -38,8 +38,8 @@ fuzz_target!(|case: Case| {
         }
     }
     for tensor in gguf.tensors().take(200) {
-        let found = gguf.tensor(tensor.name).expect("it is there");
-        assert_eq!((found.offset, found.data.len()), (tensor.offset, tensor.data.len()));
+        let found = gguf.tensor(tensor.name).map(|found| (found.offset, found.data.len()));
+        assert_eq!(found, (!tensor.data.is_empty()).then_some((tensor.offset, tensor.data.len())));
     }
     let _ = (gguf.fingerprint(), gguf.architecture());
     if let Err(error) = Model::new(&gguf) {

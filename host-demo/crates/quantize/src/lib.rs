@@ -101,8 +101,8 @@ pub fn changes<'a>(
         let (name, kind) = (tensor.name, tensor.kind);
         let to = chooser.choose(&Shape { name: &new_name, dims: tensor.dims, kind })?;
         let wanted = chooser.wanted;
-        if to == kind {
-            return Ok(Change { tensor, name: new_name, to, wanted, too_coarse: None, importance: None });
+        if to == kind || tensor.data.is_empty() {
+            return Ok(Change { tensor, name: new_name, to: kind, wanted, too_coarse: None, importance: None });
         }
         ensure!(
             tensor.dims[0].is_multiple_of(to.block().0 as u64),

@@ -268,7 +268,7 @@ mod tests {
         let tagged =
             [b"fLaC", &block(0, 34, &info)[..], &block(4, 3, b"abc"), &block(0x86, 2, b"ab"), b"frames"].concat();
         assert_eq!(whole(&tagged).unwrap(), (Kind::Flac, kept.clone()));
-        assert_eq!(whole(&[b"junk", &tagged[..]].concat()).unwrap(), (Kind::Flac, kept));
+        assert_eq!(whole(&[b"junk", &tagged[..]].concat()).unwrap(), (Kind::Flac, kept.clone()));
         let ape = |flags: u8| {
             [b"APETAGEX", &2000u32.to_le_bytes()[..], &35u32.to_le_bytes(), &[1, 0, 0, 0, 0, 0, 0, flags], &[0; 8]]
                 .concat()
