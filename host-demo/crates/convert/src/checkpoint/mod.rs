@@ -166,10 +166,9 @@ fn assemble<'f>(request: &Request<'_>, checkpoint: &mut Checkpoint<'f>) -> Resul
             let path = path.with_context(|| {
                 let from = request.from.display();
                 if folder.is_some_and(|folder| folder.join("params.json").is_file()) {
-                    return format!(
-                        "the model has the form of Meta or Mistral (params.json): give it in the form of transformers, with \
-                         config.json and model.safetensors"
-                    );
+                    return "the model has the form of Meta or Mistral (params.json): give it in the form of transformers, with \
+                            config.json and model.safetensors"
+                        .to_owned();
                 }
                 format!("there is no config.json beside {from}, and no settings of nanoGPT or llama2.c: copy the model's there")
             })?;
