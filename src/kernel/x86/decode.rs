@@ -62,9 +62,9 @@ unsafe impl<D: Dot, F: Format> Blocks for Rows<D, F> {
             } else if const { F::ELEMENTS == 256 } {
                 Self::blocks(&rows, x, next)
             } else if next {
-                core::array::from_fn(|t| Self::chunks(&rows, x[t], true))
+                Self::chunks(&rows, x, true)
             } else {
-                core::array::from_fn(|t| Self::chunks(&rows, x[t], false))
+                Self::chunks(&rows, x, false)
             };
             // Lanes 0 to 3 are the even rows, lanes 4 to 7 the odd rows.
             let in_order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
@@ -108,78 +108,81 @@ impl EightRows {
 }
 
 impl<D: Dot, F: Format> Rows<D, F> {
-    /// The dot products of eight rows, even rows first, for formats with blocks of less than 256. If `next`, the next
-    /// eight rows are prefetched: see [`Self::NEXT`].
+    /// The dot products of eight rows with each token, even rows first, for formats with blocks of less than 256. If `next`,
+    /// the next eight rows are prefetched: see [`Self::NEXT`].
     #[inline(always)]
-    unsafe fn chunks(rows: &EightRows, x: Row<'_>, next: bool) -> __m256 {
-        // SAFETY: the caller promises the features, and eight rows as long as `x`.
+    unsafe fn chunks<const T: usize>(rows: &EightRows, x: [Row<'_>; T], next: bool) -> [__m256; T] {
+        // SAFETY: the caller promises the features, and eight rows as long as each of `x`.
         unsafe {
-            let mut acc = _mm256_setzero_ps();
-            let mut ahead = [[_mm256_setzero_si256(); 4]; 2];
-            if Self::AHEAD && !x.d.is_empty() {
-                ahead = Self::sums(rows, x, 0, next);
+            let mut acc = [_mm256_setzero_ps(); T];
+            let mut ahead = [[[_mm256_setzero_si256(); 4]; 2]; T];
+            let chunks = x[0].d.len();
+            // More tokens leave no registers for the next sums, and overlap with each other.
+            let is_ahead = Self::AHEAD && (T == 1 || D::WIDE && T == 2);
+            if is_ahead && chunks > 0 {
+                ahead = Self::sums(rows, &x, 0, next);
             }
-            for (i, dx) in x.d.iter().enumerate() {
-                let now = if Self::AHEAD {
-                    let after = if i + 1 < x.d.len() { Self::sums(rows, x, i + 1, next) } else { ahead };
+            for i in 0..chunks {
+                let now = if is_ahead {
+                    let after = if i + 1 < chunks { Self::sums(rows, &x, i + 1, next) } else { ahead };
                     core::mem::replace(&mut ahead, after)
                 } else {
-                    Self::sums(rows, x, i, next)
+                    Self::sums(rows, &x, i, next)
                 };
                 let (block, chunk) = (i / (F::ELEMENTS / 32), i % (F::ELEMENTS / 32));
-                let (blocks, dx) = (rows.blocks::<F>(block * Self::BYTES), _mm256_set1_ps(*dx));
-                let [scales, minimums] = Self::scales_and_minimums(rows.s, &blocks, chunk * 32, dx);
-                acc = _mm256_fmadd_ps(scales, _mm256_cvtepi32_ps(add_across(now[0])), acc);
-                if F::FLOAT_GROUPS {
-                    let scales = _mm256_mul_ps(Self::scales(rows.s, &blocks, chunk * 32 + 16), dx);
-                    acc = _mm256_fmadd_ps(scales, _mm256_cvtepi32_ps(add_across(now[1])), acc);
-                }
-                if F::M.is_some() {
-                    let sum =
-                        i32::from(x.sums.as_ptr().add(2 * i).read()) + i32::from(x.sums.as_ptr().add(2 * i + 1).read());
-                    acc = _mm256_fmadd_ps(minimums, _mm256_set1_ps(sum as f32), acc);
+                let blocks = rows.blocks::<F>(block * Self::BYTES);
+                for t in 0..T {
+                    let dx = _mm256_set1_ps(*x[t].d.as_ptr().add(i));
+                    let [scales, minimums] = Self::scales_and_minimums(rows.s, &blocks, chunk * 32, dx);
+                    acc[t] = _mm256_fmadd_ps(scales, _mm256_cvtepi32_ps(add_across(now[t][0])), acc[t]);
+                    if F::FLOAT_GROUPS {
+                        let scales = _mm256_mul_ps(Self::scales(rows.s, &blocks, chunk * 32 + 16), dx);
+                        acc[t] = _mm256_fmadd_ps(scales, _mm256_cvtepi32_ps(add_across(now[t][1])), acc[t]);
+                    }
+                    if F::M.is_some() {
+                        let sums = x[t].sums.as_ptr().add(2 * i);
+                        let sum = i32::from(sums.read()) + i32::from(sums.add(1).read());
+                        acc[t] = _mm256_fmadd_ps(minimums, _mm256_set1_ps(sum as f32), acc[t]);
+                    }
                 }
             }
             acc
         }
     }
 
-    /// The sums of chunk `i` of eight rows: a register per two rows, four lanes per row. If the halves of a chunk have
-    /// their own scales, the sums of the second halves are separate.
+    /// For each token, the sums of chunk `i` of eight rows: a register per two rows, four lanes per row. If the halves of a
+    /// chunk have their own scales, the sums of the second halves are separate.
     #[inline(always)]
-    unsafe fn sums(rows: &EightRows, x: Row<'_>, i: usize, next: bool) -> [[__m256i; 4]; 2] {
-        // SAFETY: the caller promises the features, and chunk `i` in every row and in `x`.
+    unsafe fn sums<const T: usize>(rows: &EightRows, x: &[Row<'_>; T], i: usize, next: bool) -> [[[__m256i; 4]; 2]; T] {
+        // SAFETY: the caller promises the features, and chunk `i` in every row and in each of `x`.
         unsafe {
             let (block, chunk) = (i / (F::ELEMENTS / 32), i % (F::ELEMENTS / 32));
             let at = block * Self::BYTES;
             let blocks = rows.blocks::<F>(at);
-            let q = x.q.as_ptr().add(i * 32);
-            let both = |at: usize| _mm256_broadcastsi128_si256(_mm_loadu_si128(q.add(at).cast()));
-            let (first, second) = (both(0), both(16));
-            // The contribution of the bias is subtracted in one of four lanes.
-            let sums = _mm256_set1_epi32(x.sums.as_ptr().add(i * 2).cast::<i32>().read_unaligned());
-            let bias = |low: i16, high: i16| {
-                let words = i64::from((i32::from(high) << 16) | (i32::from(low) & 0xffff)) & 0xffff_ffff;
-                _mm256_madd_epi16(sums, _mm256_setr_epi64x(words, 0, words, 0))
-            };
-            let less = -i16::from(F::BIAS);
-            let start = match F::BIAS {
-                bias if bias == 0 || D::signed::<F>() => [_mm256_setzero_si256(); 2],
-                _ if F::FLOAT_GROUPS => [bias(less, 0), bias(0, less)],
-                _ => [bias(less, less), _mm256_setzero_si256()],
-            };
-            let mut all = [[_mm256_setzero_si256(); 4]; 2];
-            #[allow(clippy::needless_range_loop)] // two arrays are indexed
+            let zero = _mm256_setzero_si256();
+            let (mut q, mut start) = ([[zero; 2]; T], [[zero; 2]; T]);
+            for t in 0..T {
+                let both = x[t].q.as_ptr().add(i * 32);
+                q[t] = [twice_16(both), twice_16(both.add(16))];
+                if F::BIAS > 0 && !D::signed::<F>() {
+                    // The contribution of the bias is subtracted in one of four lanes.
+                    let sums = x[t].sums.as_ptr().add(i * 2).cast::<i32>().read_unaligned();
+                    start[t] = biases::<F>(_mm256_set1_epi32(sums));
+                }
+            }
+            let mut all = [[[zero; 4]; 2]; T];
             for pair in 0..4 {
                 if chunk == 0 {
                     Self::prefetch(rows, at, pair, next);
                 }
                 let [low, high] = Self::halves(rows.s, blocks[2 * pair], blocks[2 * pair + 1], chunk);
-                all[0][pair] = D::dot::<F>(start[0], low, first);
-                if F::FLOAT_GROUPS {
-                    all[1][pair] = D::dot::<F>(start[1], high, second);
-                } else {
-                    all[0][pair] = D::dot::<F>(all[0][pair], high, second);
+                for t in 0..T {
+                    all[t][0][pair] = D::dot::<F>(start[t][0], low, q[t][0]);
+                    if F::FLOAT_GROUPS {
+                        all[t][1][pair] = D::dot::<F>(start[t][1], high, q[t][1]);
+                    } else {
+                        all[t][0][pair] = D::dot::<F>(all[t][0][pair], high, q[t][1]);
+                    }
                 }
             }
             all
@@ -223,8 +226,13 @@ impl<D: Dot, F: Format> Rows<D, F> {
             let mut scales = Scales([[0; 8]; 8]);
             for b in 0..x[0].d.len() {
                 let at = b * Self::BYTES;
-                let q = x.each_ref().map(|x| &*x.q.as_ptr().add(b * 256).cast::<[i8; 256]>());
-                let sums = x.each_ref().map(|x| Sums::new::<F>(&*x.sums.as_ptr().add(b * 16).cast()));
+                let zero = _mm256_setzero_si256();
+                let mut q = [&[0; 256]; T];
+                let mut sums = [Sums { words: zero, less: zero }; T];
+                for t in 0..T {
+                    q[t] = &*x[t].q.as_ptr().add(b * 256).cast();
+                    sums[t] = Sums::new::<F>(&*x[t].sums.as_ptr().add(b * 16).cast());
+                }
                 let blocks = rows.blocks::<F>(at);
                 if F::GROUP == 32 {
                     for (block, scales) in blocks.iter().zip(&mut scales.0) {
@@ -268,11 +276,12 @@ impl<D: Dot, F: Format> Rows<D, F> {
             let mut acc = [_mm256_setzero_ps(); T];
             for b in 0..x[0].d.len() {
                 let at = b * Self::BYTES;
-                let of_block = |x: &Row<'_>| {
-                    let (q, sums) = (x.q.as_ptr().add(b * 256).cast(), x.sums.as_ptr().add(b * 16).cast());
-                    wide::Activations::new::<F>(&*q, &*sums)
-                };
-                let (each, blocks) = (x.each_ref().map(of_block), rows.blocks::<F>(at));
+                let blocks = rows.blocks::<F>(at);
+                let mut each = [wide::Activations::NONE; T];
+                for t in 0..T {
+                    let (q, sums) = (x[t].q.as_ptr().add(b * 256), x[t].sums.as_ptr().add(b * 16));
+                    each[t] = wide::Activations::new::<F>(&*q.cast(), &*sums.cast());
+                }
                 // Prefetches 24 rows ahead. Whole models lose 1 % with 16 or 32 rows.
                 let ahead = rows.rows[0].wrapping_add(3 * 8 * rows.row_bytes + 8 * at);
                 let all = wide::dots::<F, T>(&each, &blocks, ahead);
@@ -363,6 +372,31 @@ impl<D: Dot, F: Format> Rows<D, F> {
     }
 }
 
+/// Sixteen activations in both halves.
+///
+/// # Safety
+///
+/// `q` points to sixteen activations.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+unsafe fn twice_16(q: *const i8) -> __m256i {
+    // SAFETY: the caller promises the activations.
+    unsafe { _mm256_broadcastsi128_si256(_mm_loadu_si128(q.cast())) }
+}
+
+/// The contributions of the bias to the sums of a chunk, in one of four lanes: of both halves, or of each half if they have
+/// their own scales. `sums` are the activations' sums of both halves.
+#[inline]
+#[target_feature(enable = "avx2,fma,f16c")]
+fn biases<F: Format>(sums: __m256i) -> [__m256i; 2] {
+    let less = -i16::from(F::BIAS);
+    let bias = |low: i16, high: i16| {
+        let words = i64::from((i32::from(high) << 16) | (i32::from(low) & 0xffff)) & 0xffff_ffff;
+        _mm256_madd_epi16(sums, _mm256_setr_epi64x(words, 0, words, 0))
+    };
+    if F::FLOAT_GROUPS { [bias(less, 0), bias(0, less)] } else { [bias(less, less), _mm256_setzero_si256()] }
+}
+
 /// The f16 of eight blocks at byte `at`, times `factor`: even rows, then odd rows.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
@@ -386,6 +420,7 @@ fn twice([scales, _]: [u64; 2]) -> [i32; 8] {
 }
 
 /// The sums of the activations of a block, per group of 16 or 32.
+#[derive(Clone, Copy)]
 struct Sums {
     /// The sums as i16. With groups of 16, even groups are in the lower half and odd groups in the upper; with groups
     /// of 32, the same eight sums are in both halves.
@@ -446,17 +481,22 @@ unsafe fn block_sums<D: Dot, F: Format, const T: usize>(
     unsafe {
         let words = if F::GROUP == 16 { apart(F::scale_words(block)) } else { _mm256_setzero_si256() };
         if const { D::WIDE && matches!(F::KIND, TensorType::Q6_K) } {
-            let extra = |sums: &Sums| _mm256_slli_epi32::<5>(_mm256_madd_epi16(words, sums.words));
-            return q6k::sums512(block.as_ref(), x, sums.each_ref().map(extra));
-        }
-        let start = |sums: &Sums| match F::BIAS {
-            bias if bias == 0 || signed::<F>() => _mm256_setzero_si256(),
-            bias if F::GROUP == 16 => {
-                _mm256_mullo_epi32(_mm256_madd_epi16(words, sums.words), _mm256_set1_epi32(-i32::from(bias)))
+            let mut extra = [_mm256_setzero_si256(); T];
+            for (extra, sums) in extra.iter_mut().zip(sums) {
+                *extra = _mm256_slli_epi32::<5>(_mm256_madd_epi16(words, sums.words));
             }
-            _ => _mm256_mullo_epi32(_mm256_srai_epi32::<16>(must_cast(*scales)), sums.less),
-        };
-        let mut acc = sums.each_ref().map(start);
+            return q6k::sums512(block.as_ref(), x, extra);
+        }
+        let mut acc = [_mm256_setzero_si256(); T];
+        for (acc, sums) in acc.iter_mut().zip(sums) {
+            *acc = match F::BIAS {
+                bias if bias == 0 || signed::<F>() => *acc,
+                bias if F::GROUP == 16 => {
+                    _mm256_mullo_epi32(_mm256_madd_epi16(words, sums.words), _mm256_set1_epi32(-i32::from(bias)))
+                }
+                _ => _mm256_mullo_epi32(_mm256_srai_epi32::<16>(must_cast(*scales)), sums.less),
+            };
+        }
         // With groups of 16, the byte indices that select the first scale for every word.
         let first = opaque(_mm256_set1_epi16(0x0100));
         macro_rules! chunks {

@@ -21,6 +21,7 @@ pub(super) const fn has<F: Format>() -> bool {
 }
 
 /// The activations of a block, arranged for the products with eight rows.
+#[derive(Clone, Copy)]
 pub(super) struct Activations {
     /// 64 activations per register, arranged by [`order`].
     q: [__m512i; 4],
@@ -38,6 +39,8 @@ const fn order<F: Format>() -> [[usize; 2]; 4] {
 }
 
 impl Activations {
+    pub const NONE: Self = Self { q: [must_cast([0u8; 64]); 4], sums: must_cast([0u8; 64]) };
+
     #[inline]
     #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
     pub fn new<F: Format>(q: &[i8; 256], sums: &[i16; 16]) -> Self {
