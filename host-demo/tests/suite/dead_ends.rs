@@ -346,10 +346,10 @@ fn one_long_document_does_not_stop_a_ranking() {
 
 #[test]
 fn the_server_cuts_or_refuses_one_text() {
-    let model = reranker();
-    let server = Server::start_with(&["-m", path(&model), "--kv", "f32", "-c", "512"]);
+    let model = committed("tests/fixtures/nomic_bert/model.gguf");
+    let server = Server::start_with(&["-m", path(&model), "-c", "512"]);
     let post = |path: &str, body: &Value| server.post(path, body.to_string().as_bytes());
-    let long = "striking ".repeat(100);
+    let long = "striking ".repeat(600);
     let (status, answer) = post("/v1/embeddings", &json!({ "input": ["a", long, "b"] }));
     let data = answer["data"].as_array().expect("a list");
     assert!(status == 200 && data.len() == 3 && data[1]["embedding"] == json!([]), "{answer}");
@@ -365,6 +365,11 @@ fn the_server_cuts_or_refuses_one_text() {
     let (_, answer) = post("/v1/embeddings", &json!({ "input": long, "truncate_prompt_tokens": 100 }));
     assert_eq!(answer["usage"]["prompt_tokens"], 100);
     assert_eq!(post("/v1/embeddings", &json!({ "input": "a", "truncate_prompt_tokens": 0 })).0, 400);
+    drop(server);
+    let model = reranker();
+    let server = Server::start_with(&["-m", path(&model), "--kv", "f32", "-c", "512"]);
+    let post = |path: &str, body: &Value| server.post(path, body.to_string().as_bytes());
+    let long = "striking ".repeat(100);
     let documents = json!({ "query": "clocks in April", "documents": [long, "The clocks were striking thirteen."] });
     let (status, answer) = post("/v1/rerank", &documents);
     let results = answer["results"].as_array().expect("a list");

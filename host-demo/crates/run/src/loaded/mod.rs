@@ -194,6 +194,7 @@ impl Loaded {
     ///
     /// The errors of [`embed`](Self::embed).
     pub fn embed_many(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
+        self.service.check_vectors().map_err(refused)?;
         let mut vectors = Vec::new();
         for texts in texts.chunks(MOST_TEXTS) {
             let prompts: Vec<_> = texts.iter().map(|text| Prompt::Text(text.to_string())).collect();

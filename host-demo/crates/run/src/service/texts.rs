@@ -52,7 +52,9 @@ impl Service {
         prompts: &[Prompt],
         limit: Option<usize>,
     ) -> Result<Vec<Result<Texts, Refusal>>, Refusal> {
-        self.check_vectors()?;
+        if !self.makes_vectors && !self.makes_text {
+            return Err(Refusal::invalid("this model computes no embeddings"));
+        }
         few(field, prompts.len(), MOST_TEXTS)?;
         let how = Encode { add_special: true, parse_special: false };
         let tokens = |prompt| self.tokens(field, prompt, how);
