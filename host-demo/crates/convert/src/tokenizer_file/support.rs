@@ -90,6 +90,12 @@ fn words(json: &Value, pre_tokenizers: &[&Value], steps: &mut Vec<Step>, notes: 
         if *kind == "Metaspace" && it["replacement"].as_str().is_some_and(|text| text != "▁") {
             bail!("its pre-tokenizer replaces spaces by {}: only \"▁\" is supported", it["replacement"]);
         }
+        // Without white space the words have no marks, so SentencePiece's rule of a space before each word is wrong.
+        let marks_all =
+            it["prepend_scheme"].as_str().unwrap_or("always") == "always" && it["add_prefix_space"] != false;
+        if *kind == "Metaspace" && !marks_all && kinds.iter().take(at).any(|kind| *kind == "WhitespaceSplit") {
+            bail!("its pre-tokenizer Metaspace does not mark every word, which is not supported after WhitespaceSplit");
+        }
         match json["model"]["type"].as_str() {
             Some("BPE") if is_byte_level(json) => {
                 // `expressions.rs` checks the regular expressions of these pre-tokenizers.
@@ -287,6 +293,22 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn words_without_marks_are_refused() {
+        let check = |pre_tokenizers: Value| {
+            let words = json!({"type": "Sequence", "pretokenizers": pre_tokenizers});
+            check(&json!({"pre_tokenizer": words, "model": {"type": "Unigram"}}), &mut Vec::new())
+        };
+        let split = json!({"type": "WhitespaceSplit"});
+        for (scheme, is_right) in [("always", true), ("first", false), ("never", false)] {
+            let metaspace = json!({"type": "Metaspace", "replacement": "▁", "prepend_scheme": scheme});
+            assert_eq!(check(json!([split, metaspace])).is_ok(), is_right, "{scheme}");
+            assert!(check(json!([metaspace])).is_ok(), "{scheme}");
+        }
+        let old = json!({"type": "Metaspace", "replacement": "▁", "add_prefix_space": false});
+        assert!(check(json!([split, old])).is_err());
+    }
 
     /// SentencePiece drops a space at the end, which tokenizers 0.23 keeps.
     #[test]
