@@ -1,4 +1,4 @@
-//! How much a model thinks: every interface's way to ask leads to the same variables of the template.
+//! Every interface asks for thoughts in its own words, which lead to the same variables of the template.
 
 use serde_json::{Value, json};
 

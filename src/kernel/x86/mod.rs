@@ -109,8 +109,9 @@ unsafe fn avx512_floats<W: float::Weight>(job: &mut Job<'_>) {
     float::matmul::<_, W, 4, 5>(unsafe { avx512::Avx512::new() }, job);
 }
 
-/// The largest number of tokens, at most five, that are multiplied faster row by row than with a packed panel: in 0.55 to
-/// 0.95 of the time, because weights are unpacked once for all tokens (Zen 4, weights from memory, AVX-512 and AVX2).
+/// The largest number of tokens, at most five, that are multiplied row by row, without a packed panel. Weights are then
+/// unpacked once for all tokens, and three to five tokens take 0.55 to 1.0 of the time of a panel (Zen 4, weights from
+/// memory, AVX-512 and AVX2).
 const fn few<F: Format>() -> usize {
     use TensorType::*;
     match F::KIND {

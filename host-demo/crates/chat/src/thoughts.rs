@@ -1,4 +1,4 @@
-//! How much a model thinks: the variables of its template for what a request asks.
+//! The variables of a template that set how much a model thinks.
 
 use std::cmp::Reverse;
 use std::collections::HashSet;

@@ -63,8 +63,8 @@ fn in_chat(
     // The end of the turn keeps an option from winning because it begins another one.
     let end = text::token(tokenizer, renderer.stop()).or(tokenizer.eos());
     let how = Encode { add_special: false, parse_special: false };
-    // The answer begins with the question's name: small models choose among texts rightly more often then. It makes no
-    // difference to yes or no, and its tokens are a quarter of a short question.
+    // The answer begins with the question's name: SmolLM2 chooses among texts rightly more often then. Its yes or no is no
+    // better with the name, whose tokens are a quarter of a short question.
     let (name, before) = match question.kind {
         Kind::Noul => (String::new(), ""),
         _ => (format!("{}:", question.id), " "),

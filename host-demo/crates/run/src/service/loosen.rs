@@ -119,7 +119,7 @@ mod tests {
             "$defs": { "C": { "type": "array", "maxItems": 2 } },
         });
         assert_eq!(loosened(&faulty, &Budget::of_request()), wanted);
-        // What is no schema at all becomes any object.
+        // A value that is no schema becomes any object.
         assert_eq!(loosened(&json!([]), &Budget::of_request()), json!({ "type": "object" }));
     }
 }

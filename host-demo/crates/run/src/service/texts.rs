@@ -45,16 +45,13 @@ impl Service {
     ///
     /// # Errors
     ///
-    /// The model computes no embeddings, a token is not in its vocabulary, or no text fits in its context.
+    /// A token is not in the model's vocabulary, or no text fits in its context.
     pub fn texts(
         &self,
         field: &str,
         prompts: &[Prompt],
         limit: Option<usize>,
     ) -> Result<Vec<Result<Texts, Refusal>>, Refusal> {
-        if !self.makes_vectors && !self.makes_text {
-            return Err(Refusal::invalid("this model computes no embeddings"));
-        }
         few(field, prompts.len(), MOST_TEXTS)?;
         let how = Encode { add_special: true, parse_special: false };
         let tokens = |prompt| self.tokens(field, prompt, how);
