@@ -1,7 +1,9 @@
 //! Divides the tokens of a pass among the conversations.
 //!
 //! A request that arrives during a pass waits for the end of the pass. Long prompts are therefore read in pieces that
-//! take about the same time, one in each pass, and the conversations closest to their next token come first.
+//! take about the same time, one in each pass, and the conversations closest to their next token come first. A prompt whose
+//! rest is short, as of a known conversation, has a pass without the others now and then: a pass of one token is several
+//! times as fast as one of eight, or as one with a piece of a prompt.
 
 use arenite::Model;
 
@@ -12,14 +14,18 @@ const PROMPTS: usize = PIECE + 2 * LEAST;
 const PIECE: usize = 32;
 /// Number of tokens that kernels process together. The length of a piece is a multiple of this number.
 const LEAST: usize = 8;
+/// One pass of this number may be for the short ends of prompts alone. More of them would slow down all other answers.
+const TURN: usize = 8;
 
-/// Properties of a model that determine the division.
+/// Properties of a model that determine the division, and the passes so far.
 #[derive(Clone, Copy, Debug)]
 pub struct PassBudget {
     /// Maximum number of tokens in a pass.
     batch: usize,
     /// The position at which attention takes as long as the products with the weights.
     double: usize,
+    /// Number of passes since the last one for short ends of prompts.
+    shared: usize,
 }
 
 /// The remaining tokens of a conversation.
@@ -29,6 +35,14 @@ pub struct Unread {
     pub left: usize,
     /// Number of tokens already read.
     pub position: usize,
+    /// True until the answer has its first token.
+    pub is_prompt: bool,
+}
+
+impl Unread {
+    fn is_short_end(&self) -> bool {
+        self.is_prompt && (1..=LEAST).contains(&self.left)
+    }
 }
 
 impl PassBudget {
@@ -39,7 +53,7 @@ impl PassBudget {
         let layers = model.gguf().tensors().filter(|tensor| tensor.name.starts_with("blk.") && tensor.dim_count > 1);
         let weights: u64 = layers.map(|tensor| tensor.dims.iter().product::<u64>()).sum();
         let products = 2 * (0..spec.layers).map(|index| spec.layer(index).q_dim()).sum::<usize>() as u64;
-        Self { batch, double: (weights / (FLOAT * products).max(1)).max(1) as usize }
+        Self { batch, double: (weights / (FLOAT * products).max(1)).max(1) as usize, shared: TURN }
     }
 
     /// Number of tokens in a piece of a prompt that does not end in this pass.
@@ -48,13 +62,15 @@ impl PassBudget {
     }
 
     /// The number of tokens that each conversation reads in the next pass.
-    pub fn of_pass(&self, unread: &[Unread]) -> Vec<usize> {
-        let mut order: Vec<usize> = (0..unread.len()).collect();
+    pub fn of_pass(&mut self, unread: &[Unread]) -> Vec<usize> {
+        let has_turn = self.shared >= TURN - 1 && unread.iter().any(Unread::is_short_end);
+        self.shared = if has_turn { 0 } else { self.shared + 1 };
+        let mut order: Vec<usize> = (0..unread.len()).filter(|at| !has_turn || unread[*at].is_short_end()).collect();
         order.sort_by_key(|at| unread[*at].left);
         let (mut room, mut for_prompts) = (self.batch, PROMPTS);
         let mut counts = vec![0; unread.len()];
         for at in order {
-            let Unread { left, position } = unread[at];
+            let Unread { left, position, .. } = unread[at];
             let piece = self.piece(position);
             let count = match left {
                 0 | 1 => left,
@@ -78,10 +94,29 @@ impl PassBudget {
 mod tests {
     use super::{PassBudget, Unread};
 
-    const BUDGET: PassBudget = PassBudget { batch: 80, double: 1000 };
+    const BUDGET: PassBudget = PassBudget { batch: 80, double: 1000, shared: 0 };
+
+    fn prompts(left: &[usize]) -> Vec<Unread> {
+        left.iter().map(|left| Unread { left: *left, position: 0, is_prompt: *left != 1 }).collect()
+    }
 
     fn counts(left: &[usize]) -> Vec<usize> {
-        BUDGET.of_pass(&left.iter().map(|left| Unread { left: *left, position: 0 }).collect::<Vec<_>>())
+        { BUDGET }.of_pass(&prompts(left))
+    }
+
+    #[test]
+    fn short_ends_of_prompts_have_one_pass_of_eight() {
+        let mut budget = BUDGET;
+        let unread = prompts(&[2000, 1, 8, 9, 3]);
+        let passes: Vec<_> = (0..16).map(|_| budget.of_pass(&unread)).collect();
+        for (at, pass) in passes.iter().enumerate() {
+            let expected = if at % 8 == 7 { [0, 0, 8, 0, 3] } else { [3, 1, 8, 9, 3] };
+            assert_eq!(pass[..], expected, "pass {at}");
+        }
+        // The turn is not lost while there is no such prompt.
+        let mut budget = BUDGET;
+        (0..20).for_each(|_| assert_eq!(budget.of_pass(&prompts(&[1, 30])), [1, 30]));
+        assert_eq!(budget.of_pass(&prompts(&[1, 30, 2])), [0, 0, 2]);
     }
 
     #[test]

@@ -68,7 +68,11 @@ impl Running {
     pub fn unread(&self) -> Unread {
         let position = self.context.position();
         let is_open = self.end.is_none() && !self.scores;
-        Unread { left: if is_open { self.ids().len() - position } else { 0 }, position }
+        Unread {
+            left: if is_open { self.ids().len() - position } else { 0 },
+            position,
+            is_prompt: self.generation.answer().is_empty(),
+        }
     }
 
     /// Chooses the positions at which states are saved: where another conversation branched off, [`BEFORE_END`] tokens
