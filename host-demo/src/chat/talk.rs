@@ -10,6 +10,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD as STANDARD;
 use minijinja::value::Value;
 
+use super::Sources;
 use super::dialect::{Call, Part, Reader, Tools, shown};
 use crate::cli::Watcher;
 use arenite_chat::{Arguments, Prompt, Renderer, Style, content};
@@ -83,6 +84,8 @@ pub struct Talk<'a, 'm, 'w> {
     pub calls: Vec<Call>,
     /// Pictures for the next message.
     pub pictures: Vec<PictureSource>,
+    /// The index whose passages accompany questions.
+    pub sources: Option<Sources>,
 }
 
 /// Makes a message with the fields `role` and `content`.
@@ -337,16 +340,29 @@ impl Talk<'_, '_, '_> {
         self.known_text = None;
     }
 
-    /// Adds a message of the user, with the pictures that were given for it.
-    pub fn say(&mut self, text: &str) {
+    /// Adds a message of the user, with the pictures that were given for it and with passages of the index.
+    pub fn say(&mut self, text: &str) -> Result<()> {
+        let asked = self.sources.as_mut().map(|sources| sources.with_passages(text)).transpose()?;
+        let text = asked.as_deref().unwrap_or(text);
         let pictures = std::mem::take(&mut self.pictures);
         if pictures.is_empty() {
-            return self.messages.push(message("user", text));
+            self.messages.push(message("user", text));
+            return Ok(());
         }
         let parts = pictures.iter().filter_map(|picture| picture.bytes().ok()).map(|bytes| picture_part(bytes));
         let text = (!text.is_empty()).then(|| Value::from_pairs([("type", "text"), ("text", text)]));
         let content: Vec<Value> = parts.chain(text).collect();
         self.messages.push(Value::from_pairs([("role", Value::from("user")), ("content", content.into())]));
+        Ok(())
+    }
+
+    /// Prints the sources of the last answer.
+    pub fn cite(&self) -> Result<()> {
+        let answer = self.messages.last().filter(|last| is_from(last, "assistant") && self.calls.is_empty());
+        match (&self.sources, answer) {
+            (Some(sources), Some(answer)) => sources.cite(&content(answer)),
+            _ => Ok(()),
+        }
     }
 
     /// Removes the last answer. Returns false if there is none.

@@ -15,7 +15,7 @@ use minijinja::value::{Value, ValueKind};
 
 use crate::chat::dialect::{Call, Tools};
 use crate::chat::{
-    Arguments, ChatEvent, Input, Lines, Reasoning, Renderer, Rules, Screen, Stats, Style, Talk, dropped,
+    Arguments, ChatEvent, Input, Lines, Reasoning, Renderer, Rules, Screen, Sources, Stats, Style, Talk, dropped,
 };
 use crate::cli::{
     ConstraintArgs, DraftArgs, Form, Limit, PictureArgs, ReuseArgs, RunArgs, SamplingArgs, TemplateArgs, pictures,
@@ -39,6 +39,7 @@ use arenite_text as text;
 #[command(after_help = "Examples:
   arenite chat -m model.gguf --system \"You answer briefly.\"
   echo \"Why is the sea salt?\" | arenite chat -m model.gguf
+  arenite chat -m model.gguf --index notes.index -p \"Where did we park the car?\"
   arenite chat -m model.gguf --messages talk.json --tools tools.json --print-prompt
   arenite chat -m model.gguf --tools tools.json --tool-cmd \"python3 run_call.py\"
 
@@ -87,6 +88,10 @@ pub struct Args {
 
     #[command(flatten)]
     pictures: PictureArgs,
+
+    /// Index of `arenite index`: the passages nearest to each message accompany it, and answers name their files
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json_schema", "grammar", "json"])]
+    index: Option<PathBuf>,
 
     /// True if the conversation ends with the answer to the first message.
     #[arg(skip)]
@@ -226,13 +231,14 @@ fn talk_with(file: ModelFile, args: &Args, before: Option<Vec<Value>>, lines: &m
         last: None,
         calls: Vec::new(),
         pictures: Vec::new(),
+        sources: args.index.as_deref().map(|path| Sources::open(path, args.run.options()?)).transpose()?,
     };
     if let Some(messages) = before {
         talk.load(messages)?;
     } else {
         args.system.iter().for_each(|system| talk.set_system(system));
         talk.pictures = args.pictures.read()?;
-        args.prompt.iter().for_each(|prompt| talk.say(prompt));
+        args.prompt.iter().try_for_each(|prompt| talk.say(prompt))?;
     }
     if !talk.renderer.has_own_format() {
         note(format_args!(
@@ -427,7 +433,7 @@ fn converse(talk: &mut Talk<'_, '_, '_>, lines: &mut Lines, args: &Args, file: &
                 Ok(false) => return Ok(Next::End(ExitCode::SUCCESS)),
                 Err(error) => _ = output::report(&error),
             },
-            Input::Text(line) => talk.say(&line),
+            Input::Text(line) => talk.say(&line)?,
         }
         interrupted = false;
     }
@@ -440,15 +446,12 @@ fn typed(talk: &mut Talk<'_, '_, '_>, line: &str, args: &Args) -> Result<bool> {
     if paths.is_empty() {
         return match line.starts_with('/') {
             true => command(talk, line.trim(), args),
-            false => {
-                talk.say(line);
-                Ok(true)
-            }
+            false => talk.say(line).map(|()| true),
         };
     }
     paths.iter().try_for_each(|path| show(talk, path))?;
     if !text.is_empty() {
-        talk.say(&text);
+        talk.say(&text)?;
     }
     Ok(true)
 }
@@ -515,6 +518,7 @@ fn answer(talk: &mut Talk<'_, '_, '_>, reasoning: Reasoning) -> Result<End> {
     let is_unfinished = stats.as_ref().is_ok_and(|stats| stats.end.is_unfinished());
     screen.map_or(Ok(()), |screen| screen.finish(is_unfinished))?;
     let end = stats?.end;
+    talk.cite()?;
     match end {
         End::Interrupted => note("(stopped)"),
         End::Length => {

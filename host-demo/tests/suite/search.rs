@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use crate::common::{arenite, committed, error, lines, path, stdout};
+use crate::common::{arenite, arenite_with, committed, error, lines, path, stdout};
+use crate::scripted::{CHATML, Scripted};
 
 const TEXTS: [(&str, &str); 3] = [
     ("pets/dog.md", "# The dog\n\nThe dog barks at night. It sleeps in the garden.\n"),
@@ -75,4 +76,25 @@ fn an_index_of_another_model_and_other_files_are_refused() {
     assert!(error(&["search", path(&file), "x", "-m", path(&other)]).contains("with another model"));
     assert!(error(&["search", path(&model), "x"]).contains("no index of `arenite index`"));
     assert!(error(&["index", path(&model), "-m", path(&model), "-o", path(&file)]).contains("is not a folder"));
+}
+
+#[test]
+fn a_chat_has_the_nearest_passages_and_names_their_files() {
+    let (model, folder) = (committed("tests/fixtures/small/nomic_bert_moe/model.gguf"), folder());
+    index(&model, folder.path(), &[]);
+    let [file, talker, talk] = ["f.index", "talker.gguf", "talk"].map(|name| folder.path().join(name));
+    let chat = |script: &[&str]| {
+        Scripted { script, control: &["<|im_start|>", "<|im_end|>"], user: &[], template: CHATML }.write(&talker);
+        let _ = fs::remove_file(&talk);
+        let args = ["chat", "-m", path(&talker), "--index", path(&file), "--session", path(&talk)];
+        let output = arenite_with(&args, b"The sea is calm today.\n");
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(chat(&["Calm", " [1]", "."]), "Calm [1].\n[1] sea.txt:1\n");
+    let session = fs::read(&talk).unwrap();
+    let asked = br"Passages of files:\n\n[1] sea.txt, line 1:\nThe sea is calm today.\n\n[2] ";
+    assert!(session.windows(asked.len()).any(|part| part == asked));
+    let all = chat(&["Calm", "."]);
+    assert!(all.starts_with("Calm.\n[1] sea.txt:1\n[2] ") && all.lines().count() == 4, "{all}");
 }
