@@ -14,7 +14,7 @@ use crate::boards::program::Target::{self, Riscv32imac, Riscv32imafc, Riscv32imc
 use crate::boards::speed::{Core, Speed};
 
 /// A development board.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Board {
     pub name: &'static str,
     pub chip: &'static str,

@@ -31,7 +31,8 @@ pub fn placed(mut args: Vec<OsString>, program: &mut Command) -> Vec<OsString> {
     let Some(command) = program.find_subcommand(&args[at]) else { return args };
     let own = command.get_positionals().count();
     let takes_all = command.get_positionals().any(|arg| arg.get_num_args().is_some_and(|count| count.max_values() > 1));
-    if command.has_subcommands() || takes_all || args.iter().any(|arg| arg == "--") {
+    let parses_words = command.get_positionals().any(Arg::is_trailing_var_arg_set);
+    if command.has_subcommands() || parses_words || args.iter().any(|arg| arg == "--") {
         return args;
     }
     let words: Vec<usize> = find(&args, at + 1, command).collect();
@@ -41,7 +42,11 @@ pub fn placed(mut args: Vec<OsString>, program: &mut Command) -> Vec<OsString> {
     let takes_several = command.get_name() == "serve";
     let mut has_model = given("model") || given("hf") || !has("model");
     let mut has_text = given("prompt") || given("file") || given("ids");
-    let spare = words.len().saturating_sub(own);
+    // A command that takes any number of words takes all but a model at their start.
+    let spare = match takes_all {
+        true => usize::from(!has_model && words.len() > own && is_model(&args[words[0]])),
+        false => words.len().saturating_sub(own),
+    };
     let mut flags = Vec::new();
     for word in words.into_iter().take(spare) {
         let names_model = is_model(&args[word]) || own == 0 && !has("prompt");
@@ -131,6 +136,9 @@ mod tests {
             ("a plan M.gguf", "a plan --model M.gguf"),
             ("a listen M.gguf a.wav", "a listen --model M.gguf a.wav"),
             ("a listen -m M.gguf a.wav", "a listen -m M.gguf a.wav"),
+            ("a listen -m M.gguf a.wav b.wav", "a listen -m M.gguf a.wav b.wav"),
+            ("a listen M.gguf a.wav b.wav c.wav", "a listen --model M.gguf a.wav b.wav c.wav"),
+            ("a merge M.gguf L.gguf O.gguf", "a merge M.gguf L.gguf O.gguf"),
             ("a inspect M.gguf", "a inspect M.gguf"),
             ("a quantize a.gguf b.gguf q8_0", "a quantize a.gguf b.gguf q8_0"),
             ("a M.gguf -n 5", "a run M.gguf -n 5"),

@@ -229,6 +229,9 @@ impl Batch {
     }
 
     fn request(&self, request: &Value, custom_id: &Value) -> Result<std::result::Result<What, ApiError>> {
+        if let Some(method) = request.get("method").filter(|method| *method != "POST") {
+            return Ok(Err(ApiError::about("method", format!("unknown method {method}: use \"POST\""))));
+        }
         let url = request["url"].as_str().unwrap_or_default();
         if url == "/v1/systemone" {
             return self.decide(&request["body"]);

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::{Subcommand, ValueEnum};
 
 use super::convert_tokenizer;
@@ -143,7 +143,14 @@ pub fn run(args: &Args) -> Result<()> {
                 bail!("{}: {why}", from.display());
             }
             let request = checkpoint::Request { from, to: output, mix: *mix, tokenizer: tokenizer.as_deref() };
-            let report = convert_with_bar(&request).with_context(|| from.display().to_string())?;
+            let report = convert_with_bar(&request).map_err(|error| match seq2seq::is_marian(from) {
+                true => anyhow!(
+                    "this is a translator (Marian): use `arenite convert seq2seq {} OUT.gguf`",
+                    foreign::quoted(from)
+                ),
+                false => error,
+            });
+            let report = report.with_context(|| from.display().to_string())?;
             report.notes.iter().for_each(note);
             note(format_args!("{}: {}", output.display(), report.architecture));
         }

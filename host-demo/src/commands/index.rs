@@ -7,7 +7,7 @@ use anyhow::{Result, ensure};
 use arenite_run::Loaded;
 use arenite_run::model_file::ModelFile;
 use arenite_run::open_model::OpenModel;
-use arenite_search::{Index, Prefixes};
+use arenite_search::{Index, OtherEncoding, Prefixes};
 
 use crate::cli::RunArgs;
 use crate::interrupt;
@@ -54,19 +54,23 @@ pub fn run(args: &Args, path: Option<&Path>, file: ModelFile) -> Result<ExitCode
     };
     let bar = progress::bar(0, "{bar:32} {pos}/{len} files {eta} {msg}");
     interrupt::listen();
-    let (mut left_out, mut was_stopped) = (0, false);
+    let (mut left_out, mut encoded, mut was_stopped) = (0, Vec::new(), false);
     let mut index = old.updated(&model, &args.folder, prefixes, &mut |step| {
         bar.set_length(step.files as u64);
         bar.set_position(step.done as u64);
         bar.set_message(step.file.display().to_string());
         if let Some(why) = step.left_out {
             left_out += 1;
+            if why.is::<OtherEncoding>() {
+                encoded.push(format!("{}: {why}", step.file.display()));
+            }
             log::debug!("{} is left out: {why}", step.file.display());
         }
         was_stopped |= interrupt::asked();
         !was_stopped
     })?;
     bar.finish_and_clear();
+    encoded.iter().for_each(|why| note(format_args!("warning: {why}")));
     index.model = match path {
         Some(path) => std::fs::canonicalize(path)?,
         None => PathBuf::new(),

@@ -3,13 +3,14 @@
 use std::io::{Cursor, Write};
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use arenite::gguf::{Gguf, HASHES_KEY, Tensor, Value};
 use arenite::model::is_ignored;
 use arenite::tokenizer::{INDEX_HASH_KEY, INDEX_KEY, Tokenizer};
 
 use crate::boards::speed::Core;
 use crate::cli::NoModelArgs;
+use crate::foreign;
 use crate::output::{Bytes, note};
 use arenite_files::write_files;
 use arenite_gguf_writer::{Header, Meta};
@@ -19,9 +20,10 @@ use arenite_run::split;
 /// Prepare a model for a device: store the tokenizer's index and hashes of the tensors, drop unused keys, align tensors for flash
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Keeps the keys general.architecture, name, license, file_type and quantization_version, \
-the architecture's keys (such as llama.*), and tokenizer.ggml.*. Drops all other keys (such as chat templates \
-and training metadata), tensors that are never read, and vocabulary scores that are all zero if the tokenizer does \
-not use them.
+the architecture's keys (such as llama.*), tokenizer.ggml.*, and the templates of rerankers and decision models. Drops all \
+other keys (such as chat templates and training metadata), tensors that are never read, and vocabulary scores that are \
+all zero if the tokenizer does not use them. Layers that draft tokens are kept: `arenite quantize IN OUT COPY \
+--prune-layers N` leaves them out for a device that does not draft.
 
 Examples:
   arenite pack model.gguf device.gguf
@@ -72,21 +74,29 @@ fn size(text: &str) -> Result<u64, &'static str> {
 }
 
 /// Keys that are kept in addition to the architecture's own.
-const KEPT: [&str; 5] = [
+const KEPT: [&str; 8] = [
     "general.architecture",
     "general.name", // decides how some tokenizers handle spaces
     "general.license",
     "general.file_type",
     "general.quantization_version",
+    "general.problem_type",              // what the outputs of a classifier mean
+    "tokenizer.chat_template.rerank",    // the prompt of a reranker
+    "tokenizer.chat_template.systemone", // the prompts of a decision model
 ];
-const KEPT_PREFIX: &str = "tokenizer.ggml.";
+const KEPT_PREFIXES: [&str; 2] = ["tokenizer.ggml.", "xielu."]; // Apertus' activation has keys without its prefix
+const CHAT_TEMPLATE: &str = "tokenizer.chat_template";
 
 pub fn run(args: &Args) -> Result<()> {
     let file = ModelFile::open(args.input.as_path())?;
-    let gguf = file.parse()?;
+    let gguf = file.gguf()?;
+    // A vocabulary alone can be packed, other files without a model cannot.
+    if let Some(why) = foreign::gguf(&args.input, &gguf).filter(|_| gguf.tensor_count() > 0) {
+        bail!("{}: {why}", file.name());
+    }
+    file.parse()?; // tells of tensors that are not read
     let name = || file.name().to_owned();
     let architecture = gguf.architecture().with_context(name)?;
-
     if let Some(core) = args.core {
         let slow = core.slow_types(&gguf).into_iter().filter_map(|kind| core.complaint(kind));
         slow.for_each(|slow| {
@@ -107,7 +117,7 @@ pub fn run(args: &Args) -> Result<()> {
         header.set(INDEX_HASH_KEY, *hash);
     }
 
-    let (unread, tensors): (Vec<Tensor<'_>>, Vec<_>) = gguf.tensors().partition(|tensor| is_ignored(tensor.name));
+    let (unread, tensors): (Vec<Tensor<'_>>, Vec<_>) = gguf.tensors().partition(|tensor| is_unread(tensor.name));
     for tensor in &tensors {
         let dims: Vec<u64> = tensor.dims.into_iter().take(tensor.dim_count as usize).collect();
         header.tensor(tensor.name, &dims, tensor.kind)?;
@@ -129,12 +139,36 @@ pub fn run(args: &Args) -> Result<()> {
         Some((index, _)) => note(format_args!("added    the tokenizer's index, {}", Bytes(4 * index.len()))),
         None => note("added    no index: the file has no tokenizer"),
     }
+    let drafts = draft_layers(&gguf);
+    if let [_, ..] = drafts[..] {
+        note(format_args!(
+            "kept     layers that draft tokens; for a device that does not draft, `arenite quantize --prune-layers {} IN OUT \
+             COPY` leaves them out",
+            drafts.join(",")
+        ));
+    }
     let names = dropped.iter().map(|(key, _)| *key).chain(unread.iter().map(|tensor| tensor.name));
     let names: Vec<&str> = names.filter(|key| ![INDEX_KEY, INDEX_HASH_KEY, HASHES_KEY].contains(key)).collect();
     note(format_args!("dropped  {}", if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }));
+    if names.contains(&CHAT_TEMPLATE) {
+        note(format_args!("         for `arenite chat` and `serve`, keep the template with --keep {CHAT_TEMPLATE}"));
+    }
     let (before, after) = (Bytes(file.len()), Bytes(written as usize));
     note(format_args!("wrote    {}: {after}, before {before}", split::listed(&outputs)));
     Ok(())
+}
+
+/// True for a tensor that no device reads. A device that drafts reads the tensors of draft layers, and without them such a
+/// layer would be taken for an ordinary one.
+fn is_unread(name: &str) -> bool {
+    is_ignored(name) && !name.contains(".nextn.")
+}
+
+/// Numbers of the layers that draft tokens, of a model that has other layers, too.
+fn draft_layers<'a>(gguf: &Gguf<'a>) -> Vec<&'a str> {
+    let layer = |name: &'a str| name.strip_prefix("blk.")?.strip_suffix(".nextn.eh_proj.weight");
+    let has_others = gguf.tensors().any(|tensor| tensor.name.starts_with("blk.0."));
+    gguf.tensors().filter_map(|tensor| layer(tensor.name)).filter(|number| has_others && *number != "0").collect()
 }
 
 /// Returns whether to keep a key: a device may need the key, or it starts with one of the prefixes in `also`.
@@ -145,7 +179,7 @@ fn is_kept(key: &str, value: Value<'_>, architecture: &str, gguf: &Gguf<'_>, als
     also.iter().any(|prefix| key.starts_with(prefix.as_str())) && ![INDEX_KEY, INDEX_HASH_KEY].contains(&key)
         || KEPT.contains(&key)
         || key.strip_prefix(architecture).is_some_and(|rest| rest.starts_with('.'))
-        || key.starts_with(KEPT_PREFIX) && !is_scores_of_zeros
+        || KEPT_PREFIXES.iter().any(|prefix| key.starts_with(prefix)) && !is_scores_of_zeros
 }
 
 /// Builds the tokenizer's index as 32-bit words, and computes the hash of the index; `None` if the file has no

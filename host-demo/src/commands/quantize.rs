@@ -250,6 +250,16 @@ fn warn_of_rows(changes: &[Change<'_>]) {
     }
 }
 
+/// Warns of rules that match no tensor.
+fn warn_of_rules(rules: &[Override], changes: &[Change<'_>]) {
+    for rule in rules.iter().filter(|rule| !changes.iter().any(|change| rule.matches(&change.name))) {
+        note(format_args!(
+            "warning: --tensor-type {} matches no tensor: `arenite inspect` lists their names",
+            rule.pattern()
+        ));
+    }
+}
+
 /// Warns of tensors that keep their type because their weights are too small for the wanted one.
 fn warn_of_small(changes: &[Change<'_>]) {
     for change in changes {
@@ -300,6 +310,7 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     let options = args.type_options(target)?;
     let mut changes = changes(&gguf, mix, &options, importance.as_ref(), args.allow_requantize || args.dry_run)
         .with_context(|| file.name().to_owned())?;
+    warn_of_rules(&options.overrides, &changes);
     let pieces = if args.keep_split { kept_split(&file, &mut changes) } else { vec![changes.len()] };
     let outputs = split::outputs(&output, pieces.len());
     if !options.copy && !args.dry_run {

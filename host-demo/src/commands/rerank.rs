@@ -10,7 +10,7 @@ use crate::cli::{RunArgs, TextArgs};
 use crate::output::{self, Out, note};
 use arenite_run::model_file::ModelFile;
 use arenite_run::open_model::OpenModel;
-use arenite_run::ranking::{self, Ranking};
+use arenite_run::ranking::Ranking;
 use arenite_run::runtime::{self, Memory};
 
 /// Order texts by their relevance to a query, with a reranker model
@@ -83,7 +83,7 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
             runtime::fits(pair.ids.len(), session.context(), model, ", or cut it with --truncate")?;
             let vector = session.embed_pair(&pair.ids, pair.second, &mut buffer)?;
             runtime::numbers(vector).with_context(named)?;
-            Ok(ranking::score(vector))
+            Ok(ranking.score(vector))
         });
         match score {
             Ok(relevance_score) => ranked.push(Ranked { index, relevance_score, document }),

@@ -11,6 +11,7 @@ use clap::Parser;
 use super::{chat, generate};
 use crate::cli::pictures::is_picture;
 use crate::cli::{ModelArgs, is_piped};
+use crate::output::note;
 use crate::{foreign, formats, output};
 
 /// Chat with a model; with a prompt or in a pipe, print one answer
@@ -95,7 +96,16 @@ pub fn run(args: &Args, model: &ModelArgs) -> Result<ExitCode> {
     } else {
         let prompt = asked.into_iter().flat_map(|prompt| ["-p".into(), OsString::from(prompt)]);
         match Generate::try_parse_from(options.iter().cloned().chain(prompt)) {
-            Ok(Generate { args, .. }) => generate::run(&args, file).map_err(explained),
+            Ok(Generate { args, .. }) => {
+                let code = generate::run(&args, file).map_err(explained)?;
+                if named.is_some() {
+                    note(
+                        "the file has no chat template, so the model continued the text: if it was trained for \
+                         conversations, use `arenite chat --template NAME`",
+                    );
+                }
+                Ok(code)
+            }
             Err(told) => Ok(output::usage_error(&told)),
         }
     }

@@ -6,8 +6,9 @@ mod place;
 use std::ffi::OsStr;
 use std::path::Path;
 
+use arenite::Error;
 use arenite::gguf::{Gguf, Value};
-use arenite::model::ARCHITECTURES;
+use arenite::model::{ARCHITECTURES, Spec};
 
 pub use content::{content, is_foreign, no_checkpoint};
 pub use place::path;
@@ -67,7 +68,8 @@ pub fn explained(path: Option<&Path>, error: anyhow::Error) -> anyhow::Error {
     let why = || {
         let path = path?;
         let map = arenite_files::map(path).ok()?;
-        gguf(path, &Gguf::parse(&map).ok()?)
+        let file = Gguf::parse(&map).ok()?;
+        gguf(path, &file).or_else(|| speech(path, &file, &error))
     };
     match (why(), path) {
         (Some(why), Some(path)) => anyhow::anyhow!("{}: {why}", path.display()),
@@ -75,8 +77,31 @@ pub fn explained(path: Option<&Path>, error: anyhow::Error) -> anyhow::Error {
     }
 }
 
+/// Returns the error message for a speech model in a command for texts.
+fn speech(path: &Path, gguf: &Gguf<'_>, error: &anyhow::Error) -> Option<String> {
+    let wants_text = matches!(
+        error.root_cause().downcast_ref(),
+        Some(Error::NoSource | Error::NoPart { part: "decoder" | "encoder" | "encoder of text" })
+    );
+    let hears = || Spec::read(gguf).is_ok_and(|spec| spec.sound().is_some());
+    (wants_text && hears())
+        .then(|| format!("this is a speech model: use it with `arenite listen -m {} FILE`", quoted(path)))
+}
+
+/// Returns the error message for a tensor of a type that is no longer in GGUF, or never was.
+pub fn tensor_type(tensor: &str, id: u32) -> String {
+    let (what, advice) = match id {
+        31..=33 => ("a repacked Q4_0, which llama.cpp has withdrawn", "Q4_0"),
+        36..=38 => ("a repacked IQ4_NL, which llama.cpp has withdrawn", "IQ4_NL"),
+        4 | 5 => ("Q4_2 or Q4_3, which llama.cpp has withdrawn", "Q4_0"),
+        97..=399 => ("a type of ik_llama.cpp, which other programs cannot read", "Q4_K_M"),
+        _ => ("which is unknown", "Q4_K_M"),
+    };
+    format!("the tensor {tensor} has type {id}, {what}: get the model in another type, such as {advice}")
+}
+
 /// Returns the error message for a GGUF file without a model to run, or `None` for a model.
-fn gguf(path: &Path, gguf: &Gguf<'_>) -> Option<String> {
+pub fn gguf(path: &Path, gguf: &Gguf<'_>) -> Option<String> {
     let text = |key: &str| match gguf.get(key) {
         Some(Value::Str(text)) => std::str::from_utf8(text).ok(),
         _ => None,
@@ -99,6 +124,9 @@ fn gguf(path: &Path, gguf: &Gguf<'_>) -> Option<String> {
         ("imatrix", _) => format!(
             "this is an importance matrix, and not a model: give it to `arenite quantize IN.gguf OUT.gguf TYPE \
              --imatrix {file}`"
+        ),
+        (_, "index") => format!(
+            "this is an index of `arenite index`, and not a model: search in it with `arenite search {file} QUERY`"
         ),
         _ if gguf.tensor_count() == 0 => "this file has a vocabulary and no weights: only `arenite tokenize` and \
              `arenite detokenize` work with it, so give the model's file with -m"

@@ -187,6 +187,7 @@ fn in_words(cause: &(dyn std::error::Error + 'static)) -> String {
         },
         (_, Some(Error::NotGguf)) => format!("{cause}; give a .gguf file, or make one with `arenite convert hf`"),
         (_, Some(Error::Unsupported { what: "architecture", name })) => foreign::architecture(&name.to_string()),
+        (_, Some(Error::UnknownTensorType { tensor, id })) => foreign::tensor_type(&tensor.to_string(), *id),
         (_, Some(Error::NoSource)) => "this is an encoder-decoder model: use `arenite translate`".into(),
         (_, Some(Error::NoPart { part: "decoder" })) => {
             "the model has no decoder and cannot generate text: use `arenite embed`, or give another model".into()

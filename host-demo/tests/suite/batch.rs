@@ -94,6 +94,7 @@ fn lines_that_cannot_be_answered_say_so() {
         r#"{"custom_id": "a", "method": "POST", "url": "/v1/nothing", "body": {}}"#,
         r#"{"custom_id": "b", "method": "POST", "url": "/v1/completions", "body": {"prompt": 3}}"#,
         r#"{"custom_id": "c", "method": "POST", "url": "/v1/completions", "body": {"prompt": "x", "max_tokens": 2}}"#,
+        r#"{"custom_id": "d", "method": "GET", "url": "/v1/completions", "body": {"prompt": "x", "max_tokens": 2}}"#,
     ];
     let answers = answers(&lines.join("\n"), 1);
     assert_eq!(answers[0]["error"]["code"], "invalid_line");
@@ -102,6 +103,7 @@ fn lines_that_cannot_be_answered_say_so() {
     assert_eq!(answers[2]["response"]["body"]["error"]["param"], "prompt");
     assert_eq!(answers[3]["response"]["status_code"], 200);
     assert_eq!(answers[3]["custom_id"], "c");
+    assert_eq!(answers[4]["response"]["body"]["error"]["param"], "method");
 }
 
 #[test]

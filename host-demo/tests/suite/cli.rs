@@ -55,7 +55,6 @@ fn wrong_usage_is_exit_code_2() {
         &["no-such-command"][..],
         &["generate", "--no-such-flag"],
         &["generate", "-n", "many"],
-        &["plan", "-c", "0"],
         &["generate", "--kv", "q3"],
         &["generate", "--temp", "-1"],
         &["generate", "-t", "100000"],
@@ -426,6 +425,27 @@ fn bench_measures_what_it_is_told() {
         assert!(result[key].as_u64().expect(key) > 0, "{key}: {result}");
     }
     assert!(result["model"].is_string() && result["isa"].is_string());
+}
+
+#[test]
+fn bench_measures_several_lengths_or_only_one_part() {
+    let results = |args: &[&str]| {
+        let report = json(&[&["bench", "-t", "1", "-r", "1", "--json"], args].concat());
+        report["results"].as_array().expect("a list").clone()
+    };
+    let lengths: Vec<Value> =
+        results(&["-p", "4,8", "-n", "2"]).iter().map(|row| row["prefill_tokens"].clone()).collect();
+    assert_eq!(lengths, [4, 8]);
+    for (args, missing, there) in [
+        (["-p", "0", "-n", "4"], "prefill_tok_s", "decode_tok_s"),
+        (["-p", "4", "-n", "0"], "decode_tok_s", "prefill_tok_s"),
+    ] {
+        let row = &results(&args)[0];
+        assert!(row[missing].is_null() && row[there].as_f64().is_some_and(|speed| speed > 0.0), "{row}");
+        let table = stdout(&[&["bench", "-t", "1", "-r", "1"], &args[..]].concat());
+        assert!(table.contains(" - ") && !table.contains("NaN"), "{table}");
+    }
+    assert!(error(&["bench", "-p", "0", "-n", "0"]).contains("nothing to measure"));
 }
 
 #[test]

@@ -151,4 +151,10 @@ fn a_compiled_grammar_is_a_file() {
     let grammar = arenite::grammar::Grammar::new(&table).unwrap();
     let mut state = arenite::grammar::State::new(&grammar);
     assert!(state.accept(&grammar, b"ab".iter().copied()) && state.is_complete());
+    // A schema with a syntax error is not taken for a grammar.
+    let broken = dir.path().join("broken.json");
+    std::fs::write(&broken, "\"type\": \"string\"}").unwrap();
+    let output = arenite().args(["grammar", "--try"]).arg(&broken).stdin(Stdio::null()).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && said.contains("broken.json is not JSON"), "{said}");
 }

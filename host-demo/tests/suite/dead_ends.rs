@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use arenite_gguf_writer::Header;
 use serde_json::{Value, json};
 
-use crate::common::{arenite, arenite_with, committed, error, json as json_of, lines, npy, path, stdout, stdout_with};
+use crate::common::{
+    arenite, arenite_with, committed, error, fixtures, json as json_of, lines, npy, path, stdout, stdout_with,
+};
 use crate::serve::Server;
 
 /// A directory with files that are not models.
@@ -101,6 +103,12 @@ fn gguf_files_that_are_no_models() {
     of(&words, &["a vocabulary and no weights", "arenite tokenize"]);
     let newer = files.gguf("newer.gguf", &[("general.architecture", "llama5")], true);
     of(&newer, &["'llama5' is not supported", "nearest supported one is 'llama4'", "arenite inspect --architectures"]);
+    let index = files.gguf("notes.index", &[("general.architecture", "index")], false);
+    of(&index, &["index of `arenite index`", &format!("arenite search {}", path(&index))]);
+    let speech = committed("tests/fixtures/whisper_b/model.gguf");
+    for command in ["generate", "translate"] {
+        says(&error(&[command, "-m", path(&speech), "-p", "a"]), &["speech model", "arenite listen -m"]);
+    }
     let image = files.gguf("image.gguf", &[("general.architecture", "flux")], true);
     of(&image, &["makes images"]);
     let listed = stdout(&["inspect", "--architectures"]);
@@ -415,6 +423,67 @@ fn files_in_the_wrong_place() {
     says(&said, &["the importance matrix has 4 columns for blk.0.ffn_up.weight"]);
 }
 
+/// Types that llama.cpp has withdrawn, and those of ik_llama.cpp, are named.
+#[test]
+fn unknown_types_of_tensors() {
+    let files = Files::new();
+    let model = fs::read(committed("tests/fixtures/stories.gguf")).expect("a model");
+    let name = b"blk.0.attn_q.weight";
+    let at = model.windows(name.len()).position(|part| part == name).expect("a tensor") + name.len() + 4 + 2 * 8;
+    for (id, words) in [
+        (31u32, ["repacked Q4_0", "such as Q4_0"]),
+        (37, ["repacked IQ4_NL", "such as IQ4_NL"]),
+        (144, ["a type of ik_llama.cpp", "such as Q4_K_M"]),
+        (900, ["unknown", "another type"]),
+    ] {
+        let mut other = model.clone();
+        other[at..at + 4].copy_from_slice(&id.to_le_bytes());
+        let other = files.file("other.gguf", other);
+        says(&error(&["generate", "-m", path(&other), "-p", "a"]), &words);
+        says(&error(&["inspect", path(&other)]), &words);
+    }
+}
+
+/// Files of byte-level vocabularies did not name their rules for splitting texts before May 2024.
+#[test]
+fn a_vocabulary_without_its_pre_tokenizer() {
+    let files = Files::new();
+    let said = |model: &Path| {
+        let output = arenite(&["tokenize", "-m", path(model), "-p", "I can't"]);
+        assert!(output.status.success());
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let without = |mut model: Vec<u8>| {
+        let key = b"tokenizer.ggml.pre";
+        let at = model.windows(key.len()).position(|part| part == key).expect("the key");
+        model[at + key.len() - 1] = b'x';
+        files.file("old.gguf", model)
+    };
+    let qwen = committed("tests/fixtures/qwen3/model.gguf");
+    assert_eq!(said(&qwen), "");
+    let old = without(fs::read(qwen).expect("a model"));
+    says(&said(&old), &["does not name its pre-tokenizer", "tokenizer.ggml.pre=str:NAME IN OUT COPY`"]);
+    let Some(llama) = fixtures("tokenizers/ggml-vocab-llama-bpe.gguf.gz") else { return };
+    let output = std::process::Command::new("gzip").arg("-dc").arg(llama).output().expect("gzip runs");
+    says(&said(&without(output.stdout)), &["not those of Llama 3", "tokenizer.ggml.pre=str:llama-bpe"]);
+}
+
+/// The part of a download that is not there yet is zeros.
+#[test]
+fn a_file_that_ends_in_zeros() {
+    let files = Files::new();
+    let said = |model: &Path| {
+        let output = arenite(&["generate", "-m", path(model), "-p", "a", "-n", "1"]);
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let stories = committed("tests/fixtures/stories.gguf");
+    assert!(!said(&stories).contains("zeros"));
+    let mut model = fs::read(&stories).expect("a model");
+    let half = model.len() / 2;
+    model[half..].fill(0);
+    says(&said(&files.file("half.gguf", model)), &["norm.weight are all zeros", "its download is not complete"]);
+}
+
 /// Folders of checkpoints that are not whole, or have the weights in another place.
 #[test]
 fn folders_without_weights() {
@@ -475,6 +544,9 @@ fn folders_without_weights() {
     files.file("meta/consolidated.safetensors", fs::read(own.join("model.safetensors")).expect("a file"));
     files.file("meta/params.json", "{}");
     of("meta", &["the form of Meta or Mistral"]);
+    files.file("marian/model.safetensors", fs::read(own.join("model.safetensors")).expect("a file"));
+    files.file("marian/config.json", r#"{"architectures": ["MarianMTModel"], "model_type": "marian"}"#);
+    of("marian", &[&format!("`arenite convert seq2seq {} OUT.gguf`", path(&files.at("marian")))]);
 }
 
 /// The built-in model with other keys.
@@ -503,6 +575,8 @@ fn models_for_texts_and_models_for_conversations() {
     };
     says(&chat(&[]), &["has no chat template", "base model", "`arenite generate`", "--template"]);
     assert!(!chat(&["--template", "chatml"]).contains("no chat template"));
+    let output = arenite(&["run", path(&base), "Hello", "-n", "2"]);
+    says(&String::from_utf8_lossy(&output.stderr), &["has no chat template", "`arenite chat --template NAME`"]);
     let template = "{% for m in messages %}{{ m.content }}{% endfor %}";
     let instruct = renamed(&files, &[("general.name", "B"), ("tokenizer.chat_template", template)]);
     let end = json_of(&["inspect", path(&instruct), "--json"])["metadata"]["tokenizer.ggml.eos_token_id"].to_string();

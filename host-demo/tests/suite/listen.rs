@@ -1,6 +1,8 @@
 //! `arenite listen` and the server's speech to text, with models of random weights.
 
-use crate::common::{committed, error, fixtures, json, path, stdout, stdout_with};
+use std::process::Output;
+
+use crate::common::{arenite, committed, error, fixtures, json, lines, path, stdout, stdout_with};
 use crate::serve::Server;
 use serde_json::{Value, json};
 
@@ -87,6 +89,44 @@ fn all_formats_and_streams_have_the_same_parts() {
         let data = wav.windows(4).position(|four| four == b"data").unwrap() + 8;
         assert_eq!(stdout_with(&["listen", "-m", &model, "--stream", "--kv", "f32"], &wav[data..]), run("text"));
     }
+}
+
+#[test]
+fn several_sounds_are_transcribed_one_after_the_other() {
+    let model = file("whisper_b", "model.gguf");
+    let [one, two] = ["sound0.wav", "sound1.wav"].map(|name| file("whisper_b", name));
+    let run = |args: &[&str]| arenite(&[&["listen", "-m", &model, "--kv", "f32"], args].concat());
+    let text = |output: &Output| String::from_utf8(output.stdout.clone()).unwrap();
+    let both = run(&[&one, &two]);
+    assert_eq!(text(&both), text(&run(&[&one])) + &text(&run(&[&two])));
+    let objects = lines(&text(&run(&[&one, &two, "--format", "json"])));
+    for (mut object, (name, path)) in objects.into_iter().zip([("sound0.wav", &one), ("sound1.wav", &two)]) {
+        assert_eq!(object["file"], **path);
+        object.as_object_mut().unwrap().remove("file");
+        assert_eq!(object, transcript("whisper_b", name));
+    }
+    // A file that is missing does not stop the others.
+    let output = run(&["no-such-file.wav", &two]);
+    assert_eq!((text(&output), output.status.code()), (text(&run(&[&two])), Some(1)));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("cannot read no-such-file.wav"));
+    assert!(error(&["listen", "-m", &model, &one, &two, "--format", "srt"]).contains("one sound, or --format json"));
+}
+
+/// The number of samples is that of libsndfile 1.2.2, which cuts off the encoder's delay and padding.
+#[test]
+fn the_silence_of_an_mp3_encoder_is_cut_off() {
+    let seconds = |sound: &str| {
+        json(&["listen", "-m", &file("whisper_b", "model.gguf"), sound, "--format", "json"])["duration"]
+            .as_f64()
+            .unwrap()
+    };
+    let sound = file("whisper_b", "sound0.mp3");
+    assert_eq!(seconds(&sound) * 8000.0, 5832.0);
+    // Nothing is lost of two files that are joined.
+    let directory = tempfile::tempdir().unwrap();
+    let joined = directory.path().join("joined.mp3");
+    std::fs::write(&joined, std::fs::read(&sound).unwrap().repeat(2)).unwrap();
+    assert!(seconds(path(&joined)) * 8000.0 > 2.0 * 5832.0);
 }
 
 #[test]

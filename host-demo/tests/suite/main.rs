@@ -26,6 +26,7 @@ mod page;
 mod pieces;
 mod plan;
 mod quantize;
+mod readme;
 mod rerank;
 mod reuse;
 mod sample;

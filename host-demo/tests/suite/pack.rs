@@ -6,7 +6,9 @@ use std::process::Command;
 use arenite::Gguf;
 use arenite::tokenizer::Tokenizer;
 
-use crate::common::{arenite, committed, error, external, json, path, stdout, stdout_with};
+use serde_json::Value;
+
+use crate::common::{arenite, committed, error, external, fixtures, json, lines, npy, path, stdout, stdout_with};
 
 /// Packs `file`. Returns the new file and the messages.
 fn packed(file: &Path, directory: &Path) -> (PathBuf, String) {
@@ -93,6 +95,50 @@ fn packing_drops_what_a_device_does_not_need() {
     assert!(output.status.success());
     assert!(keys(&kept).0.contains(&"general.type".to_string()));
     assert_eq!(json(&["inspect", "--json", path(&kept)])["alignment"], 4096);
+}
+
+/// Values of transformers, as for the unpacked files.
+#[test]
+fn packed_models_compute_the_same_numbers() {
+    let directory = tempfile::tempdir().unwrap();
+    let reranker = committed("tests/fixtures/qwen3_reranker");
+    let (out, _) = packed(&reranker.join("model.gguf"), directory.path());
+    let reference: Value = serde_json::from_slice(&std::fs::read(reranker.join("ref.json")).unwrap()).unwrap();
+    for pair in reference["prompts"].as_array().unwrap() {
+        let (query, document) = (pair["query"].as_str().unwrap(), pair["document"].as_str().unwrap());
+        let ranked = stdout_with(&["rerank", "-m", path(&out), "-p", query, "--kv", "f32"], document.as_bytes());
+        let score = lines(&ranked)[0]["relevance_score"].as_f64().unwrap();
+        assert!((score - pair["score"].as_f64().unwrap()).abs() < 2e-5, "{score}: {pair}");
+    }
+    // Layers for drafts, and an activation whose keys have no prefix.
+    for case in ["drafts/mtp_qwen35_a", "drafts/mtp_glm4moe_a", "apertus"] {
+        let Some(case) = fixtures(case) else { return };
+        let (out, said) = packed(&case.join("model.gguf"), directory.path());
+        assert_eq!(said.contains("--prune-layers 4 "), case.ends_with("mtp_qwen35_a"), "{said}");
+        let reference: Value = serde_json::from_slice(&std::fs::read(case.join("ref.json")).unwrap()).unwrap();
+        let prompt = &reference["prompts"][0];
+        let ids: Vec<String> = prompt["ids"].as_array().unwrap().iter().map(Value::to_string).collect();
+        let made = directory.path().join("logits.npy");
+        stdout(&["logits", "-m", path(&out), "--ids", &ids.join(","), "--all", "--kv", "f32", "-o", path(&made)]);
+        let right = std::fs::read(case.join("hf.bin")).unwrap();
+        let right = right[prompt["logits"]["offset"].as_u64().unwrap() as usize..].as_chunks::<4>().0;
+        let made = npy(&made).1;
+        let worst = made.iter().zip(right).map(|(a, b)| (a - f32::from_le_bytes(*b)).abs()).fold(0.0, f32::max);
+        assert!(made.len() > 1000 && worst < 1e-4, "{}: {worst}", case.display());
+    }
+}
+
+#[test]
+fn files_without_a_model_are_not_packed() {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("out.gguf");
+    for (file, told) in [
+        ("tests/fixtures/eye.gguf", "(mmproj), and not the language model"),
+        ("tests/fixtures/lora/first.gguf", "this is a LoRA adapter"),
+    ] {
+        let error = error(&["pack", path(&committed(file)), path(&out)]);
+        assert!(error.contains(told) && !out.exists(), "{error}");
+    }
 }
 
 #[test]

@@ -2,9 +2,25 @@
 
 use serde_json::Value;
 
-use crate::common::{committed, error, json, path, stdout};
+use crate::common::{arenite, committed, error, json, path, stdout};
 
 const STORIES: &str = "host-demo/models/stories.gguf";
+
+#[test]
+fn boards_have_another_flash_chip_and_are_found_without_spaces() {
+    let board = |args: &[&str]| json(&[&["plan", "-c", "64", "--json"], args].concat())["boards"][0].clone();
+    let (pico, same) = (board(&["--board", "Raspberry Pi Pico 2"]), board(&["--board", "pico2"]));
+    assert_eq!((&pico, pico["flash_bytes"].as_u64()), (&same, Some(4 << 20)));
+    assert_eq!(board(&["--board", "esp32s3"])["chip"], "ESP32-S3");
+    let other = board(&["--board", "pico2", "--flash", "16M"]);
+    assert_eq!(other["flash_bytes"].as_u64(), Some(16 << 20));
+    let spare = |board: &Value| board["spare_flash_bytes"].as_u64().unwrap();
+    assert_eq!(spare(&other), spare(&pico) + (12 << 20));
+    assert!(error(&["plan", "--board", "Raspberry Pi 5", "--flash", "16M"]).contains("leave --flash out"));
+    assert_eq!(arenite(&["plan", "--board", "pico2", "--target", "riscv32imac"]).status.code(), Some(2));
+    // `-c 0` is the model's own context.
+    assert_eq!(json(&["plan", "-c", "0", "--json"])["kv_bytes"], json(&["plan", "-c", "512", "--json"])["kv_bytes"]);
+}
 
 #[test]
 fn plans_are_consistent_in_every_form() {

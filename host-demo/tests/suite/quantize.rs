@@ -152,6 +152,23 @@ fn kinds(file: &Path) -> BTreeMap<String, String> {
     all["tensors"].as_array().expect("a list").iter().map(entry).collect()
 }
 
+/// A pruned layer for drafts is no longer counted among them.
+#[test]
+fn layers_for_drafts_are_pruned() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/mtp_qwen35.gguf");
+    let out = directory.path().join("out.gguf");
+    let counts = |file: &Path| {
+        let all = &listing(file)["metadata"];
+        ["block_count", "nextn_predict_layers"].map(|key| all[format!("qwen35.{key}")].as_u64())
+    };
+    assert_eq!(counts(Path::new(model)), [Some(5), Some(1)]);
+    for (layer, right) in [("4", [Some(4), Some(0)]), ("3", [Some(4), Some(1)])] {
+        stdout(&["quantize", model, path(&out), "COPY", "--prune-layers", layer]);
+        assert_eq!(counts(&out), right);
+    }
+}
+
 #[test]
 fn what_people_type_for_llama_quantize() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -164,6 +181,12 @@ fn what_people_type_for_llama_quantize() {
     // Flags before the files, a number for the type, and a number of threads.
     stdout(&["quantize", "--output-tensor-type", "q8_0", "--token-embedding-type", "f16", model, out, "15", "2"]);
     assert_eq!(listing(&at("out.gguf"))["metadata"]["general.file_type"], 15);
+    // A rule that matches nothing is a misspelled one.
+    for (rule, is_told) in [("ffn_pu=q6_K", true), ("ffn_up=q6_K", false)] {
+        let output = arenite(&["quantize", "--tensor-type", rule, model, out, "Q8_0"]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && said.contains("matches no tensor") == is_told, "{said}");
+    }
     // Without a name for the output, the new file is beside the model.
     stdout(&["quantize", model, "Q8_0", "1"]);
     assert!(kinds(&at("ggml-model-Q8_0.gguf")).values().any(|kind| kind == "Q8_0"));

@@ -36,6 +36,13 @@ fn index(model: &Path, folder: &Path, more: &[&str]) -> String {
 #[test]
 fn a_passage_is_nearest_to_its_own_text() {
     let (model, folder) = (committed("tests/fixtures/small/nomic_bert_moe/model.gguf"), folder());
+    let text = folder.path().join("files/old.txt");
+    for (bytes, encoding) in [(&b"caf\xe9"[..], "another encoding"), (b"\xff\xfea\0", "UTF-16")] {
+        fs::write(&text, bytes).unwrap();
+        let said = index(&model, folder.path(), &[]);
+        assert!(said.contains(&format!("old.txt: this is text in {encoding}: save it as UTF-8\n")), "{said}");
+    }
+    fs::remove_file(text).unwrap();
     assert_eq!(index(&model, folder.path(), &[]), "F: 3 passages of 4 files; 1 without text are left out");
     let file = folder.path().join("f.index");
     for (query, place) in [

@@ -17,6 +17,7 @@
 
 mod jpeg;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io::Cursor;
 use std::thread;
@@ -94,9 +95,11 @@ impl Limits {
 }
 
 impl Error {
-    /// Takes the first line of a decoder's message.
+    /// Takes the first line of a decoder's message, unless it prints a structure of the decoder.
     fn damaged(why: impl ToString) -> Self {
-        Self::Damaged(why.to_string().lines().next().unwrap_or_default().to_string())
+        let why = why.to_string();
+        let line = why.lines().next().filter(|line| !line.contains('{'));
+        Self::Damaged(line.unwrap_or("it is damaged, or of an unusual form: save it again").to_string())
     }
 }
 
@@ -145,6 +148,10 @@ fn decoded(bytes: &[u8], limits: &Limits) -> Result<Picture, Error> {
 /// Decodes a file that is no JPEG.
 fn other(bytes: &[u8], limits: &Limits) -> Result<Pixels, Error> {
     let format = image::guess_format(bytes).ok().filter(|format| FORMATS.contains(format)).ok_or(Error::Format)?;
+    /// The last chunk of a PNG. It has no pixels, and files that are cut short by a few bytes lack it.
+    const END: &[u8] = b"\0\0\0\0IEND\xae\x42\x60\x82";
+    let lacks_end = format == ImageFormat::Png && !bytes.windows(4).rev().any(|name| name == b"IEND");
+    let bytes: Cow<'_, [u8]> = if lacks_end { [bytes, END].concat().into() } else { bytes.into() };
     let mut reader = ImageReader::with_format(Cursor::new(bytes), format);
     let mut most = image::Limits::no_limits();
     most.max_alloc = Some(limits.memory());

@@ -89,6 +89,10 @@ fn pixels_are_those_of_transformers() {
         } else {
             assert!(picture.rgb == wanted, "{name}");
         }
+        // A PNG without its last chunk has all pixels.
+        if let Some(cut) = bytes.len().checked_sub(12).filter(|at| bytes[*at..].starts_with(b"\0\0\0\0IEND")) {
+            assert!(decode(&bytes[..cut], &Limits::DEFAULT).is_ok_and(|same| same == picture), "{name}");
+        }
     }
 }
 
@@ -117,6 +121,10 @@ fn formats_are_told_by_their_content() {
     let [(_, gif), ..] = others();
     let colors = decode(&gif, &Limits::DEFAULT).unwrap().rgb;
     assert!(colors.chunks(3).all(|pixel| pixel == [255, 0, 0] || pixel == [0, 0, 255]), "{colors:?}");
+    let apple = decode(b"\x89PNG\r\n\x1a\n\0\0\0\x04CgBI\x50\0\x20\x02\x2b\xd5\xb3\x7f", &Limits::DEFAULT)
+        .unwrap_err()
+        .to_string();
+    assert!(apple.contains("save it again") && !apple.contains('{'), "{apple}");
     for bytes in [&b""[..], b"GGUF", b"<svg xmlns='http://www.w3.org/2000/svg'/>", b"%PDF-1.4", b"II*\0\x08\0\0\0"] {
         assert_eq!(decode(bytes, &Limits::DEFAULT), Err(Error::Format));
     }

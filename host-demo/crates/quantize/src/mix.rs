@@ -107,6 +107,18 @@ impl std::str::FromStr for Override {
     }
 }
 
+impl Override {
+    /// True if the rule is for this tensor.
+    pub fn matches(&self, tensor: &str) -> bool {
+        self.name.is_match(tensor)
+    }
+
+    /// The regular expression.
+    pub fn pattern(&self) -> &str {
+        self.name.as_str()
+    }
+}
+
 /// The user's choices for single tensors.
 #[derive(Clone, Debug, Default)]
 pub struct TypeOptions {
@@ -318,8 +330,7 @@ impl<'a> Chooser<'a> {
         if self.options.copy || !may_change(tensor) || self.options.keep_output && role == Role::Output {
             return Ok(tensor.kind);
         }
-        let override_kind =
-            self.options.overrides.iter().find(|rule| rule.name.is_match(tensor.name)).map(|rule| rule.kind);
+        let override_kind = self.options.overrides.iter().find(|rule| rule.matches(tensor.name)).map(|rule| rule.kind);
         if let Some(kind) = self.options.embedding
             && role == Role::Embedding
             && (tensor.name == "token_embd.weight" || override_kind.is_none())

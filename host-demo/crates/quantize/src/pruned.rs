@@ -73,6 +73,12 @@ impl Pruned {
                         header.set(key, dense - self.0.range(..dense as usize).count() as u32);
                     }
                 }
+                _ if key.ends_with(".nextn_predict_layers") => {
+                    if let Some(next) = gguf.u32(architecture, "nextn_predict_layers")? {
+                        let first = layers.saturating_sub(next as usize);
+                        header.set(key, next - (self.0.range(first..).count() as u32).min(next));
+                    }
+                }
                 _ => {}
             }
         }

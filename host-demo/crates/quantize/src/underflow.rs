@@ -21,13 +21,14 @@ pub fn underflows<'i>(
         return false;
     };
     let (mut row, mut encoded, mut decoded) = (vec![0.0; columns], vec![0; bytes], vec![0.0; columns]);
-    let (mut lost, mut usual) = (0.0, 0.0);
+    let (mut lost, mut usual, mut all) = (0.0, 0.0, 0.0);
     for at in 0..rows.min(SAMPLE) {
         let importance = read(at * rows / rows.min(SAMPLE), &mut row);
         let most = row.iter().fold(0f32, |most, x| most.max(x.abs()));
         if most >= LARGE || !most.is_finite() {
             return false;
         }
+        all += row.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>();
         // Weights near 1 show the loss of the type itself.
         let times = if most > 0.0 { f64::from(most).log2().floor().exp2().recip() } else { 1.0 };
         for (loss, times) in [(&mut lost, 1.0), (&mut usual, times)] {
@@ -39,7 +40,8 @@ pub fn underflows<'i>(
             *loss += error / (times * times);
         }
     }
-    lost > 2.0 * usual
+    // Types of two bits usually lose more than half.
+    lost > 2.0 * usual || lost > (usual + all) / 2.0
 }
 
 #[cfg(test)]
@@ -60,6 +62,9 @@ mod tests {
             assert!(!tries(kind, 0.005), "{kind:?}");
         }
         assert!(tries(TensorType::Q4_0, 3e-7));
+        for kind in [TensorType::TQ1_0, TensorType::TQ2_0, TensorType::Q2_0] {
+            assert!(tries(kind, 1e-9) && !tries(kind, 0.005) && !tries(kind, 1e-4), "{kind:?}");
+        }
         assert!(!tries(TensorType::BF16, 1e-20) && !tries(TensorType::F32, 1e-30));
     }
 }

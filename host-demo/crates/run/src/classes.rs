@@ -63,6 +63,11 @@ impl Labels {
         Ok(Self { names: labels, problem })
     }
 
+    /// The labels, in the order of the outputs.
+    pub(crate) fn names(&self) -> &[String] {
+        &self.names
+    }
+
     /// The classes of a text by the outputs for it, the most probable one first. If one of several classes applies, their
     /// probabilities sum to 1. A single output is the probability of its class alone, and a regression has values.
     pub fn classes(self, outputs: &[f32]) -> Vec<Class> {

@@ -259,8 +259,21 @@ impl ModelFile {
         if others > 0 {
             log::warn!("{}: {others} tensors of its vision or audio part are not used", self.name);
         }
+        if let Some(name) = zero_norm(&gguf) {
+            log::warn!(
+                "warning: {}: the weights of {name} are all zeros: if the file was downloaded, its download is not complete",
+                self.name
+            );
+        }
         Ok(gguf)
     }
+}
+
+/// The last tensor of factors in a file, if they are all zeros, as in the part of a download that is not there yet.
+fn zero_norm<'a>(gguf: &Gguf<'a>) -> Option<&'a str> {
+    let norms = gguf.tensors().filter(|tensor| tensor.name.ends_with("norm.weight") && !tensor.data.is_empty());
+    let last = norms.max_by_key(|norm| norm.offset)?;
+    last.data.iter().all(|byte| *byte == 0).then_some(last.name)
 }
 
 impl Deref for Bytes {

@@ -1,9 +1,10 @@
 //! Scores the relevance of documents to a query with reranker models.
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use arenite::tokenizer::{Encode, Tokenizer};
 use arenite::{Gguf, Model, TokenId};
 
+use crate::classes::Labels;
 use arenite_text::{self as text, Frame};
 
 /// Settings of a model's file for tokenizing a pair of texts.
@@ -13,6 +14,40 @@ pub struct Ranking {
     /// True if the end token of the first text is repeated before the second text (`</s></s>`, as in XLM-RoBERTa).
     separated: bool,
     frame: Frame,
+    output: Output,
+}
+
+/// The meaning of a reranker's output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Output {
+    /// One value, the score.
+    Score,
+    /// Two classes. This one is that of relevant documents.
+    Relevant(usize),
+}
+
+/// Labels of relevant documents in the files of rerankers with two classes. `LABEL_1` is transformers' name for the
+/// class of positive examples.
+const RELEVANT: [&str; 5] = ["yes", "relevant", "true", "entailment", "label_1"];
+
+impl Output {
+    /// # Errors
+    ///
+    /// No class means that a document is relevant.
+    fn new(labels: &[String], has_template: bool) -> Result<Self> {
+        let is_relevant = |label: &String| RELEVANT.contains(&label.trim().to_lowercase().as_str());
+        let are_unnamed = labels.iter().all(|label| label.starts_with("LABEL_"));
+        match labels {
+            [_] => Ok(Self::Score),
+            // Models that a template asks answer yes or no.
+            [_, _] if has_template && are_unnamed => Ok(Self::Relevant(0)),
+            [a, b] if is_relevant(a) != is_relevant(b) => Ok(Self::Relevant(usize::from(is_relevant(b)))),
+            _ => bail!(
+                "this is a classifier with the labels {}, and not a reranker: use `arenite classify`",
+                labels.join(", ")
+            ),
+        }
+    }
 }
 
 /// The tokens of one text or of a pair.
@@ -34,7 +69,9 @@ impl Ranking {
         let spec = model.spec();
         ensure!(spec.ranks(), "this model does not score pairs of texts; give a reranker with -m");
         let template = gguf.str("tokenizer", "chat_template.rerank").ok().flatten();
+        let output = Output::new(Labels::new(gguf, model)?.names(), template.is_some())?;
         Ok(Self {
+            output,
             template: template.map(|template| String::from_utf8_lossy(template).into_owned()),
             separated: matches!(gguf.str("tokenizer.ggml", "model"), Ok(Some(b"t5"))),
             frame: Frame::of(tokenizer)?,
@@ -69,6 +106,26 @@ impl Ranking {
         ids.extend(ids.last().copied().filter(|_| self.separated));
         ids.extend(second.iter().skip(start));
         Ok(Texts { ids, second: first })
+    }
+
+    /// Returns the score in a model's output: the only value, or the probability that the document is relevant.
+    pub fn score(&self, vector: &[f32]) -> f64 {
+        match (self.output, vector) {
+            (Output::Relevant(which), [a, b]) => {
+                let (own, other) = if which == 0 { (a, b) } else { (b, a) };
+                1.0 / (1.0 + (f64::from(*other) - f64::from(*own)).exp())
+            }
+            (_, [score, ..]) => f64::from(*score),
+            (_, []) => 0.0,
+        }
+    }
+
+    /// Returns the score as a share from 0 to 1: the probability, or the logistic function of the only value.
+    pub fn share(&self, vector: &[f32]) -> f64 {
+        match self.output {
+            Output::Relevant(_) => self.score(vector),
+            Output::Score => 1.0 / (1.0 + (-self.score(vector)).exp()),
+        }
     }
 }
 
@@ -113,26 +170,30 @@ fn longest_first(first: usize, second: usize, room: usize) -> (usize, usize) {
     if first <= second { (short, room - short) } else { (room - short, short) }
 }
 
-/// Returns the score in a model's output: the only value, or the probability of the first of two classes (yes and no).
-pub fn score(vector: &[f32]) -> f64 {
-    match *vector {
-        [yes, no] => 1.0 / (1.0 + (f64::from(no) - f64::from(yes)).exp()),
-        [score, ..] => f64::from(score),
-        [] => 0.0,
-    }
-}
-
-/// Returns the score as a share from 0 to 1: the probability, or the logistic function of the only value.
-pub fn share(vector: &[f32]) -> f64 {
-    match *vector {
-        [_, _] => score(vector),
-        _ => 1.0 / (1.0 + (-score(vector)).exp()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::longest_first;
+    use super::{Output, longest_first};
+
+    #[test]
+    fn the_labels_say_which_class_is_relevant() {
+        let output = |labels: &[&str], has_template| {
+            let labels: Vec<String> = labels.iter().map(|label| (*label).to_owned()).collect();
+            Output::new(&labels, has_template).ok()
+        };
+        for (labels, has_template, want) in [
+            (&["LABEL_0"][..], false, Some(Output::Score)),
+            (&["yes", "no"], true, Some(Output::Relevant(0))),
+            (&["no", "yes"], true, Some(Output::Relevant(1))),
+            (&["LABEL_0", "LABEL_1"], true, Some(Output::Relevant(0))),
+            (&["LABEL_0", "LABEL_1"], false, Some(Output::Relevant(1))),
+            (&["not relevant", "relevant"], false, Some(Output::Relevant(1))),
+            (&["RELEVANT", "IRRELEVANT"], false, Some(Output::Relevant(0))),
+            (&["NEGATIVE", "POSITIVE"], false, None),
+            (&["contradiction", "entailment", "neutral"], false, None),
+        ] {
+            assert_eq!(output(labels, has_template), want, "{labels:?}");
+        }
+    }
 
     #[test]
     fn the_longer_text_is_cut() {

@@ -28,4 +28,5 @@ mod search;
 
 pub use index::{Index, Prefixes, Step};
 pub use passages::Passage;
+pub use read::OtherEncoding;
 pub use search::{Found, reranked};

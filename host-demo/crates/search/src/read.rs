@@ -1,10 +1,11 @@
 //! The text of a file.
 
+use std::fmt;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Result, anyhow};
 use html5gum::{Token, Tokenizer};
 
 /// Maximum size of a file: larger ones are data, not texts for readers.
@@ -29,6 +30,18 @@ pub fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
+/// The error for text in another encoding than UTF-8, and the encoding.
+#[derive(Clone, Copy, Debug)]
+pub struct OtherEncoding(&'static str);
+
+impl fmt::Display for OtherEncoding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "this is text in {}: save it as UTF-8", self.0)
+    }
+}
+
+impl std::error::Error for OtherEncoding {}
+
 /// Reads the text of a file. The error is the reason why there is none.
 pub fn text(path: &Path) -> Result<String> {
     let mut bytes = Vec::new();
@@ -44,8 +57,15 @@ fn of_bytes(path: &Path, bytes: &[u8]) -> Result<String> {
     if bytes.len() as u64 > MOST_BYTES {
         return Err(anyhow!("it has more than {} MiB", MOST_BYTES >> 20));
     }
-    let text =
-        std::str::from_utf8(bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes)).context("it is not UTF-8 text");
+    if bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff") {
+        return Err(OtherEncoding("UTF-16").into());
+    }
+    let text = std::str::from_utf8(bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes));
+    let is_printed = || bytes.iter().all(|byte| *byte >= b' ' || matches!(byte, b'\t'..=b'\r'));
+    let text = text.map_err(|_| match is_printed() {
+        true => OtherEncoding("another encoding").into(),
+        false => anyhow!("it is not text"),
+    });
     match text? {
         text if text.contains('\0') => Err(anyhow!("it is not text")),
         html if matches!(&*kind, "html" | "htm" | "xhtml") => Ok(shown(html)),
@@ -97,7 +117,9 @@ mod tests {
     fn what_is_no_text_says_why() {
         let why = |bytes: &[u8]| of_bytes(Path::new("a.txt"), bytes).unwrap_err().to_string();
         assert!(why(b"%PDF-1.7").contains("pdftotext"));
-        assert_eq!(why(b"\xff\xfe"), "it is not UTF-8 text");
+        assert_eq!(why(b"\xff\xfea\0"), "this is text in UTF-16: save it as UTF-8");
+        assert_eq!(why(b"caf\xe9\n"), "this is text in another encoding: save it as UTF-8");
+        assert_eq!(why(b"\x89PNG\r\n\x1a"), "it is not text");
         assert_eq!(why(b"a\0b"), "it is not text");
     }
 

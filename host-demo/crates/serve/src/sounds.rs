@@ -86,7 +86,7 @@ impl Active {
     fn new(transcriber: &Transcriber<'_, '_, '_, '_>, job: Transcription) -> Option<Self> {
         let Transcription { sound, client, wanted, format, answer, _turn } = job;
         let sound = Sound::from(sound).at_most(MOST_SECONDS);
-        let begun = || anyhow::Ok((transcriber.begin(&wanted)?, Writer::new(format, Vec::new())?));
+        let begun = || anyhow::Ok((transcriber.begin(&wanted)?, Writer::new(format, None, Vec::new())?));
         match begun() {
             Ok((progress, writer)) => Some(Self { sound, client, progress, writer, answer, _turn }),
             Err(error) => {

@@ -14,6 +14,33 @@ const SEARCHED: usize = 64 << 10;
 /// Length of a FLAC stream's description.
 const STREAM_INFO: usize = 34;
 
+/// The advice on a file of another kind.
+pub const OTHER_KIND: &str =
+    "this is not a WAV, FLAC or MP3 file: convert it with `ffmpeg -i FILE -ar 16000 -ac 1 out.wav`";
+
+/// Returns true for the start of a container of another format. The search for a WAV or FLAC file would find the streams
+/// in it, without the container's own marks between their frames.
+fn is_other(all: &[u8]) -> bool {
+    /// Marks and their positions.
+    const MARKS: [(usize, &[u8]); 12] = [
+        (0, b"\x1a\x45\xdf\xa3"), // Matroska and WebM
+        (0, b"OggS"),
+        (4, b"ftyp"), // MP4
+        (4, b"moov"),
+        (4, b"mdat"),
+        (8, b"AVI "),
+        (0, b"FLV"),
+        (0, b"FORM"), // AIFF
+        (0, b"caff"),
+        (0, b".snd"),
+        (0, b"\x30\x26\xb2\x75"), // ASF: WMA
+        (0, b"wvpk"),
+    ];
+    let has = |at: usize, mark: &[u8]| all.get(at..).is_some_and(|rest| rest.starts_with(mark));
+    let is_transport_stream = [0, 188, 376].iter().all(|at| has(*at, b"\x47"));
+    is_transport_stream || MARKS.iter().any(|(at, mark)| has(*at, mark))
+}
+
 /// The kind of a sound file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -37,10 +64,11 @@ impl<B: AsRef<[u8]>> Container<B> {
     ///
     /// # Errors
     ///
-    /// The file is damaged, or has a sampling rate that cannot be converted.
+    /// The file is damaged or of another kind, or has a sampling rate that cannot be converted.
     pub fn new(bytes: B) -> Result<Self> {
         let all = bytes.as_ref();
         let start = behind_tags(all);
+        ensure!(!is_other(&all[start..]), OTHER_KIND);
         let begins = |at: usize, mark: &[u8]| all.get(at..).is_some_and(|rest| rest.starts_with(mark));
         let is_wav = |at: usize| begins(at, b"RIFF") && begins(at + 8, b"WAVE");
         let is_mpeg = all.get(start..start + 2).is_some_and(|sync| sync[0] == 0xff && sync[1] & 0xe0 == 0xe0);
@@ -257,6 +285,24 @@ mod tests {
             (file(&[&chunk(b"fmt ", 5000, &[0; 5000]), &data]), "too long"),
         ] {
             assert!(whole(&wrong).unwrap_err().to_string().contains(told), "{told}");
+        }
+    }
+
+    #[test]
+    fn streams_in_other_containers_are_not_read() {
+        let stream =
+            [b"fLaC\x80\0\0\x22", &[16, 0, 16, 0, 0, 0, 0, 0, 0, 0, 0x03, 0xe8, 0x00, 0xf0][..], &[0; 20]].concat();
+        assert!(whole(&[b"some start ", &stream[..]].concat()).is_ok());
+        let packet = [&[0x47][..], &[0; 187]].concat();
+        for start in [
+            &b"\x1a\x45\xdf\xa3"[..],
+            b"OggS\0\x02",
+            b"\0\0\0\x1cftypM4A ",
+            b"ID3\x04\0\0\0\0\0\x01\0OggS",
+            &packet.repeat(3),
+        ] {
+            let told = whole(&[start, &[0; 300], &stream].concat()).unwrap_err().to_string();
+            assert!(told.contains("ffmpeg -i FILE"), "{told}");
         }
     }
 

@@ -1,6 +1,7 @@
 //! Reads sounds from files and streams, as mono samples at 16 kHz.
 
 use std::io::Read;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TryRecvError, sync_channel};
@@ -11,13 +12,13 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use arenite::sound::RATE;
 use rubato::{Resampler, SincFixedIn, SincInterpolationParameters, SincInterpolationType, WindowFunction};
 use symphonia::core::audio::SampleBuffer;
-use symphonia::core::codecs::{Decoder, DecoderOptions};
+use symphonia::core::codecs::{CodecParameters, Decoder, DecoderOptions};
 use symphonia::core::errors::{Error, Result as Decoding};
 use symphonia::core::formats::{FormatOptions, FormatReader};
 use symphonia::core::io::MediaSourceStream;
 use symphonia::default::formats::{FlacReader, MpaReader, WavReader};
 
-use super::container::{Container, Kind, check_rate};
+use super::container::{Container, Kind, OTHER_KIND, check_rate};
 use super::wave;
 
 /// Number of samples that are converted to 16 kHz at a time.
@@ -253,14 +254,13 @@ fn decode<B: AsRef<[u8]> + Send + Sync + 'static>(container: Container<B>, out: 
         Kind::Flac => FlacReader::try_new(stream, &options).map(|reader| Box::new(reader) as _),
         Kind::Mpeg => MpaReader::try_new(stream, &options).map(|reader| Box::new(reader) as _),
     };
-    let format = format.map_err(|_| {
-        anyhow!("this is not a WAV, FLAC or MP3 file: convert it with `ffmpeg -i FILE -ar 16000 -ac 1 out.wav`")
-    })?;
+    let format = format.map_err(|_| anyhow!(OTHER_KIND))?;
     let track = format.default_track().context("the file has no sound")?;
     let (track, parameters) = (track.id, track.codec_params.clone());
     let decoder = symphonia::default::get_codecs().make(&parameters, &DecoderOptions::default());
     let decoder = decoder.map_err(|_| anyhow!("the codec is not supported: convert the file to WAV"))?;
-    let mut packets = Packets { format, decoder, track, damaged: 0, frames: 0, converter: Converter::default() };
+    let (converter, trim) = (Converter::default(), Trim::of(&parameters));
+    let mut packets = Packets { format, decoder, track, damaged: 0, frames: 0, converter, trim };
     let mut is_open = true;
     while is_open {
         is_open = packets.next()?;
@@ -277,6 +277,7 @@ fn decode<B: AsRef<[u8]> + Send + Sync + 'static>(container: Container<B>, out: 
     // The header of a FLAC file has the number of samples. Damaged frames are reported, too.
     let stated = parameters.n_frames.filter(|_| kind == Kind::Flac && packets.damaged == 0);
     let lost = stated.map_or(0, |stated| stated.saturating_sub(packets.frames));
+    ensure!(packets.frames > 0 || lost == 0, "the file is damaged: none of its {lost} samples can be decoded");
     let _ = out.send(Decoded::End { damaged: packets.damaged, lost });
     Ok(())
 }
@@ -290,6 +291,38 @@ struct Packets {
     /// Number of samples of a channel.
     frames: u64,
     converter: Converter,
+    trim: Trim,
+}
+
+/// Cuts off the silence that an MP3 encoder adds before and after a sound.
+struct Trim {
+    /// Number of samples before the sound.
+    delay: u64,
+    /// The samples after the sound. Files that are joined go on behind them, and then they are kept.
+    padding: Range<u64>,
+    /// Samples of the padding, until it is known that the file ends there.
+    held: Vec<f32>,
+}
+
+impl Trim {
+    /// Reads the lengths in the file's first frame.
+    fn of(parameters: &CodecParameters) -> Self {
+        let (delay, padding) = (parameters.delay.unwrap_or(0), parameters.padding.unwrap_or(0));
+        let end = parameters.n_frames.unwrap_or(u64::MAX);
+        Self { delay: delay.into(), padding: end.saturating_sub(padding.into())..end, held: Vec::new() }
+    }
+
+    /// Returns what remains of samples that begin `at` this position.
+    fn cut(&mut self, at: u64, mut samples: Vec<f32>) -> Vec<f32> {
+        let end = at + samples.len() as u64;
+        let within = |position: u64| position.clamp(at, end).abs_diff(at) as usize;
+        self.held.extend(samples.split_off(within(self.padding.start)));
+        samples.drain(..within(self.delay).min(samples.len()));
+        if end > self.padding.end {
+            samples.append(&mut self.held);
+        }
+        samples
+    }
 }
 
 impl Packets {
@@ -312,8 +345,10 @@ impl Packets {
                 if buffer.samples().len() >= channels {
                     self.converter.set_rate(spec.rate)?;
                 }
-                self.frames += (buffer.samples().len() / channels) as u64;
-                self.converter.push(mono(buffer.samples(), channels));
+                let samples = mono(buffer.samples(), channels);
+                let at = self.frames;
+                self.frames += samples.len() as u64;
+                self.converter.push(self.trim.cut(at, samples));
             }
             Err(Error::DecodeError(_)) => self.damaged += 1,
             Err(error) => bail!("the file is damaged: {error}"),

@@ -1,6 +1,7 @@
 //! Writes transcripts in several formats.
 
 use std::io::{self, Write};
+use std::path::Path;
 
 use serde::Serialize;
 
@@ -15,7 +16,7 @@ pub enum Format {
     Srt,
     /// WebVTT subtitles.
     Vtt,
-    /// One object, in the format of OpenAI's `verbose_json`.
+    /// One object, in the format of OpenAI's `verbose_json`; a line if the sound is one of several.
     Json,
 }
 
@@ -33,12 +34,16 @@ impl Format {
 /// Writes a transcript, each segment as soon as it is known.
 pub struct Writer<W> {
     format: Format,
+    /// The sound's file, if it is one of several.
+    file: Option<String>,
     to: W,
     segments: Vec<Segment>,
 }
 
 #[derive(Serialize)]
 struct Transcript<'p> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<&'p str>,
     task: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     language: Option<&'p str>,
@@ -48,11 +53,12 @@ struct Transcript<'p> {
 }
 
 impl<W: Write> Writer<W> {
-    pub fn new(format: Format, mut to: W) -> io::Result<Self> {
+    /// `file` names the sound if it is one of several.
+    pub fn new(format: Format, file: Option<&Path>, mut to: W) -> io::Result<Self> {
         if format == Format::Vtt {
             writeln!(to, "WEBVTT\n")?;
         }
-        Ok(Self { format, to, segments: Vec::new() })
+        Ok(Self { format, file: file.map(|file| file.display().to_string()), to, segments: Vec::new() })
     }
 
     pub fn segment(&mut self, segment: &Segment) -> io::Result<()> {
@@ -75,13 +81,18 @@ impl<W: Write> Writer<W> {
     pub fn finish(mut self, summary: &Summary) -> io::Result<W> {
         if self.format == Format::Json {
             let transcript = Transcript {
+                file: self.file.as_deref(),
                 task: if summary.is_translated { "translate" } else { "transcribe" },
                 language: summary.language.as_deref(),
                 duration: summary.duration,
                 text: self.segments.iter().map(|segment| segment.text.as_str()).collect(),
                 segments: &self.segments,
             };
-            serde_json::to_writer_pretty(&mut self.to, &transcript).map_err(io::Error::from)?;
+            match self.file {
+                None => serde_json::to_writer_pretty(&mut self.to, &transcript),
+                Some(_) => serde_json::to_writer(&mut self.to, &transcript),
+            }
+            .map_err(io::Error::from)?;
             writeln!(self.to)?;
         }
         self.to.flush()?;

@@ -45,7 +45,26 @@ pub fn has_vocabulary(gguf: &Gguf<'_>) -> bool {
 pub fn tokenizer<'a: 'i, 'i>(gguf: &Gguf<'a>, memory: &'i mut Vec<u8>) -> Result<Tokenizer<'a, 'i>> {
     ensure!(has_vocabulary(gguf), "the model has no vocabulary: it takes and gives token ids only");
     memory.resize(Tokenizer::index_bytes(gguf)?, 0);
-    Ok(Tokenizer::new(gguf, memory)?)
+    let tokenizer = Tokenizer::new(gguf, memory)?;
+    warn_of_old_file(gguf, &tokenizer);
+    Ok(tokenizer)
+}
+
+/// Warns of a byte-level vocabulary from before May 2024, which does not name its rules for splitting texts.
+fn warn_of_old_file(gguf: &Gguf<'_>, tokenizer: &Tokenizer<'_, '_>) {
+    let is_named = || !matches!(gguf.get("tokenizer.ggml.pre"), None | Some(Value::Str(b"")));
+    if !matches!(gguf.get("tokenizer.ggml.model"), Some(Value::Str(b"gpt2"))) || is_named() {
+        return;
+    }
+    let is_llama_3 = tokenizer.vocab_len() == 128_256 && tokenizer.spelling(128_000) == b"<|begin_of_text|>";
+    let (what, name) = match is_llama_3 {
+        true => ("which are not those of Llama 3", "llama-bpe"),
+        false => ("which may not be the model's", "NAME"),
+    };
+    log::warn!(
+        "warning: the file is old and does not name its pre-tokenizer, so texts are split by the default rules, {what}: get a \
+         newer file, or name it with `arenite quantize --override-kv tokenizer.ggml.pre=str:{name} IN OUT COPY`"
+    );
 }
 
 /// Normalizes `text` by the vocabulary's steps, and tokenizes it.

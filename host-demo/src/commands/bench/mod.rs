@@ -38,13 +38,13 @@ measured after them: \"of peak\" is the share of the integer products that the p
 the share of plain reading of the same pages; a model in the cache is read faster than from memory. \
 The profile is measured separately; its clock adds a little time, which is included in the rows.")]
 pub struct Args {
-    /// Number of prompt tokens
-    #[arg(short, long, value_name = "TOKENS", default_value_t = 512, value_parser = at_least_one)]
-    prompt: usize,
+    /// Numbers of prompt tokens; 0 measures only decoding
+    #[arg(short, long, value_name = "TOKENS", value_delimiter = ',', default_value = "512", value_parser = count)]
+    prompt: Vec<usize>,
 
-    /// Number of tokens to decode
-    #[arg(short, long, value_name = "TOKENS", default_value_t = 128, value_parser = at_least_one)]
-    n_tokens: usize,
+    /// Numbers of tokens to decode; 0 measures only the prompt
+    #[arg(short, long, value_name = "TOKENS", value_delimiter = ',', default_value = "128", value_parser = count)]
+    n_tokens: Vec<usize>,
 
     /// Numbers of threads to try [default: number of cores]
     #[arg(short, long, value_delimiter = ',', value_parser = threads)]
@@ -83,6 +83,10 @@ pub struct Args {
     session: SessionArgs,
 }
 
+fn count(text: &str) -> Result<usize, String> {
+    if text == "0" { Ok(0) } else { at_least_one(text) }
+}
+
 fn sequences(text: &str) -> Result<usize, String> {
     const MAX: usize = 1024;
     at_least_one(text).and_then(|n| if n <= MAX { Ok(n) } else { Err(format!("give at most {MAX}")) })
@@ -91,16 +95,20 @@ fn sequences(text: &str) -> Result<usize, String> {
 pub fn run(args: &Args, model: &ModelArgs) -> Result<ExitCode> {
     interrupt::listen();
     let threads = if args.threads.is_empty() { vec![workers::cores()] } else { args.threads.clone() };
+    let cases = args.cases(&threads);
+    ensure!(!cases.is_empty(), "there is nothing to measure: give -p or -n a number above 0");
+    ensure!(
+        !args.profile || cases.iter().all(|case| case.prompt > 0 && case.decode > 0),
+        "--profile needs a prompt and tokens to decode: give -p and -n numbers above 0"
+    );
     let mut report = Report::new(if args.json { Format::Json } else { args.output });
     let mut out = Out::lock();
-    for threads in threads {
-        for &sequences in &args.sequences {
-            let Some(measured) = measure(args, model, threads, sequences)? else {
-                note("stopped");
-                return Ok(ExitCode::from(output::INTERRUPTED));
-            };
-            report.add(&mut out, measured)?;
-        }
+    for case in cases {
+        let Some(measured) = measure(args, model, case)? else {
+            note("stopped");
+            return Ok(ExitCode::from(output::INTERRUPTED));
+        };
+        report.add(&mut out, measured)?;
     }
     report.finish(&mut out)?;
     if let Some(path) = &args.plot {
@@ -109,18 +117,45 @@ pub fn run(args: &Args, model: &ModelArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// The numbers of a measurement.
+#[derive(Clone, Copy)]
+struct Case {
+    threads: usize,
+    sequences: usize,
+    prompt: usize,
+    decode: usize,
+}
+
+impl Args {
+    /// All combinations of the numbers that the options list.
+    fn cases(&self, threads: &[usize]) -> Vec<Case> {
+        let mut cases = Vec::new();
+        for &threads in threads {
+            for &prompt in &self.prompt {
+                for &decode in &self.n_tokens {
+                    let sequences = self.sequences.iter();
+                    cases.extend(sequences.map(|&sequences| Case { threads, sequences, prompt, decode }));
+                }
+            }
+        }
+        cases.retain(|case| case.prompt > 0 || case.decode > 0);
+        cases
+    }
+}
+
 /// Loads the model and runs all rounds; `None` after Ctrl-C.
-fn measure(args: &Args, model: &ModelArgs, threads: usize, sequences: usize) -> Result<Option<Measured>> {
+fn measure(args: &Args, model: &ModelArgs, case: Case) -> Result<Option<Measured>> {
+    let Case { threads, sequences, .. } = case;
     let start = Instant::now();
     let open = OpenModel::new(formats::open(model)?, args.session.options(threads)?)?;
     let model = open.model();
-    let longest = args.prompt.max(args.n_tokens);
+    let longest = case.prompt.max(case.decode);
     let context = open.options.context.unwrap_or(longest + args.draft);
     ensure!(
         context >= longest + args.draft,
         "a context of {context} is too short for -p {} and -n {}: give a larger -c",
-        args.prompt,
-        args.n_tokens
+        case.prompt,
+        case.decode
     );
     runtime::warn_of_length(context, model);
     let options = open.plan_options(context).contexts(sequences).logits(sequences * (1 + args.draft));
@@ -133,8 +168,10 @@ fn measure(args: &Args, model: &ModelArgs, threads: usize, sequences: usize) -> 
     let load = start.elapsed();
 
     let tokens = random_ids(longest, model.spec().vocab);
-    let (prompt, decode) = (&tokens[..args.prompt], &tokens[..args.n_tokens]);
-    if let [first, ..] = &mut contexts[..] {
+    let (prompt, decode) = (&tokens[..case.prompt], &tokens[..case.decode]);
+    if let [first, ..] = &mut contexts[..]
+        && !prompt.is_empty()
+    {
         engine.run(&mut [Work::prefill(first, prompt)])?;
         std::hint::black_box(argmax(engine.logits(first)));
     }
@@ -161,14 +198,16 @@ fn measure(args: &Args, model: &ModelArgs, threads: usize, sequences: usize) -> 
         KvType::Q8_0Q4_0 => 28,
         KvType::Q4_0 => 19 + 1,
     };
-    let (prefill, decodes_per_s) = (args.prompt as f64 / median(&mut prefilled), 1.0 / median(&mut decoded));
+    // What was not measured has no speed: NaN, which is null in JSON.
+    let (prefill, decode_tok_s) =
+        (speed(case.prompt, median(&mut prefilled)), speed(case.decode, median(&mut decoded)));
     let traffic = |tokens, before| {
         let run = Run { tokens, before, batch: plan.options.batch, value_34ths };
         traffic::total(open.gguf(), model, &run)
     };
-    let products = traffic(args.prompt, 0).multiplications as f64 / args.prompt as f64;
+    let products = traffic(case.prompt, 0).multiplications as f64 / case.prompt as f64;
     // A pass decodes all sequences: it reads the weights once, and the cache of each.
-    let (one, weights) = (traffic(1, args.n_tokens / 2).bytes, traffic(1, 0).bytes);
+    let (one, weights) = (traffic(1, case.decode / 2).bytes, traffic(1, 0).bytes);
     let bytes = (one + one.saturating_sub(weights) * (sequences as u64 - 1)) as f64;
     let mut profile = None;
     if args.profile {
@@ -183,15 +222,15 @@ fn measure(args: &Args, model: &ModelArgs, threads: usize, sequences: usize) -> 
         isa: open.options.kernels.name,
         threads: open.workers().count(),
         sequences,
-        prefill_tokens: args.prompt,
-        decode_tokens: args.n_tokens,
+        prefill_tokens: case.prompt,
+        decode_tokens: case.decode,
         draft: args.draft,
         prefill_tok_s: prefill,
-        decode_tok_s: (args.n_tokens * sequences) as f64 * decodes_per_s,
+        decode_tok_s: decode_tok_s * sequences as f64,
         limits,
         prefill_share: limits.share_of_products(products * prefill),
-        decode_share: bytes * args.n_tokens as f64 * decodes_per_s / (limits.read_gb_s * 1e9),
-        first_token_ms: milliseconds(first_token),
+        decode_share: bytes * decode_tok_s / (limits.read_gb_s * 1e9),
+        first_token_ms: if prompt.is_empty() { f64::NAN } else { milliseconds(first_token) },
         load_ms: milliseconds(load),
         workspace_bytes: plan.workspace,
         kv_bytes: plan.kv,
@@ -213,7 +252,9 @@ fn one_round(
     };
     rewind(engine, contexts)?;
     let start = Instant::now();
-    if let [first, ..] = &mut contexts[..] {
+    if let [first, ..] = &mut contexts[..]
+        && !prompt.is_empty()
+    {
         engine.run(&mut [Work::prefill(first, prompt)])?;
     }
     let prefilled = start.elapsed();
@@ -272,6 +313,11 @@ fn median(seconds: &mut [f64]) -> f64 {
         n if n % 2 == 1 => seconds[n / 2],
         n => (seconds[n / 2 - 1] + seconds[n / 2]) / 2.0,
     }
+}
+
+/// Tokens per second; NaN without tokens.
+fn speed(tokens: usize, seconds: f64) -> f64 {
+    if tokens == 0 { f64::NAN } else { tokens as f64 / seconds }
 }
 
 fn milliseconds(time: Duration) -> f64 {

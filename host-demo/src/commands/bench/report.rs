@@ -48,10 +48,11 @@ pub struct Measured {
     pub profile: Option<Profile>,
 }
 
-const COLUMNS: [(&str, usize); 12] = [
+const COLUMNS: [(&str, usize); 13] = [
     ("threads", 7),
     ("isa", 8),
     ("sequences", 9),
+    ("tokens", 9),
     ("prefill tok/s", 13),
     ("of peak", 7),
     ("decode tok/s", 12),
@@ -69,11 +70,12 @@ impl Measured {
             self.threads.to_string(),
             self.isa.to_string(),
             self.sequences.to_string(),
-            format!("{:.1}", self.prefill_tok_s),
+            format!("{}+{}", self.prefill_tokens, self.decode_tokens),
+            measured(self.prefill_tok_s, ""),
             self.prefill_share.map_or("-".to_owned(), percent),
-            format!("{:.1}", self.decode_tok_s),
+            measured(self.decode_tok_s, ""),
             percent(self.decode_share),
-            format!("{:.1} ms", self.first_token_ms),
+            measured(self.first_token_ms, " ms"),
             format!("{:.1} ms", self.load_ms),
             Bytes(self.workspace_bytes).to_string(),
             Bytes(self.kv_bytes).to_string(),
@@ -82,31 +84,37 @@ impl Measured {
     }
 
     fn csv(&self) -> String {
-        let optional = |number: Option<f64>| number.map_or(String::new(), |number| format!("{number:.3}"));
+        let known = |number: f64| if number.is_nan() { String::new() } else { format!("{number:.3}") };
+        let optional = |number: Option<f64>| number.map_or(String::new(), known);
         let (peak, share) = (optional(self.limits.integer_gmul_s), optional(self.prefill_share));
         let rss = self.peak_rss_bytes.map_or(String::new(), |bytes| bytes.to_string());
         format!(
-            "\"{}\",{},{},{},{},{},{:.3},{:.3},{:.3},{:.3},{},{},{rss},{:.3},{peak},{share},{:.3}",
+            "\"{}\",{},{},{},{},{},{},{},{},{:.3},{},{},{rss},{:.3},{peak},{share},{}",
             self.model.replace('"', "\"\""),
             self.isa,
             self.threads,
             self.sequences,
             self.prefill_tokens,
             self.decode_tokens,
-            self.prefill_tok_s,
-            self.decode_tok_s,
-            self.first_token_ms,
+            known(self.prefill_tok_s),
+            known(self.decode_tok_s),
+            known(self.first_token_ms),
             self.load_ms,
             self.workspace_bytes,
             self.kv_bytes,
             self.limits.read_gb_s,
-            self.decode_share,
+            known(self.decode_share),
         )
     }
 }
 
 fn percent(share: f64) -> String {
-    format!("{:.0} %", 100.0 * share)
+    if share.is_nan() { "-".to_owned() } else { format!("{:.0} %", 100.0 * share) }
+}
+
+/// A measured number, or a dash for one that was not asked for.
+fn measured(number: f64, unit: &str) -> String {
+    if number.is_nan() { "-".to_owned() } else { format!("{number:.1}{unit}") }
 }
 
 /// Header line of CSV: the names of [`Measured`]'s fields, without the profile.

@@ -39,8 +39,9 @@ Your own code is not included. 16 KiB of RAM are reserved for the stack \
 of each worker and 1 KiB for the program's own statics. A board with less than 8 KiB of RAM or flash to \
 spare is called tight. Tokens per second are a range, estimated from instructions that were counted under emulation.")]
 pub struct Args {
-    /// Size of the context in tokens [default: several, up to the model's own]
-    #[arg(short, long, value_name = "CTX", allow_negative_numbers = true, value_parser = context_size)]
+    /// Size of the context in tokens; 0 is the model's own [default: several, up to the model's own]
+    #[arg(short, long, value_name = "CTX", allow_negative_numbers = true,
+        value_parser = |size: &str| if size == "0" { Ok(0) } else { context_size(size) })]
     ctx_size: Option<usize>,
 
     /// Maximum number of tokens per pass; on Linux a larger number speeds up prompts, and everywhere it needs a larger
@@ -60,7 +61,8 @@ pub struct Args {
     #[arg(short, long, default_value_t = 1, value_parser = threads)]
     threads: usize,
 
-    /// Flash size of a board of your own, such as 1M; without it, the board reads the model from a file
+    /// Flash size of a board of your own, such as 1M; without it, the board reads the model from a file. With --board, the
+    /// size of another flash chip
     #[arg(long, value_name = "BYTES", requires = "ram", value_parser = memory_size)]
     flash: Option<usize>,
 
@@ -77,7 +79,7 @@ pub struct Args {
     recommend: bool,
 
     /// Target of your own board
-    #[arg(long, value_enum, default_value = "thumbv7em", requires = "ram")]
+    #[arg(long, value_enum, default_value = "thumbv7em", requires = "ram", conflicts_with = "board")]
     target: Target,
 
     /// Optimization level of the program
@@ -160,11 +162,11 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<()> {
     let lora = AdapterFiles::open(&args.lora)?;
     // Check that the adapters fit the model.
     lora.adapters(&model)?;
-    let own = [Board::own(args.flash, &args.ram, args.target)];
-    let boards = chosen_boards(args, &own)?;
+    let wanted = args.ctx_size.map(|size| if size == 0 { longest } else { size });
+    let boards = chosen_boards(args)?;
     let mut out = Out::lock();
     if args.recommend {
-        let [board] = boards[..] else {
+        let [board] = &boards[..] else {
             bail!("--recommend is for one board: give --board NAME, or --flash and --ram");
         };
         let found = recommend::recommend(args, file, &gguf, &lora, board).with_context(|| file.name().to_string())?;
@@ -173,19 +175,19 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<()> {
 
     let asked = Asked::of(args, &gguf, &lora);
     let plan_of = |context| asked.row(&gguf, context).with_context(|| file.name().to_string());
-    let chosen = plan_of(args.ctx_size.unwrap_or(longest))?;
+    let chosen = plan_of(wanted.unwrap_or(longest))?;
     if let Some(path) = &args.plot {
-        plot(path, file, args.ctx_size.unwrap_or(longest), plan_of)?;
+        plot(path, file, wanted.unwrap_or(longest), plan_of)?;
     }
     if args.rust || args.c {
         let print = if args.rust { constants::rust } else { constants::c };
         return print(&mut out, file.name(), file.len(), &chosen);
     }
-    let rows = match args.ctx_size {
+    let rows = match wanted {
         Some(_) => vec![chosen],
         None => contexts(longest).into_iter().map(plan_of).collect::<Result<Vec<_>>>()?,
     };
-    let most = args.ctx_size.unwrap_or(longest);
+    let most = wanted.unwrap_or(longest);
     let need = Program {
         file: file.len() + lora.len(),
         features: asked.features(&gguf),
@@ -194,7 +196,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<()> {
         work: Work::of(&model),
         note: normalizer::note(&gguf),
     };
-    let boards: Vec<_> = boards.into_iter().map(|board| board_row(args, &asked, &gguf, board, &need, most)).collect();
+    let boards: Vec<_> = boards.iter().map(|board| board_row(args, &asked, &gguf, board, &need, most)).collect();
     if args.json {
         print_json(&mut out, file, args, chosen, &rows, &boards, &need)
     } else {
@@ -203,20 +205,26 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<()> {
 }
 
 /// The boards that `--board` or `--ram` chooses, or all known ones.
-fn chosen_boards<'b>(args: &Args, own: &'b [Board]) -> Result<Vec<&'b Board>> {
+fn chosen_boards(args: &Args) -> Result<Vec<Board>> {
     if !args.ram.is_empty() {
-        return Ok(own.iter().collect());
+        return Ok(vec![Board::own(args.flash, &args.ram, args.target)]);
     }
-    let Some(name) = &args.board else { return Ok(BOARDS.iter().collect()) };
-    let wanted = name.to_lowercase();
-    let is = |board: &&Board| [board.name, board.chip].iter().any(|own| own.to_lowercase() == wanted);
-    let has = |board: &&Board| [board.name, board.chip].iter().any(|own| own.to_lowercase().contains(&wanted));
-    let mut found: Vec<&Board> = BOARDS.iter().filter(is).collect();
+    let Some(name) = &args.board else { return Ok(BOARDS.to_vec()) };
+    let plain = |name: &str| name.to_lowercase().replace([' ', '-', '_'], "");
+    let wanted = plain(name);
+    let is = |board: &&Board| [board.name, board.chip].iter().any(|own| plain(own) == wanted);
+    let has = |board: &&Board| [board.name, board.chip].iter().any(|own| plain(own).contains(&wanted));
+    let mut found: Vec<Board> = BOARDS.iter().filter(is).cloned().collect();
     if found.is_empty() {
-        found = BOARDS.iter().filter(has).collect();
+        found = BOARDS.iter().filter(has).cloned().collect();
     }
     let names = || BOARDS.iter().map(|board| board.name).collect::<Vec<_>>().join(", ");
     ensure!(!found.is_empty(), "no known board is called {name}: give --flash and --ram, or one of {}", names());
+    if args.flash.is_some() {
+        found.retain(|board| board.flash.is_some());
+        ensure!(!found.is_empty(), "{name} reads the model from a file: leave --flash out");
+        found.iter_mut().for_each(|board| board.flash = args.flash);
+    }
     Ok(found)
 }
 

@@ -105,7 +105,8 @@ impl<'a> Search<'a> {
     fn of_file(self, gguf: &Gguf<'_>, bytes: usize) -> Result<Recommendation> {
         let Self { args, board, .. } = self;
         let model = Model::new(gguf)?;
-        let wanted = args.ctx_size.unwrap_or(model.spec().context);
+        let own = model.spec().context;
+        let wanted = args.ctx_size.filter(|size| *size > 0).unwrap_or(own);
         let mut best: Option<(usize, Asked<'_>, Level)> = None;
         let mut fits_flash = false;
         for level in [args.opt, Level::Size] {
@@ -126,8 +127,7 @@ impl<'a> Search<'a> {
                 break;
             }
         }
-        let Some((context, asked, level)) = best.filter(|best| args.ctx_size.is_none_or(|asked| best.0 == asked))
-        else {
+        let Some((context, asked, level)) = best.filter(|best| args.ctx_size.is_none_or(|_| best.0 == wanted)) else {
             match (fits_flash, best) {
                 (false, _) => bail!("model and program are larger than the flash"),
                 (true, None) => bail!("too little RAM for any context"),

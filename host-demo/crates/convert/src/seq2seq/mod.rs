@@ -38,6 +38,13 @@ use arenite_gguf_writer::Header;
 use families::Family;
 use tensors::Source;
 
+/// True for the folder of a Marian checkpoint.
+pub fn is_marian(directory: &Path) -> bool {
+    let config: Option<Value> =
+        read(directory, "config.json").ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    config.is_some_and(|config| config["model_type"] == "marian")
+}
+
 /// Converts the model in `directory` to `out`, with matrices in q8_0 if `q8_0` is set. Returns the name of the model's
 /// family. Strings in the config's object `general` (license, attribution, ...) become keys under `general.`.
 pub fn convert(directory: &Path, out: &Path, q8_0: bool) -> Result<&'static str> {

@@ -25,7 +25,7 @@ pub use request::{Message, Request, Role};
 use crate::classes::{Class, Labels};
 use crate::model_file::{ModelFile, Source};
 use crate::open_model::OpenModel;
-use crate::ranking::{self, Texts};
+use crate::ranking::Texts;
 use crate::runtime::RunOptions;
 use crate::scheduler::{Asker, Client, Command, Counters, Decision, Embedding, Event, Job};
 use crate::service::{
@@ -255,7 +255,8 @@ impl Loaded {
         let texts: Vec<String> = documents.iter().map(|text| text.to_string()).collect();
         let pairs = Pairs { query, field: "documents", texts: &texts, keep: Keep::All, most_tokens: None };
         let pairs = self.service.pairs(&pairs).map_err(refused)?;
-        Ok(self.vectors(pairs)?.iter().map(|vector| ranking::score(vector)).collect())
+        let ranking = self.service.ranking.as_ref().context("the model does not rank")?;
+        Ok(self.vectors(pairs)?.iter().map(|vector| ranking.score(vector)).collect())
     }
 
     /// Answers questions about a state, each with its probability, without generating text. Questions and answers have

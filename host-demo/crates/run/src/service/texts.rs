@@ -34,6 +34,9 @@ impl Service {
     /// The model computes no embeddings.
     pub fn check_vectors(&self) -> Result<(), Refusal> {
         match (self.open.model().spec().ranks(), self.makes_vectors || self.makes_text) {
+            (true, _) if self.ranking.is_none() => {
+                Err(Refusal::invalid("this model is a classifier and computes no embeddings: use `arenite classify`"))
+            }
             (true, _) => Err(Refusal::invalid("this model scores texts and computes no embeddings: use /v1/rerank")),
             (false, false) => Err(Refusal::invalid("this model computes no embeddings")),
             (false, true) => Ok(()),
@@ -70,7 +73,10 @@ impl Service {
     ///
     /// The model does not rank, or no pair fits in its context.
     pub fn pairs(&self, asked: &Pairs<'_>) -> Result<Vec<Result<Texts, Refusal>>, Refusal> {
-        let ranking = self.ranking.as_ref().ok_or_else(|| Refusal::invalid("this model does not rank"))?;
+        let ranking = self
+            .ranking
+            .as_ref()
+            .ok_or_else(|| Refusal::invalid("this model is no reranker: start the server with one"))?;
         few(asked.field, asked.texts.len(), MOST_TEXTS)?;
         let limit = match asked.keep {
             Keep::All => None,

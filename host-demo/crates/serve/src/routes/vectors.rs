@@ -1,7 +1,7 @@
 //! Requests for embeddings and rankings, and their answers.
 
 use arenite_request::{Keep, Refusal};
-use arenite_run::ranking::{self, Texts};
+use arenite_run::ranking::Texts;
 use arenite_run::service::{Pairs, Service, by_chance, unit};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD as BASE64;
@@ -54,8 +54,8 @@ pub fn pairs(service: &Service, asked: &Ranked) -> Result<Inputs, ApiError> {
 /// with its error.
 pub fn ranking(service: &Service, asked: &Ranked, vectors: &[Result<Vec<f32>, ApiError>], tokens: usize) -> Value {
     let score = |vector: &Result<Vec<f32>, ApiError>| {
-        let vector = vector.as_ref().ok()?;
-        Some(if asked.is_share.unwrap_or(asked.is_list) { ranking::share(vector) } else { ranking::score(vector) })
+        let (vector, ranking) = (vector.as_ref().ok()?, service.ranking.as_ref()?);
+        Some(if asked.is_share.unwrap_or(asked.is_list) { ranking.share(vector) } else { ranking.score(vector) })
     };
     let mut scores: Vec<_> = vectors.iter().map(score).enumerate().collect();
     let order = |score: Option<f64>| score.unwrap_or(f64::NEG_INFINITY);
