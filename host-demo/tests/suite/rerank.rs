@@ -1,7 +1,8 @@
 //! `arenite rerank`: scores of pairs of texts compared with Hugging Face transformers.
 
-use crate::common::{committed, lines, path, stdout_with};
-use serde_json::Value;
+use crate::common::{committed, error, lines, path, stdout_with};
+use crate::serve::Server;
+use serde_json::{Value, json};
 
 #[test]
 fn rerankers_score_as_transformers_does() {
@@ -23,5 +24,19 @@ fn rerankers_score_as_transformers_does() {
             assert!((score(answer) - want).abs() < 2e-5, "{case}: {} instead of {want}", score(answer));
             assert_eq!(lines(&stdout_with(&[&args[..], &["--top", "1"]].concat(), document.as_bytes())).len(), 1);
         }
+    }
+}
+
+#[test]
+fn other_classifiers_do_not_rank() {
+    let model = committed("host-demo/models/faults.gguf");
+    let texts = committed("tests/fixtures/README.md");
+    let told = error(&["rerank", "-m", path(&model), "-p", "a", "-f", path(&texts)]);
+    assert!(told.contains("a classifier with 12 labels (") && told.contains("`arenite classify`"), "{told}");
+    let server = Server::start_with(&["-m", path(&model)]);
+    for (route, texts) in [("/v1/rerank", "documents"), ("/v2/rerank", "documents"), ("/rerank", "texts")] {
+        let body = json!({ "query": "a", texts: ["b"] }).to_string();
+        let (status, answer) = server.post(route, body.as_bytes());
+        assert!(status == 400 && answer.to_string().contains("no reranker"), "{route}: {answer}");
     }
 }

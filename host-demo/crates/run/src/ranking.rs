@@ -43,8 +43,10 @@ impl Output {
             [_, _] if has_template && are_unnamed => Ok(Self::Relevant(0)),
             [a, b] if is_relevant(a) != is_relevant(b) => Ok(Self::Relevant(usize::from(is_relevant(b)))),
             _ => bail!(
-                "this is a classifier with the labels {}, and not a reranker: use `arenite classify`",
-                labels.join(", ")
+                "this is a classifier with {} labels ({}{}), and not a reranker: use `arenite classify`",
+                labels.len(),
+                labels.iter().take(3).map(String::as_str).collect::<Vec<_>>().join(", "),
+                if labels.len() > 3 { ", ..." } else { "" }
             ),
         }
     }
