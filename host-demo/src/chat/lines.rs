@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::io::{self, BufRead, IsTerminal};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use rustyline::completion::{Completer, FilenameCompleter, Pair};
@@ -14,6 +14,7 @@ use rustyline::validate::{ValidationContext, ValidationResult, Validator};
 use rustyline::{CompletionType, Config, Editor, Helper};
 
 use crate::output::note;
+use arenite_text::shown::escaped;
 
 /// The input of one turn.
 #[derive(Debug, PartialEq, Eq)]
@@ -187,7 +188,7 @@ const MOST_LINES: usize = 1000;
 fn restore(editor: &mut Editor<LineHelper, FileHistory>) -> Option<PathBuf> {
     let file = history_file()?;
     let read = file.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(ReadlineError::Io);
-    match read.and_then(|()| if file.exists() { editor.load_history(&file) } else { Ok(()) }) {
+    match read.and_then(|()| if is_history(&file)? { editor.load_history(&file) } else { Ok(()) }) {
         Ok(()) => Some(file),
         Err(error) => {
             note(format_args!(
@@ -199,9 +200,33 @@ fn restore(editor: &mut Editor<LineHelper, FileHistory>) -> Option<PathBuf> {
     }
 }
 
+/// Returns true if there is a history, and false if there is none yet. Refuses a file whose lines would control the
+/// terminal, and one that has no end.
+fn is_history(file: &Path) -> io::Result<bool> {
+    if !file.exists() {
+        return Ok(false);
+    }
+    if !file.is_file() {
+        return Err(io::Error::other("it is not a file"));
+    }
+    let text = std::fs::read(file)?;
+    if *escaped(&text) == *text { Ok(true) } else { Err(io::Error::other("it has control characters")) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn histories_steer_no_terminal() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("history");
+        assert!(!is_history(&file).unwrap() && is_history(folder.path()).is_err());
+        for (text, is_good) in [("#V2\none\ntwo \u{e9}\n", true), ("a\u{1b}[2J\n", false), ("\u{9b}2J", false)] {
+            std::fs::write(&file, text).unwrap();
+            assert_eq!(is_history(&file).is_ok(), is_good, "{text:?}");
+        }
+    }
 
     #[test]
     fn tab_completes_commands_and_their_values() {

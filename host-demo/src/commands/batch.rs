@@ -249,6 +249,7 @@ impl Batch {
                 Ok(both) => both,
                 Err(error) => return Ok(Err(error)),
             };
+            let lora = lora.unwrap_or_else(|| self.service.lora.usual(None));
             let tokens = token_count(&inputs);
             let mut vectors = Vec::new();
             for texts in inputs {
@@ -299,6 +300,7 @@ impl Batch {
         };
         let (answer, scores) = channel();
         let readings = decisions.take_readings();
+        let lora = lora.unwrap_or_else(|| self.service.lora.usual(None));
         self.send(Command::Decide(Decision { readings, scope: None, lora, answer: Box::new(answer) }))?;
         Ok(Ok(What::Decisions(decisions, scores)))
     }

@@ -99,8 +99,8 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     cache_disk: Option<PathBuf>,
 
-    /// Maximum size of the conversations in --cache-disk
-    #[arg(long, value_name = "BYTES", value_parser = memory_size, default_value = "8G", requires = "cache_disk")]
+    /// Maximum size of the conversations in --cache-disk, and of those that a client saves in --slot-save-path
+    #[arg(long, value_name = "BYTES", value_parser = memory_size, default_value = "8G")]
     cache_disk_size: usize,
 
     /// Unload a model after this number of seconds without a request; the next request loads it again. Ollama's
@@ -245,15 +245,21 @@ fn fetch() -> Result<Fetch> {
 #[cfg(feature = "hub")]
 const MOST_PICTURE: u64 = 20 << 20;
 
+/// Reads the secret that the proxy process writes to standard input. When that process ends, this one exits.
+fn secret_of_proxy() -> Result<String> {
+    let mut secret = String::new();
+    std::io::stdin().read_line(&mut secret)?;
+    ensure!(!secret.trim().is_empty(), "--within is for the processes of a server with several models");
+    std::thread::spawn(|| {
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        std::process::exit(0);
+    });
+    Ok(secret.trim().into())
+}
+
 /// Serves one model.
 fn one(args: &Args, file: ModelFile, program: &ProgramMemory) -> Result<()> {
-    if args.within {
-        // Exit when the proxy process ends: that closes standard input, to which the proxy writes nothing.
-        std::thread::spawn(|| {
-            let _ = std::io::stdin().read_to_end(&mut Vec::new());
-            std::process::exit(0);
-        });
-    }
+    let proxy = args.within.then(secret_of_proxy).transpose()?;
     let host = host(args, file)?;
     let sounds = if host.open.model().spec().sound().is_some() { SOUNDS } else { 0 };
     // Snapshots of conversations that are written or read: two wait for the disk, one is made, and one is a slot's.
@@ -295,13 +301,14 @@ fn one(args: &Args, file: ModelFile, program: &ProgramMemory) -> Result<()> {
         parallel: args.parallel,
         keys: args.api_key.clone(),
         scope: args.scope(),
-        is_within: args.within,
+        proxy,
         hears: open.model().spec().sound().is_some(),
         workspace: plan.workspace,
         kv: plan.kv,
         log: args.log_format.map(|format| Log::new(format, std::io::stderr())),
         identities: args.identities()?,
         slots: args.slot_save_path.clone(),
+        most_saved: args.cache_disk_size as u64,
         ..App::new(service, commands, transcriptions, counters.clone())
     });
     let limits = args.limits();

@@ -9,7 +9,7 @@ use crate::common::{arenite, committed, error, json as output, npy, path, stdout
 use crate::serve::Server;
 
 /// Makes two adapters for the built-in model with a script of the firmware's tests.
-fn adapters(directory: &std::path::Path) -> [PathBuf; 2] {
+pub fn adapters(directory: &std::path::Path) -> [PathBuf; 2] {
     ["1", "2"].map(|seed| {
         let file = directory.join(format!("{seed}.gguf"));
         let made = std::process::Command::new("python3")

@@ -195,14 +195,67 @@ fn thoughts_among_parts_are_thoughts() {
     }
 }
 
-/// A grammar in Fireworks's notation, and any object in vLLM's.
+/// Grammars, schemas and patterns in the notations of several servers. None is left out silently.
 #[test]
 fn other_names_of_grammars() {
     let talk = start(&["Once"], &[], &[], CHATML);
     let content = |more: Value| talk.chat(more)["message"]["content"].as_str().unwrap().to_string();
-    assert_eq!(content(json!({ "response_format": { "type": "grammar", "grammar": "root ::= \"no\"" } })), "no");
+    let schema = json!({ "const": "no" });
+    for more in [
+        json!({ "response_format": { "type": "grammar", "grammar": "root ::= \"no\"" } }),
+        json!({ "structured_outputs": { "grammar": "root ::= \"no\"" } }),
+        json!({ "ebnf": "root ::= \"no\"" }),
+        json!({ "structured_outputs": { "regex": "^n[o]$" } }),
+        json!({ "guided_regex": "no" }),
+        json!({ "regex": "no" }),
+        json!({ "response_format": { "type": "regex", "value": "no" } }),
+    ] {
+        assert_eq!(content(more.clone()), "no", "{more}");
+    }
+    // huggingface_hub and text-generation-inference.
+    for (kind, key) in
+        [("json_object", "value"), ("json", "value"), ("json_object", "schema"), ("json_schema", "schema")]
+    {
+        assert_eq!(content(json!({ "response_format": { "type": kind, key: schema } })), "\"no\"", "{kind} {key}");
+    }
+    let within = json!({ "type": "json_object", "json_schema": { "schema": schema } });
+    assert_eq!(content(json!({ "response_format": within })), "\"no\"");
     let object = content(json!({ "structured_outputs": { "json_object": true }, "max_tokens": 1 }));
     assert!(object.starts_with('{'), "{object}");
+    for (more, says) in [
+        (json!({ "response_format": { "type": "json_object", "shape": schema } }), "response_format.shape is not"),
+        (json!({ "structured_outputs": { "json": schema, "whitespace_pattern": " " } }), "whitespace_pattern is not"),
+        (json!({ "guided_grammar": "start: \"no\"" }), "not Lark's notation"),
+        (json!({ "regex": "a(" }), "not a supported regular expression"),
+    ] {
+        let mut body = json!({ "messages": [{ "role": "user", "content": "hi" }] });
+        more.as_object().unwrap().iter().for_each(|(key, value)| body[key] = value.clone());
+        let told = talk.refused("/v1/chat/completions", &body);
+        assert!(told["message"].as_str().unwrap().contains(says), "{more}: {told}");
+    }
+}
+
+/// huggingface_hub's name for the model of a URL, and Ollama's tag.
+#[test]
+fn names_of_any_model() {
+    let talk = start(&["Once"], &[], &[], CHATML);
+    for name in ["dummy", "default", "m", "m:latest"] {
+        talk.chat(json!({ "model": name, "max_tokens": 1 }));
+    }
+    assert_eq!(talk.server.post("/v1/completions", br#"{"model": "x:latest", "prompt": "a"}"#).0, 404);
+}
+
+/// As in llama.cpp, each event of a stream has the numbers so far.
+#[test]
+fn streams_of_completions_count() {
+    let talk = start(&["A", "B", "C"], &[], &[], CHATML);
+    let body = json!({ "prompt": "hi", "n_predict": 3, "temperature": 0, "stream": true });
+    let (_, text) = talk.server.ask("POST", "/completion", "", body.to_string().as_bytes());
+    let events = text.lines().filter_map(|line| serde_json::from_str::<Value>(line.strip_prefix("data: ")?).ok());
+    let counts =
+        events.map(|event| (event["tokens_predicted"].as_u64(), event["tokens_evaluated"].as_u64().unwrap() > 0));
+    let counts: Vec<_> = counts.collect();
+    assert_eq!(counts[..3], [(Some(1), true), (Some(2), true), (Some(3), true)], "{text}");
 }
 
 #[test]
@@ -732,6 +785,20 @@ fn pages_and_containers_of_this_machine() {
         ["https://evil.example", "null", "http://localhost.evil.example", "http://a.local", "chrome-extension://x"]
     {
         assert!(!head("GET", &format!("Origin: {origin}\r\n")).contains("access-control-allow-origin"), "{origin}");
+    }
+    // A page whose own name is near, as anybody on the local network may have: it is told nothing.
+    for near in ["evil.local", "evil.internal"] {
+        let origin = format!("http://{near}:{}", server.port());
+        for more in [format!("Origin: {origin}\r\n"), "Sec-Fetch-Site: same-origin\r\n".to_string()] {
+            use std::io::{Read, Write};
+            let mut socket = server.connect();
+            let host = format!("{near}:{}", server.port());
+            let asked = format!("GET /slots HTTP/1.1\r\nHost: {host}\r\n{more}Connection: close\r\n\r\n");
+            socket.write_all(asked.as_bytes()).unwrap();
+            let mut answer = String::new();
+            let _ = socket.read_to_string(&mut answer);
+            assert!(answer.starts_with("HTTP/1.1 403"), "{more}: {answer}");
+        }
     }
     let status = |host: &str| {
         use std::io::{Read, Write};

@@ -71,6 +71,31 @@ fn other_clients_see_no_slots() {
     assert!(restored["n_restored"].as_u64().unwrap() > 40);
 }
 
+/// A client's files have none of the names of the server's own files, and a limit on disk.
+#[test]
+fn saved_slots_keep_to_their_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let args =
+        ["--slot-save-path", folder.path().to_str().unwrap(), "--cache-scope", "server", "--cache-disk-size", "300000"];
+    let server = Server::start(&args);
+    post(&server, "/completion", &json!({ "prompt": PROMPT, "n_predict": 4, "temperature": 0, "id_slot": 0 }));
+    let save = |name: &str| {
+        let body = json!({ "filename": name }).to_string();
+        let (status, answer) = server.post("/slots/0?action=save", body.as_bytes());
+        (status, answer["error"]["message"].as_str().unwrap_or_default().to_string())
+    };
+    for name in ["client.key", "Client.KEY", "client-0011223344556677", "0011223344556677", "client.key.", "a "] {
+        assert_eq!(save(name), (400, "Invalid filename".into()), "{name}");
+    }
+    let statuses: Vec<_> = (0..10).map(|at| save(&format!("{at}.bin"))).collect();
+    let full = statuses.iter().position(|(status, _)| *status != 200).expect("a full folder");
+    assert!(full > 0 && statuses[full].0 == 507 && statuses[full].1.contains("bytes: save"), "{statuses:?}");
+    // A file may be replaced.
+    assert_eq!(save("0.bin").0, 200);
+    drop(server);
+    post(&Server::start(&args), "/slots/0?action=restore", &json!({ "filename": "0.bin" }));
+}
+
 #[test]
 fn wrong_requests_about_slots() {
     let folder = tempfile::tempdir().unwrap();

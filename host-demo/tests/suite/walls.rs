@@ -444,6 +444,84 @@ fn the_cache_is_shared_only_if_the_operator_says_so() {
     }
 }
 
+/// Scales of adapters belong to the client that sets them, unless the operator lets clients share the cache.
+#[test]
+fn scales_of_adapters_belong_to_their_client() {
+    let folder = tempfile::tempdir().unwrap();
+    let [lora, _] = crate::adapters::adapters(folder.path());
+    let lora = format!("{}:0", path(&lora));
+    for (scope, is_shared) in [("client", false), ("server", true)] {
+        let server = Server::start_with(&["-c", "256", "-t", "1", "--lora", &lora, "--cache-scope", scope]);
+        let ask = |from: Ipv4Addr, method: &str, path: &str, body: &Value| {
+            let body = if body.is_null() { String::new() } else { body.to_string() };
+            told(&ask_from(&server, from, method, path, "application/json", body.as_bytes()))
+        };
+        let body = json!({ "prompt": [1, 403], "max_tokens": 8, "temperature": 0, "ignore_eos": true });
+        let both = |from: Ipv4Addr| {
+            let text = ask(from, "POST", "/completion", &body);
+            let value: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+            (value["content"].clone(), ask(from, "GET", "/lora-adapters", &Value::Null))
+        };
+        let before = both(HONEST);
+        assert!(ask(OTHER, "POST", "/lora-adapters", &json!([{ "id": 0, "scale": 1 }])).contains("true"));
+        let (own, others) = (both(OTHER), both(HONEST));
+        assert!(own.0 != before.0 && own.1 != before.1, "{own:?}");
+        assert_eq!(others, if is_shared { own } else { before }, "{scope}");
+    }
+}
+
+/// A model's process takes requests of the server only: others could name the address of any client.
+#[test]
+fn processes_of_models_take_requests_of_the_server_only() {
+    let model = committed("host-demo/models/stories.gguf");
+    let server = Server::start_with(&["-m", path(&model), "-m", path(&whisper()), "-t", "1", "-c", "64"]);
+    assert_eq!(server.post("/completion", br#"{"model": "stories", "prompt": "a", "n_predict": 1}"#).0, 200);
+    let own = server.port().to_string();
+    let sockets = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    // Listening sockets of children: those with another port than the server's.
+    let children = Command::new("pgrep").args(["-P", &server.id().to_string()]).output().unwrap().stdout;
+    let children = String::from_utf8(children).unwrap();
+    let inodes: Vec<String> = children
+        .lines()
+        .flat_map(|child| std::fs::read_dir(format!("/proc/{child}/fd")).unwrap())
+        .filter_map(|file| Some(std::fs::read_link(file.unwrap().path()).ok()?.to_str()?.to_string()))
+        .filter_map(|link| Some(link.strip_prefix("socket:[")?.strip_suffix(']')?.to_string()))
+        .collect();
+    let ports = sockets.lines().filter(|line| inodes.iter().any(|inode| line.contains(&format!(" {inode} "))));
+    let ports =
+        ports.filter_map(|line| u16::from_str_radix(line.split_whitespace().nth(1)?.split_once(':')?.1, 16).ok());
+    let ports: std::collections::BTreeSet<u16> = ports.filter(|port| port.to_string() != own).collect();
+    assert!(!ports.is_empty(), "{children} {inodes:?}");
+    for port in ports {
+        let Ok(mut socket) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)) else { continue };
+        let asked =
+            "GET /slots HTTP/1.1\r\nHost: localhost\r\nX-Arenite-Client: 127.0.0.1\r\nConnection: close\r\n\r\n";
+        socket.write_all(asked.as_bytes()).unwrap();
+        let mut answer = String::new();
+        let _ = socket.read_to_string(&mut answer);
+        assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
+    }
+}
+
+/// Sounds that do not come give way to those of others.
+#[test]
+fn sounds_that_do_not_come_hold_nobody() {
+    let server = hearing(&[]);
+    let holders: Vec<TcpStream> = (0..12)
+        .map(|at| {
+            let mut socket = connect_from(&server, Ipv4Addr::new(127, 0, 1, 1 + at));
+            socket.write_all(head("POST", UPLOAD, FORM, 1_000_000).as_bytes()).unwrap();
+            socket
+        })
+        .collect();
+    std::thread::sleep(Duration::from_millis(200));
+    let began = Instant::now();
+    let (status, told) = upload(&server, HONEST, &[("file", &speech())]);
+    assert_eq!(status, 200, "{told}");
+    assert!(began.elapsed() < Duration::from_secs(8), "{:?}", began.elapsed());
+    drop(holders);
+}
+
 /// The start of the server renders a template many times, to learn how it writes calls.
 #[test]
 fn a_hostile_template_does_not_delay_the_start() {

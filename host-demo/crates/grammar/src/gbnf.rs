@@ -156,7 +156,8 @@ impl<'t> Parser<'t> {
         let name = self.name()?;
         self.space(false);
         if !self.eat("::=") {
-            return Err(self.wrong(format!("expected `::=` after the name `{}`", short(name))));
+            let name = short(name);
+            return Err(self.wrong(format!("expected `::=` after the name `{name}` (GBNF; not Lark's notation)")));
         }
         self.space(true);
         let number = self.number(name, start);

@@ -102,6 +102,17 @@ pub fn from_json_schema(schema: &serde_json::Value, budget: &Budget) -> Result<T
     Ok(Table::new(compile(rules, root, budget)?, differences))
 }
 
+/// Compiles a grammar for the texts that a regular expression (ECMA 262) matches as a whole.
+///
+/// # Errors
+///
+/// A part of the expression that is not supported, or an expression that exceeds the budget.
+pub fn from_pattern(pattern: &str, budget: &Budget) -> Result<Table> {
+    let mut rules = Rules::default();
+    let root = rules.add("the pattern", pattern::text(pattern, budget)?);
+    Ok(Table::new(compile(rules, root, budget)?, Vec::new()))
+}
+
 /// Errors name an expression with more states than this, even if it is a small share of the grammar.
 const LARGE: usize = 400_000;
 /// In a grammar with more states than this, parts that occur often become rules that are called. A call makes the masks of

@@ -78,7 +78,17 @@ pub struct Matching {
     pub most: Option<u32>,
 }
 
-/// Reads a regular expression (ECMA 262).
+/// Writes a set of characters: as the contents of a JSON string ([`one_of`]), or as they are.
+type Write = fn(&Chars) -> Expr;
+
+/// Reads a regular expression that a text matches as a whole. `^` and `$` around it or its alternatives change nothing.
+pub fn text(pattern: &str, budget: &Budget) -> Result<Expr> {
+    let mut by_ends = ByEnds::default();
+    alternatives(&parse(pattern)?, false, &mut by_ends, (|set| Expr::Chars(set.clone()), budget))?;
+    Ok(Expr::Alt(by_ends.into_values().flatten().collect()))
+}
+
+/// Reads a regular expression (ECMA 262) for the contents of JSON strings.
 pub fn matching(pattern: &str, budget: &Budget) -> Result<Matching> {
     let (ahead, rest) = look_ahead(pattern);
     let ast = parse(&rest)?;
@@ -179,7 +189,7 @@ fn anything() -> Expr {
 /// may also precede it.
 fn found(ast: &Ast, anywhere: bool, budget: &Budget) -> Result<Expr> {
     let mut by_ends = ByEnds::new();
-    alternatives(ast, anywhere, &mut by_ends, budget)?;
+    alternatives(ast, anywhere, &mut by_ends, (one_of, budget))?;
     let ways = by_ends.into_iter().map(|((start, end), each)| Expr::seq([open(start), Expr::Alt(each), open(end)]));
     Ok(Expr::Alt(ways.collect()))
 }
@@ -189,13 +199,13 @@ fn found(ast: &Ast, anywhere: bool, budget: &Budget) -> Result<Expr> {
 /// alternatives that a text may contain.
 type ByEnds = BTreeMap<(bool, bool), Vec<Expr>>;
 
-fn alternatives(ast: &Ast, anywhere: bool, by_ends: &mut ByEnds, budget: &Budget) -> Result<()> {
-    budget.steps(WAYS)?;
+fn alternatives(ast: &Ast, anywhere: bool, by_ends: &mut ByEnds, to: (Write, &Budget)) -> Result<()> {
+    to.1.steps(WAYS)?;
     let (inner, start, end) = match ast {
         Ast::Alternation(alternation) => {
-            return alternation.asts.iter().try_for_each(|ast| alternatives(ast, anywhere, by_ends, budget));
+            return alternation.asts.iter().try_for_each(|ast| alternatives(ast, anywhere, by_ends, to));
         }
-        Ast::Group(group) => return alternatives(inner(group)?, anywhere, by_ends, budget),
+        Ast::Group(group) => return alternatives(inner(group)?, anywhere, by_ends, to),
         Ast::Concat(concat) => {
             let (mut parts, mut start, mut end) = (concat.asts.as_slice(), anywhere, true);
             while let [first, rest @ ..] = parts
@@ -208,11 +218,11 @@ fn alternatives(ast: &Ast, anywhere: bool, by_ends: &mut ByEnds, budget: &Budget
             {
                 (parts, end) = (rest, false);
             }
-            let inner = parts.iter().map(|ast| whole(ast, budget)).collect::<Result<Vec<_>>>()?;
+            let inner = parts.iter().map(|ast| whole(ast, to)).collect::<Result<Vec<_>>>()?;
             (Expr::Seq(inner), start, end)
         }
         Ast::Assertion(_) if is_anchor(ast, &ANCHORS) => (Expr::empty(), false, true),
-        _ => (whole(ast, budget)?, anywhere, true),
+        _ => (whole(ast, to)?, anywhere, true),
     };
     by_ends.entry((start, end)).or_default().push(inner);
     Ok(())
@@ -229,11 +239,12 @@ fn is_anchor(ast: &Ast, kinds: &[AssertionKind]) -> bool {
 }
 
 /// Matches the expression without text around it.
-fn whole(ast: &Ast, budget: &Budget) -> Result<Expr> {
+fn whole(ast: &Ast, to: (Write, &Budget)) -> Result<Expr> {
+    let (write, budget) = to;
     budget.steps(1)?;
     let one_of = |set: Chars| {
         budget.steps(WAYS * (1 + set.ranges().len()))?;
-        anyhow::Ok(one_of(&set))
+        anyhow::Ok(write(&set))
     };
     Ok(match ast {
         Ast::Empty(_) => Expr::empty(),
@@ -243,13 +254,13 @@ fn whole(ast: &Ast, budget: &Budget) -> Result<Expr> {
         Ast::ClassBracketed(class) => one_of(negated_if(class.negated, set(&class.kind, budget)?))?,
         Ast::Repetition(repetition) => {
             let (min, max) = times(&repetition.op.kind);
-            whole(&repetition.ast, budget)?.repeat(min, max)
+            whole(&repetition.ast, to)?.repeat(min, max)
         }
-        Ast::Group(group) => whole(inner(group)?, budget)?,
+        Ast::Group(group) => whole(inner(group)?, to)?,
         Ast::Alternation(alternation) => {
-            Expr::Alt(alternation.asts.iter().map(|ast| whole(ast, budget)).collect::<Result<_>>()?)
+            Expr::Alt(alternation.asts.iter().map(|ast| whole(ast, to)).collect::<Result<_>>()?)
         }
-        Ast::Concat(concat) => Expr::Seq(concat.asts.iter().map(|ast| whole(ast, budget)).collect::<Result<_>>()?),
+        Ast::Concat(concat) => Expr::Seq(concat.asts.iter().map(|ast| whole(ast, to)).collect::<Result<_>>()?),
         Ast::Assertion(_) if is_anchor(ast, &ANCHORS) => {
             bail!("`^` and `$` are supported only at the ends of the expression or of its alternatives")
         }

@@ -187,6 +187,8 @@ pub enum Form {
     Gbnf(String),
     /// The answer is one of these texts.
     Choice(Vec<String>),
+    /// The whole answer matches this regular expression.
+    Pattern(String),
 }
 
 /// The thoughts that a request asks for.

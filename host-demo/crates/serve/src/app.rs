@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use arenite::TokenId;
 use axum::body::{Body as HttpBody, Bytes};
 use axum::extract::Request;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::Value;
@@ -23,12 +23,14 @@ use crate::faces::Reply;
 use crate::http::connections::{ConnectionSlot, RequestGuard};
 use crate::http::error::{ApiError, Result};
 use crate::http::memory::{Inbox, MOST_WITH_PICTURES, Meter, Outbox, Received, RequestMemory, mailbox};
+use crate::http::pool::Pool;
 use crate::http::readers::Readers;
 use crate::http::record::{CLIENT, Log, Record};
 use crate::identity::ClientKey;
 use crate::items::KeptItems;
-use crate::sounds::{Sounds, Transcription};
+use crate::sounds::{self, Transcription};
 use arenite_request::Refusal;
+use arenite_run::generation::Settings;
 use arenite_run::ranking::Texts;
 use arenite_run::scheduler::{self, Asker, Command, Counters, Decision, Embedding, Event, Job, ResultClient};
 use arenite_run::service::token_count;
@@ -131,11 +133,12 @@ pub struct App {
     pub parallel: usize,
     pub keys: Vec<String>,
     pub scope: CacheScope,
-    /// True if this process serves one of several models and its requests come through the proxy process.
-    pub is_within: bool,
+    /// The secret of the proxy process, if this process serves one of several models and its requests come from there.
+    pub proxy: Option<String>,
     /// True if the model transcribes speech.
     pub hears: bool,
-    pub sounds: Sounds,
+    /// Memory of sounds.
+    pub sounds: Arc<Pool>,
     pub workspace: usize,
     pub kv: usize,
     pub started: Instant,
@@ -148,6 +151,8 @@ pub struct App {
     pub items: KeptItems,
     /// The folder of saved slots; `None` if slots cannot be saved.
     pub slots: Option<PathBuf>,
+    /// Maximum number of bytes that a client's saved slots take on disk.
+    pub most_saved: u64,
     /// Held while a slot is saved or restored.
     pub saving: tokio::sync::Mutex<()>,
 }
@@ -170,9 +175,9 @@ impl App {
             parallel: 1,
             keys: Vec::new(),
             scope: CacheScope::Client,
-            is_within: false,
+            proxy: None,
             hears: false,
-            sounds: Sounds::default(),
+            sounds: sounds::turns(),
             workspace: 0,
             kv: 0,
             started: Instant::now(),
@@ -182,6 +187,7 @@ impl App {
             identities: ClientKey::random(),
             items: KeptItems::default(),
             slots: None,
+            most_saved: u64::MAX,
             saving: tokio::sync::Mutex::default(),
         }
     }
@@ -190,8 +196,8 @@ impl App {
     pub async fn receive(self: &Arc<Self>, request: Request<HttpBody>) -> Result<(OpenRequest, Received)> {
         let client = Client::of(self, &request);
         let body = match self.service.open.eyes() {
-            Some(_) => self.memory.receive_up_to(request, MOST_WITH_PICTURES).await?,
-            None => self.memory.receive(request).await?,
+            Some(_) => self.memory.receive_up_to(client.asker.client, request, MOST_WITH_PICTURES).await?,
+            None => self.memory.receive(client.asker.client, request).await?,
         };
         Ok((OpenRequest::new(self, client)?, body))
     }
@@ -270,7 +276,11 @@ impl App {
         if !meter.hold(prepared.bytes()) {
             return Err(crowded());
         }
-        let submit = |(prompt, settings, seed)| -> Result<_> {
+        let usual = (!prepared.has_lora).then(|| self.lora_of(open, None));
+        let submit = |(prompt, mut settings, seed): (_, Arc<Settings>, _)| -> Result<_> {
+            if let Some(lora) = usual.as_ref().filter(|lora| **lora != settings.lora) {
+                settings = Arc::new(Settings { lora: lora.clone(), ..(*settings).clone() });
+            }
             let (events, answer) = mailbox(meter.clone());
             let asker = open.asker;
             let client = Box::new(Recorded { events, record: open.record.clone() });
@@ -285,6 +295,11 @@ impl App {
     /// The client whose conversations the request may use; `None` for those of all.
     pub fn scope_of(&self, open: &OpenRequest) -> Option<u64> {
         (self.scope == CacheScope::Client).then_some(open.asker.client)
+    }
+
+    /// The scales of adapters: those of a request, or else its client's.
+    pub fn lora_of(&self, open: &OpenRequest, given: Option<Vec<(usize, f32)>>) -> Vec<(usize, f32)> {
+        given.unwrap_or_else(|| self.service.lora.usual(self.scope_of(open)))
     }
 
     /// Sends a request with exactly one answer to the engine, and returns that answer in progress.
@@ -310,8 +325,9 @@ impl App {
         &self,
         open: &OpenRequest,
         inputs: Vec<std::result::Result<Texts, Refusal>>,
-        lora: &[(usize, f32)],
+        lora: Option<Vec<(usize, f32)>>,
     ) -> Result<Vectors> {
+        let lora = self.lora_of(open, lora);
         let memory = self.memory.meter(false);
         let bytes = inputs.len() * (TEXT_BYTES + self.service.embedding_len * VALUE_BYTES);
         if !memory.hold(bytes + token_count(&inputs) * size_of::<TokenId>()) {
@@ -326,7 +342,7 @@ impl App {
                 Err(refusal) => Err(refusal.into()),
                 Ok(texts) => {
                     let (answer, vector) = oneshot::channel();
-                    let (client, lora) = (open.asker.client, lora.to_vec());
+                    let (client, lora) = (open.asker.client, lora.clone());
                     let text = Embedding { texts, client, lora, answer: Box::new(Waiting(answer)) };
                     self.commands.send(Command::Embed(text)).map_err(|_| gone())?;
                     Ok(vector.await.map_err(|_| gone())?.map_err(ApiError::invalid)?)
@@ -344,8 +360,9 @@ impl App {
         &self,
         open: &OpenRequest,
         decisions: &mut Decisions,
-        lora: Vec<(usize, f32)>,
+        lora: Option<Vec<(usize, f32)>>,
     ) -> Result<Vec<Vec<f64>>> {
+        let lora = self.lora_of(open, lora);
         let memory = self.memory.meter(false);
         if !memory.hold(decisions.bytes()) {
             return Err(crowded());
@@ -417,16 +434,23 @@ impl Client {
     fn of(app: &App, request: &Request<HttpBody>) -> Self {
         let slot: Option<Arc<ConnectionSlot>> = request.extensions().get().cloned();
         let record = request.extensions().get().cloned().unwrap_or_else(|| Arc::new(Record::none()));
-        let passed = request.headers().get(CLIENT).filter(|_| app.is_within);
+        // The router has checked the secret.
+        let passed = app.proxy.as_ref().and_then(|secret| passed_by(secret, request));
         let client = app.identities.id((slot.as_ref().map(|slot| network(slot.client)), passed));
         let asker = Asker { client, request: by_chance() };
         Self { slot, record, asker }
     }
 }
 
+/// Returns the client's address that the proxy process gives; `None` if it does not come from there.
+pub fn passed_by(secret: &str, request: &Request<HttpBody>) -> Option<HeaderValue> {
+    let passed = request.headers().get(CLIENT)?.to_str().ok()?;
+    HeaderValue::from_str(passed.strip_prefix(secret)?.strip_prefix(' ')?).ok()
+}
+
 /// Returns the part of an address that identifies a client. An IPv6 client is identified by the first half of the
 /// address, because one machine may use all addresses with the same first half.
-fn network(address: IpAddr) -> IpAddr {
+pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
         address => address,

@@ -8,6 +8,9 @@ use anyhow::{Context, Result, ensure};
 
 use arenite_run::service::by_chance;
 
+/// Name of the file with the key.
+pub const KEY_FILE: &str = "client.key";
+
 /// Computes identifiers of clients.
 pub struct ClientKey([u8; 16]);
 
@@ -22,7 +25,7 @@ impl ClientKey {
 
     /// Returns the key in the file `client.key` of a folder. The first call makes it.
     pub fn kept_in(folder: &Path) -> Result<Self> {
-        let path = folder.join("client.key");
+        let path = folder.join(KEY_FILE);
         match std::fs::read(&path) {
             Ok(bytes) => {
                 let key = <[u8; 16]>::try_from(&bytes[..]);

@@ -5,12 +5,18 @@ use std::sync::{Mutex, MutexGuard};
 
 use serde_json::Value;
 
-/// Limit in bytes for all items that are kept, and for those that one request names.
-pub const ITEMS: usize = 4 << 20;
+/// Limit in bytes for all items that are kept.
+pub const ITEMS: usize = 8 << 20;
+/// Limit in bytes for the items of one client. It does not depend on those of others, unless there are so many clients
+/// that one is forgotten.
+const SHARE: usize = 512 << 10;
+/// Limit in bytes for the items that one request names.
+pub const NAMED: usize = 4 << 20;
 /// Upper bound in bytes for an item without its texts: its entry here, or its values once it is read.
 const ITEM: usize = 2 << 10;
 
-/// The items of all clients. If they take too much memory, the client with the most loses its oldest.
+/// The items of all clients. If a client has too many, it loses its oldest. If all have too many, those of the client that
+/// has kept none for the longest time are forgotten.
 #[derive(Default)]
 pub struct KeptItems(Mutex<Kept>);
 
@@ -18,6 +24,8 @@ pub struct KeptItems(Mutex<Kept>);
 struct Kept {
     clients: HashMap<Option<u64>, OfClient>,
     bytes: usize,
+    /// Counts the items that were kept.
+    clock: u64,
 }
 
 #[derive(Default)]
@@ -25,6 +33,8 @@ struct OfClient {
     /// The oldest item is the first.
     items: VecDeque<Item>,
     bytes: usize,
+    /// Time of the last item by [`Kept::clock`].
+    last: u64,
 }
 
 struct Item {
@@ -51,7 +61,7 @@ impl Item {
 impl KeptItems {
     /// Keeps the items of an answer. `None` is the client whose items all clients may name.
     pub fn keep(&self, client: Option<u64>, items: &[Value]) {
-        for item in items.iter().filter_map(Item::of).filter(|item| item.bytes() <= ITEMS) {
+        for item in items.iter().filter_map(Item::of).filter(|item| item.bytes() <= share(client)) {
             self.kept().add(client, item);
         }
     }
@@ -67,7 +77,7 @@ impl KeptItems {
         let kept = self.kept();
         let Some(own) = kept.clients.get(&client) else { return };
         let known: HashMap<&str, &Item> = own.items.iter().map(|item| (item.id.as_str(), item)).collect();
-        let mut room = ITEMS;
+        let mut room = NAMED;
         for reference in references {
             let item = reference["id"].as_str().and_then(|id| known.get(id));
             let Some(item) = item.filter(|item| item.bytes() <= room) else { continue };
@@ -83,21 +93,29 @@ impl KeptItems {
     }
 }
 
+/// Limit in bytes for the items of a client. Clients that share their items have all memory.
+fn share(client: Option<u64>) -> usize {
+    if client.is_some() { SHARE } else { ITEMS }
+}
+
 impl Kept {
     fn add(&mut self, client: Option<u64>, item: Item) {
+        self.clock += 1;
         let own = self.clients.entry(client).or_default();
+        own.last = self.clock;
         self.bytes += item.bytes();
         own.bytes += item.bytes();
         own.items.push_back(item);
-        while self.bytes > ITEMS {
-            let Some((client, most)) = self.clients.iter_mut().max_by_key(|(_, own)| own.bytes) else { return };
-            let freed = most.items.pop_front().map_or(0, |item| item.bytes());
-            most.bytes -= freed;
+        while own.bytes > share(client) {
+            let freed = own.items.pop_front().map_or(0, |item| item.bytes());
+            own.bytes -= freed;
             self.bytes -= freed;
-            if most.items.is_empty() {
-                let client = *client;
-                self.clients.remove(&client);
-            }
+        }
+        while self.bytes > ITEMS {
+            let Some(oldest) = self.clients.iter().min_by_key(|(_, own)| own.last).map(|(client, _)| *client) else {
+                return;
+            };
+            self.bytes -= self.clients.remove(&oldest).map_or(0, |own| own.bytes);
         }
     }
 }
@@ -135,20 +153,31 @@ mod tests {
     #[test]
     fn items_are_bounded() {
         let items = KeptItems::default();
-        items.keep(Some(1), &[message("old", 3 << 19), message("new", 1 << 20)]);
-        items.keep(Some(2), &[message("other", 1 << 19)]);
-        // The client with the most items loses its oldest one.
-        items.keep(Some(2), &[message("last", 1 << 20)]);
-        assert_eq!(found(&items, Some(1), &["old", "new"]), [None, Some(1 << 20)]);
-        assert_eq!(found(&items, Some(2), &["other", "last"]), [Some(1 << 19), Some(1 << 20)]);
+        let len = SHARE / 2 - ITEM - 200;
+        items.keep(Some(1), &[message("old", len), message("new", len)]);
+        items.keep(Some(2), &[message("other", len)]);
+        // A client with too many items loses its own oldest one, whatever others keep.
+        items.keep(Some(1), &[message("last", len)]);
+        assert_eq!(found(&items, Some(1), &["old", "new", "last"]), [None, Some(len), Some(len)]);
+        assert_eq!(found(&items, Some(2), &["other"]), [Some(len)]);
         for at in 0..10_000 {
             items.keep(Some(3), &[message(&at.to_string(), 1)]);
         }
-        assert!(items.kept().bytes <= ITEMS);
+        assert!(items.kept().bytes <= 3 * SHARE);
         assert_eq!(found(&items, Some(3), &["0", "9999"]), [None, Some(1)]);
-        items.keep(Some(4), &[message("large", ITEMS)]);
+        items.keep(Some(4), &[message("large", SHARE)]);
         assert_eq!(found(&items, Some(4), &["large"]), [None]);
         // A request cannot multiply an item.
-        assert_eq!(found(&items, Some(2), &["last"; 9]).iter().flatten().count(), 3);
+        assert_eq!(found(&items, Some(2), &["other"; 99]).iter().flatten().count(), NAMED * 2 / SHARE);
+        // Of too many clients, the one that kept none for the longest time is forgotten.
+        (5..40).for_each(|client| items.keep(Some(client), &[message("a", len)]));
+        assert!(items.kept().bytes <= ITEMS);
+        assert_eq!(
+            (found(&items, Some(2), &["other"]), found(&items, Some(39), &["a"])),
+            (vec![None], vec![Some(len)])
+        );
+        // Clients that share their items have room for more.
+        items.keep(None, &[message("large", SHARE)]);
+        assert_eq!(found(&items, None, &["large"]), [Some(SHARE)]);
     }
 }

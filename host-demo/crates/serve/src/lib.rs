@@ -54,4 +54,4 @@ pub use routes::lora::of_body as scales;
 pub use routes::responses::whole_response;
 pub use routes::vectors::{embedding_inputs, embeddings};
 pub use routes::{Common, router, router_of_models};
-pub use sounds::{SOUNDS, Sounds, Transcription, run as transcribe};
+pub use sounds::{SOUNDS, Transcription, run as transcribe};

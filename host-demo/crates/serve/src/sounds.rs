@@ -1,15 +1,15 @@
 //! Sounds that are transcribed: whose turn it is, and the loop that answers them.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, TryRecvError};
-use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use arenite::Plan;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use crate::http::pool::{Permit, Pool};
 use arenite_run::open_model::OpenModel;
 use arenite_run::runtime::Memory;
 use arenite_run::scheduler::{Counters, STOPPED};
@@ -23,6 +23,8 @@ const MOST_SECONDS: usize = 4 * 3600;
 /// wait before their bodies are read.
 const MOST_SOUNDS: usize = 6;
 const MOST_OF_CLIENT: usize = 1;
+/// Time limit for receiving a sound while others wait for its turn.
+const BODY_TIME: Duration = Duration::from_secs(60);
 /// Upper bound in bytes for the decoder, the thread and the samples of a sound, besides its file.
 const SOUND_BYTES: usize = 8 << 20;
 /// Upper bound in bytes for all sounds.
@@ -37,38 +39,12 @@ pub struct Transcription {
     pub wanted: Wanted,
     pub format: Format,
     pub answer: tokio::sync::oneshot::Sender<std::result::Result<String, String>>,
-    pub _turn: Turn,
+    pub _turn: Permit,
 }
 
-/// Limits the number of sounds that are open at the same time.
-pub struct Sounds {
-    all: Arc<Semaphore>,
-    of_client: Mutex<HashMap<u64, Weak<Semaphore>>>,
-}
-
-/// The right to have a sound open.
-pub struct Turn(#[allow(dead_code)] [OwnedSemaphorePermit; 2], #[allow(dead_code)] Arc<Semaphore>);
-
-impl Default for Sounds {
-    fn default() -> Self {
-        Self { all: Arc::new(Semaphore::new(MOST_SOUNDS)), of_client: Mutex::default() }
-    }
-}
-
-impl Sounds {
-    /// Waits for a turn of a client.
-    pub async fn turn(&self, client: u64) -> Option<Turn> {
-        let own = {
-            let mut of_client = self.of_client.lock().unwrap_or_else(|broken| broken.into_inner());
-            of_client.retain(|_, semaphore| semaphore.strong_count() > 0);
-            let known = of_client.get(&client).and_then(Weak::upgrade);
-            let own = known.unwrap_or_else(|| Arc::new(Semaphore::new(MOST_OF_CLIENT)));
-            of_client.insert(client, Arc::downgrade(&own));
-            own
-        };
-        let first = own.clone().acquire_owned().await.ok()?;
-        Some(Turn([first, self.all.clone().acquire_owned().await.ok()?], own))
-    }
+/// The turns of sounds. A sound has its turn before its body is read, so that the memory of files is that of the turns.
+pub fn turns() -> Arc<Pool> {
+    Pool::new(MOST_SOUNDS * MOST_BYTES, MOST_OF_CLIENT * MOST_BYTES, BODY_TIME)
 }
 
 /// A sound that is transcribed.
@@ -78,7 +54,7 @@ struct Active {
     progress: Progress,
     writer: Writer<Vec<u8>>,
     answer: tokio::sync::oneshot::Sender<std::result::Result<String, String>>,
-    _turn: Turn,
+    _turn: Permit,
 }
 
 impl Active {

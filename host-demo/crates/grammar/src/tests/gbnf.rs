@@ -3,7 +3,7 @@
 use arenite::grammar::{Grammar, State};
 
 use super::check;
-use crate::{Budget, from_gbnf};
+use crate::{Budget, from_gbnf, from_pattern};
 
 pub fn no_tokens(_: &str) -> Option<u32> {
     None
@@ -124,6 +124,7 @@ fn tokens() {
 
 #[test]
 fn errors_name_the_place() {
+    refused("start: \"a\"", "not Lark's notation");
     refused("rot ::= \"a\"", "no rule `root`");
     refused("root ::= a\nb ::= c", "1:10: the rule `a` is not defined");
     refused("root ::= \"a\" | root \"a\"", "1:1: this rule is left-recursive");
@@ -144,4 +145,19 @@ fn errors_name_the_place() {
     refused("root ::= \"a\" root", "no text can satisfy this");
     refused("root ::= (((((([^x]*){0,99}){0,99}){0,99}){0,99}){0,99}){0,99}", "1:1: this is too much work");
     refused(&format!("root ::= {}", "(".repeat(200)), "nested groups");
+}
+
+/// Regular expressions for a whole text, as outlines and guidance write them.
+#[test]
+fn patterns_of_whole_texts() {
+    let pattern = |pattern: &str, good: &[&str], bad: &[&str]| {
+        check(pattern, &from_pattern(pattern, &Budget::of_command()).unwrap(), good, bad);
+    };
+    pattern("(red|blue)", &["red", "blue"], &["", "re", "reds", "\"red\""]);
+    pattern("([+-]?(0|[1-9][0-9]*))", &["0", "-7", "+120"], &["", "01", "1 "]);
+    // No escapes, as in a JSON string.
+    pattern("^\"\\w+\"\n?$", &["\"ab\"", "\"a\"\n"], &["a", "\\\"a\\\"", "\"a\"\\n"]);
+    pattern("^a|b$", &["a", "b"], &["ab", "xb", "ax"]);
+    let error = from_pattern("(", &Budget::of_command()).unwrap_err();
+    assert!(format!("{error:#}").contains("not a supported regular expression"), "{error:#}");
 }

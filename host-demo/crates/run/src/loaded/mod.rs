@@ -307,7 +307,7 @@ impl Loaded {
     fn decided(&self, fields: Fields<'_>) -> Result<Value> {
         let mut decisions = self.service.decisions(fields).map_err(refused)?;
         let (answer, scores) = channel();
-        let (readings, lora) = (decisions.take_readings(), self.service.lora.usual());
+        let (readings, lora) = (decisions.take_readings(), self.service.lora.usual(None));
         self.send(Command::Decide(Decision { readings, scope: None, lora, answer: Box::new(answer) }))?;
         let scores = scores.recv().map_err(|_| gone())?.map_err(anyhow::Error::msg)?;
         self.service.decided(&decisions, scores).map_err(refused)
@@ -330,7 +330,7 @@ impl Loaded {
     fn vectors(&self, inputs: Vec<std::result::Result<Texts, Refusal>>) -> Result<Vec<Vec<f32>>> {
         let send = |texts: std::result::Result<Texts, Refusal>| {
             let (answer, vector) = channel();
-            let (texts, lora) = (texts.map_err(refused)?, self.service.lora.usual());
+            let (texts, lora) = (texts.map_err(refused)?, self.service.lora.usual(None));
             self.send(Command::Embed(Embedding { texts, client: 0, lora, answer: Box::new(answer) }))?;
             Ok(vector)
         };

@@ -189,6 +189,7 @@ impl Service {
                 choice = Piece::Alt(texts.iter().cloned().map(Piece::Text).collect());
                 Source::Pieces(&choice)
             }
+            Form::Pattern(pattern) => Source::Pattern(pattern),
             Form::Schema(schema) => Source::Schema(schema),
         };
         self.table(field, &source, prepared).map(Some)

@@ -18,6 +18,8 @@ const LARGE: usize = 1 << 20;
 pub enum Source<'s> {
     Gbnf(&'s str, &'s Tokenizer<'s, 's>),
     Schema(&'s Value),
+    /// A regular expression for the whole text.
+    Pattern(&'s str),
     Pieces(&'s Piece),
 }
 
@@ -27,6 +29,7 @@ impl Source<'_> {
         match self {
             Self::Gbnf(text, _) => format!("g{text}"),
             Self::Schema(schema) => format!("s{schema}"),
+            Self::Pattern(pattern) => format!("r{pattern}"),
             Self::Pieces(piece) => format!("p{piece:?}"),
         }
     }
@@ -35,6 +38,7 @@ impl Source<'_> {
         match self {
             Self::Gbnf(gbnf, tokenizer) => grammar::from_gbnf(gbnf, &|text| text::token(tokenizer, text), budget),
             Self::Schema(schema) => grammar::from_json_schema(schema, budget),
+            Self::Pattern(pattern) => grammar::from_pattern(pattern, budget),
             Self::Pieces(piece) => grammar::from_pieces(piece, budget),
         }
     }

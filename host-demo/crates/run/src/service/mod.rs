@@ -179,6 +179,8 @@ pub struct Prepared {
     pub is_parallel: bool,
     /// True if thoughts are left out of the answer.
     pub hides_thoughts: bool,
+    /// True if the request gives the scales of adapters.
+    pub has_lora: bool,
     pub style: Style,
     /// A warning for the client.
     pub warning: Option<String>,
@@ -219,8 +221,9 @@ impl Service {
     /// Refuses a request for another model.
     pub fn check_model(&self, model: Option<&str>) -> Result<(), Refusal> {
         match model {
-            None | Some("default" | "") => Ok(()),
-            Some(model) if model == self.name || self.aliases.iter().any(|alias| alias == model) => Ok(()),
+            None => Ok(()),
+            Some(model) if is_any(model) => Ok(()),
+            Some(model) if self.aliases.iter().chain([&self.name]).any(|name| is_name(model, name)) => Ok(()),
             Some(model) => Err(Refusal::no_model(model, &self.name)),
         }
     }
@@ -258,12 +261,18 @@ impl Service {
     pub fn jobs(&self, request: &TextRequest, seed_by_chance: u64) -> Result<Prepared, Refusal> {
         self.check_model(request.model.as_deref())?;
         if !self.makes_text {
-            return Err(Refusal::invalid("this model generates no text, only embeddings (/v1/embeddings)"));
+            return Err(Refusal::invalid(match self.open.model().spec().sound().is_some() {
+                true => "this model transcribes speech: use /v1/audio/transcriptions",
+                false => "this model generates no text, only embeddings (/v1/embeddings)",
+            }));
         }
         let choices = request.count.unwrap_or(1);
         let mut settings =
             settings(request, self.tokenizer(), self.vocab, (&self.params, &self.breakers), seed_by_chance)?;
-        settings.lora = self.lora.of_request(request.lora.as_deref())?;
+        settings.lora = match &request.lora {
+            Some(list) => self.lora.of_request(list)?,
+            None => self.lora.usual(None),
+        };
         if request.context.iter().any(|id| *id as usize >= self.vocab) {
             return Err(Refusal::about("context", "context names a token that does not exist"));
         }
@@ -279,6 +288,7 @@ impl Service {
             is_schema: false,
             is_parallel: request.is_parallel.unwrap_or(true),
             hides_thoughts: request.thinking.is_hidden,
+            has_lora: request.lora.is_some(),
             style: self.style.clone(),
             warning: None,
         };
@@ -468,6 +478,16 @@ fn bytes_of(value: &Value) -> usize {
         }
     }
     bytes
+}
+
+/// Returns true if a request with this name of a model takes any. huggingface_hub sends `dummy` for the model of a URL.
+pub fn is_any(asked: &str) -> bool {
+    matches!(asked, "" | "default" | "dummy")
+}
+
+/// Returns true if a request names the model `name`, perhaps with Ollama's tag.
+pub fn is_name(asked: &str, name: &str) -> bool {
+    asked == name || asked.strip_suffix(":latest") == Some(name)
 }
 
 /// Refuses a list that is too long.

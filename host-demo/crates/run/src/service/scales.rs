@@ -1,15 +1,22 @@
 //! Scales of LoRA adapters: those in a request, or the default scales.
 
-use std::sync::Mutex;
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard};
 
 use arenite_request::Refusal;
 
 use crate::adapters::scaled;
 
-/// The adapters, and their default scales. The defaults apply to requests that give no scales.
+/// Maximum number of clients that have scales of their own.
+const MOST_CLIENTS: usize = 1024;
+
+/// The adapters, and the scales for requests that give none: those of the command line, or those that the client has
+/// set. Clients that share the cache share these scales as well, under the name `None`.
 pub struct LoraScales {
     paths: Vec<String>,
-    scales: Mutex<Vec<f32>>,
+    /// The scales of the command line.
+    first: Vec<f32>,
+    set: Mutex<HashMap<Option<u64>, Vec<f32>>>,
 }
 
 impl LoraScales {
@@ -17,18 +24,21 @@ impl LoraScales {
     pub fn new(lora: &[String]) -> anyhow::Result<Self> {
         let pairs = lora.iter().map(|text| scaled(text)).collect::<anyhow::Result<Vec<_>>>()?;
         let paths = pairs.iter().map(|(path, _)| path.display().to_string()).collect();
-        Ok(Self { paths, scales: Mutex::new(pairs.iter().map(|(_, scale)| *scale).collect()) })
+        Ok(Self { paths, first: pairs.iter().map(|(_, scale)| *scale).collect(), set: Mutex::default() })
     }
 
-    /// Returns the scales for a request with this `list`, or the default scales if there is no list. An adapter that
-    /// the list leaves out is not used.
-    pub fn of_request(&self, list: Option<&[(usize, f32)]>) -> Result<Vec<(usize, f32)>, Refusal> {
-        list.map_or_else(|| Ok(self.usual()), |list| Ok(used(&self.complete(list)?)))
+    /// Returns the scales of a request's `list`. An adapter that the list leaves out is not used.
+    pub fn of_request(&self, list: &[(usize, f32)]) -> Result<Vec<(usize, f32)>, Refusal> {
+        Ok(used(&self.complete(list)?))
     }
 
-    /// Returns the default scales, for requests that give no scales.
-    pub fn usual(&self) -> Vec<(usize, f32)> {
-        used(&self.lock())
+    /// Returns a client's scales for requests that give none.
+    pub fn usual(&self, client: Option<u64>) -> Vec<(usize, f32)> {
+        used(&self.of_client(client))
+    }
+
+    fn of_client(&self, client: Option<u64>) -> Vec<f32> {
+        self.lock().get(&client).unwrap_or(&self.first).clone()
     }
 
     /// Returns the scale of each adapter, which is 0 if `list` leaves the adapter out.
@@ -47,19 +57,26 @@ impl LoraScales {
         Ok(scales)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<f32>> {
-        self.scales.lock().unwrap_or_else(|broken| broken.into_inner())
+    fn lock(&self) -> MutexGuard<'_, HashMap<Option<u64>, Vec<f32>>> {
+        self.set.lock().unwrap_or_else(|broken| broken.into_inner())
     }
 
-    /// The path and the default scale of each adapter.
-    pub fn list(&self) -> Vec<(String, f32)> {
-        self.paths.iter().cloned().zip(self.lock().iter().copied()).collect()
+    /// The path of each adapter, and its scale for a client's requests that give none.
+    pub fn list(&self, client: Option<u64>) -> Vec<(String, f32)> {
+        self.paths.iter().cloned().zip(self.of_client(client)).collect()
     }
 
-    /// Sets the default scales: those in `list`, and 0 for all other adapters.
-    pub fn set(&self, list: &[(usize, f32)]) -> Result<(), Refusal> {
+    /// Sets the scales of a client's requests that give none: those in `list`, and 0 for all other adapters.
+    pub fn set(&self, client: Option<u64>, list: &[(usize, f32)]) -> Result<(), Refusal> {
         let scales = self.complete(list)?;
-        *self.lock() = scales;
+        let mut set = self.lock();
+        if scales == self.first {
+            set.remove(&client);
+        } else if set.len() < MOST_CLIENTS || set.contains_key(&client) {
+            set.insert(client, scales);
+        } else {
+            return Err(Refusal::invalid("too many clients have set scales: send `lora` with each request"));
+        }
         Ok(())
     }
 }

@@ -548,13 +548,16 @@ pub const FORM: &[Row<Asked>] = &[
         &["structured_outputs"],
         Use::Reads(|asked, field| {
             let outputs = field.object()?;
+            no_others(field, &["json", "json_object", "choice", "regex", "grammar"])?;
             let given = |key: &str| outputs.get(key).filter(|value| !value.is_null());
-            let is_any = outputs.get("json_object") == Some(&Value::Bool(true));
-            let form = match (given("json"), given("choice")) {
-                (Some(schema), _) => Form::Schema(parsed(schema)),
-                (None, None) if is_any => Form::Schema(json!({ "type": "object" })),
-                (None, Some(choice)) => Form::Choice(Field { name: "structured_outputs", value: choice }.texts()?),
-                _ => return Err(field.refused("structured_outputs must have json or choice here")),
+            let part = |value| Field { name: field.name, value };
+            let form = match (given("json"), given("choice"), given("regex"), given("grammar")) {
+                (Some(schema), ..) => Form::Schema(parsed(schema)),
+                (_, Some(choice), ..) => Form::Choice(part(choice).texts()?),
+                (.., Some(regex), _) => Form::Pattern(part(regex).text()?),
+                (.., Some(grammar)) => Form::Gbnf(part(grammar).text()?),
+                _ if outputs.get("json_object") == Some(&Value::Bool(true)) => any_object(),
+                _ => return Err(field.refused("structured_outputs must have json, choice, regex or grammar")),
             };
             asked.request.form = Some(field.named(form));
             Ok(())
@@ -575,7 +578,17 @@ pub const FORM: &[Row<Asked>] = &[
         }),
     ),
     Row(
-        &["grammar"],
+        &["regex", "guided_regex"],
+        Use::Reads(|asked, field| {
+            let text = field.text()?;
+            if !text.is_empty() {
+                asked.request.form = Some(field.named(Form::Pattern(text)));
+            }
+            Ok(())
+        }),
+    ),
+    Row(
+        &["grammar", "guided_grammar", "ebnf"],
         Use::Reads(|asked, field| {
             let text = field.text()?;
             if !text.is_empty() {
@@ -591,33 +604,48 @@ fn parsed(schema: &Value) -> Value {
     schema.as_str().and_then(|text| serde_json::from_str(text).ok()).unwrap_or_else(|| schema.clone())
 }
 
-/// Reads the form of an answer: `text`, `json_object` or `json_schema`.
+/// Any JSON object.
+fn any_object() -> Form {
+    Form::Schema(json!({ "type": "object" }))
+}
+
+/// Refuses an object that has keys with a value besides these: the answer would not be as they say.
+fn no_others(field: &Field<'_>, known: &[&str]) -> Result<()> {
+    let mut others =
+        field.object()?.iter().filter(|(key, value)| !known.contains(&key.as_str()) && !Neutral::Empty.includes(value));
+    match others.next() {
+        Some((key, _)) => Err(field.refused(format!("{}.{key} is not supported here: leave it out", field.name))),
+        None => Ok(()),
+    }
+}
+
+/// Reads the form of an answer: `text`, `json_object`, `json_schema`, or the types of text-generation-inference (`json`
+/// and `regex`) and Fireworks (`grammar`).
 pub fn response_format(asked: &mut Asked, field: &Field<'_>) -> Result<()> {
-    let format = field.value;
-    let schema = match format.get("type").and_then(Value::as_str) {
+    // `name`, `description` and `strict` are those of OpenAI's schemas.
+    no_others(field, &["type", "json_schema", "schema", "value", "grammar", "name", "description", "strict"])?;
+    let given = |key: &str| field.value.get(key).filter(|value| !value.is_null());
+    let text = |key: &str| {
+        let text = given(key).and_then(Value::as_str).map(str::to_string);
+        text.ok_or_else(|| field.refused(format!("{} has no {key}", field.name)))
+    };
+    let within = given("json_schema").and_then(|named| named.get("schema"));
+    let schema = within.or_else(|| given("schema")).or_else(|| given("value"));
+    let form = match given("type").and_then(Value::as_str) {
         Some("text") => return Ok(()),
-        // llama.cpp also accepts a schema with this type.
-        Some("json_object") => match format.get("schema").filter(|schema| !schema.is_null()) {
-            Some(schema) => schema.clone(),
-            None => json!({ "type": "object" }),
-        },
-        Some("json_schema") => match format.pointer("/json_schema/schema").or_else(|| format.get("schema")) {
-            Some(schema) => schema.clone(),
+        Some("json_object") => schema.cloned().map_or_else(any_object, Form::Schema),
+        Some("json_schema" | "json") => match schema {
+            Some(schema) => Form::Schema(schema.clone()),
             None => return Err(field.refused(format!("{} has no json_schema.schema", field.name))),
         },
-        // Fireworks's name for llama.cpp's grammars.
-        Some("grammar") => {
-            let grammar = format.get("grammar").and_then(Value::as_str);
-            let grammar = grammar.ok_or_else(|| field.refused(format!("{} has no grammar", field.name)))?;
-            asked.request.form = Some(field.named(Form::Gbnf(grammar.into())));
-            return Ok(());
-        }
+        Some("regex") => Form::Pattern(text("value")?),
+        Some("grammar") => Form::Gbnf(text("grammar")?),
         _ => {
-            let message = format!("{}.type must be text, json_object, json_schema or grammar", field.name);
+            let message = format!("{}.type must be text, json_object, json_schema, regex or grammar", field.name);
             return Err(field.refused(message));
         }
     };
-    asked.request.form = Some(field.named(Form::Schema(schema)));
+    asked.request.form = Some(field.named(form));
     Ok(())
 }
 

@@ -51,6 +51,11 @@ impl Gate {
         if let Some(origin) = foreign.filter(|_| self.is_local && *method != Method::OPTIONS) {
             return refused(format!("pages of `{origin}` may not use this server: allow them with --cors-origin"));
         }
+        // Browsers send the header with each request, also with those that have no origin. Programs do not.
+        let is_page = headers.contains_key("sec-fetch-site");
+        if let Some(host) = text(header::HOST).filter(|host| self.is_local && is_page && !self.is_own(host)) {
+            return refused(format!("pages of `{host}` may not use this server: call it localhost in the browser"));
+        }
         if *method == Method::POST {
             let kind = text(header::CONTENT_TYPE).unwrap_or_default();
             let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
@@ -70,7 +75,9 @@ impl Gate {
     pub fn trusts(&self, origin: &str, host: Option<&str>) -> bool {
         let listed = self.origins.iter().any(|allowed| allowed == "*" || allowed == origin);
         let Some((scheme, own)) = origin.split_once("://") else { return listed };
-        listed || host == Some(own) || self.is_local && (self.is_own(own) || PROGRAMS.contains(&scheme))
+        // On a server for this machine, the own page has a name that nobody else can take.
+        let is_own_page = host == Some(own) && !self.is_local;
+        listed || is_own_page || self.is_local && (self.is_own(own) || PROGRAMS.contains(&scheme))
     }
 
     /// Returns true if `host`, perhaps with a port, is a name of this machine that no DNS server can redirect.

@@ -4,21 +4,21 @@
 use std::io::Read;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body_util::BodyExt;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 use crate::http::connections::ConnectionSlot;
 use crate::http::error::{ApiError, Result};
 use crate::http::limits::BUFFERS;
+use crate::http::pool::{Pace, Permit, Pool};
 use crate::http::readers::READERS;
-use crate::items::ITEMS;
+use crate::items::{ITEMS, NAMED};
 use arenite_run::generation::Logprob;
 use arenite_run::scheduler::{Client, Event};
 
@@ -31,10 +31,8 @@ pub const MOST_WITH_PICTURES: usize = 24 << 20;
 const SMALL: usize = 64 << 10;
 const SMALL_BODIES: usize = 16 << 20;
 const LARGE_BODIES: usize = 32 << 20;
-/// Time limit for receiving a body, and for waiting until there is memory for it.
+/// Time limit for receiving a body while others wait for its memory, and for waiting until there is memory for it.
 const BODY_TIME: Duration = Duration::from_secs(10);
-/// Time after which a slow body is refused if others wait for memory.
-const SLOW_TIME: Duration = Duration::from_secs(2);
 /// Maximum weight of the values in a body: see [`weight`].
 const MOST_WEIGHT: usize = 1_000_000;
 /// Upper bound in bytes for the memory of a body's values while its JSON is parsed.
@@ -46,8 +44,8 @@ const UNREAD: usize = 2 << 20;
 
 /// Memory for the bodies and answers of all requests.
 pub struct RequestMemory {
-    small: Pool,
-    large: Pool,
+    small: Arc<Pool>,
+    large: Arc<Pool>,
     answers: Arc<Answers>,
 }
 
@@ -83,40 +81,10 @@ async fn unpacked(packed: Vec<u8>, most: usize) -> Result<Vec<u8>> {
     tokio::task::spawn_blocking(unpack).await.map_err(failed)?
 }
 
-/// Memory for bodies of similar size.
-struct Pool {
-    permits: Arc<Semaphore>,
-    /// Number of bodies that wait for memory.
-    waiting: AtomicUsize,
-}
-
-impl Pool {
-    fn new(bytes: usize) -> Self {
-        Self { permits: Arc::new(Semaphore::new(bytes)), waiting: 0.into() }
-    }
-
-    /// Waits until there is room for `bytes`.
-    async fn acquire(&self, bytes: usize) -> Option<OwnedSemaphorePermit> {
-        struct Waiting<'w>(&'w AtomicUsize);
-        impl Drop for Waiting<'_> {
-            fn drop(&mut self) {
-                self.0.fetch_sub(1, Ordering::Relaxed);
-            }
-        }
-        self.waiting.fetch_add(1, Ordering::Relaxed);
-        let _waiting = Waiting(&self.waiting);
-        timeout(BODY_TIME, self.permits.clone().acquire_many_owned(bytes as u32)).await.ok()?.ok()
-    }
-
-    fn is_wanted(&self) -> bool {
-        self.waiting.load(Ordering::Relaxed) > 0
-    }
-}
-
 /// The bytes of a body. They count toward the limit until this value is dropped.
 pub struct Received {
     bytes: Bytes,
-    _permit: OwnedSemaphorePermit,
+    _permit: Permit,
 }
 
 impl Received {
@@ -146,7 +114,8 @@ impl Drop for Received {
 
 impl Default for RequestMemory {
     fn default() -> Self {
-        Self { small: Pool::new(SMALL_BODIES), large: Pool::new(LARGE_BODIES), answers: Arc::default() }
+        let pool = |bytes| Pool::new(bytes, bytes / 2, BODY_TIME);
+        Self { small: pool(SMALL_BODIES), large: pool(LARGE_BODIES), answers: Arc::default() }
     }
 }
 
@@ -157,55 +126,36 @@ impl RequestMemory {
     /// Upper bound in bytes for all requests, if `threads` threads parse bodies. With each body there may be the items that it
     /// names.
     pub fn most(threads: usize) -> usize {
-        Self::BODIES + threads * (VALUES + ITEMS) + ANSWERS + ITEMS
+        Self::BODIES + threads * (VALUES + NAMED) + ANSWERS + ITEMS
     }
 
-    /// Reads a body within the limits of size and time.
-    pub async fn receive(&self, request: Request<Body>) -> Result<Received> {
-        self.receive_up_to(request, MOST_BYTES).await
+    /// Reads a client's body within the limits of size and time.
+    pub async fn receive(&self, client: u64, request: Request<Body>) -> Result<Received> {
+        self.receive_up_to(client, request, MOST_BYTES).await
     }
 
-    /// Reads a body of up to `most` bytes within the limit of time.
-    pub async fn receive_up_to(&self, request: Request<Body>, most: usize) -> Result<Received> {
+    /// Reads a client's body of up to `most` bytes within the limit of time.
+    pub async fn receive_up_to(&self, client: u64, request: Request<Body>, most: usize) -> Result<Received> {
         let is_packed = encoding(request.headers())?.is_some();
-        let mut permit = self.reserve(request.headers(), most).await?;
-        let most = permit.num_permits();
-        let (began, mut bytes) = (Instant::now(), Vec::new());
-        let mut body = Limited::new(request.into_body(), most);
-        loop {
-            match timeout(SLOW_TIME, body.frame()).await {
-                Ok(None) => break,
-                Ok(Some(Ok(frame))) => bytes.extend_from_slice(&frame.into_data().unwrap_or_default()),
-                Ok(Some(Err(error))) if error.is::<LengthLimitError>() => return Err(too_long(most)),
-                Ok(Some(Err(_))) => {
-                    return Err(ApiError::invalid("the body is incomplete or not encoded as its headers say"));
-                }
-                Err(_) => {}
-            }
-            let time = began.elapsed();
-            let is_slow = bytes.len() as f64 * BODY_TIME.as_secs_f64() < most as f64 * time.as_secs_f64();
-            if time > BODY_TIME || time > SLOW_TIME && is_slow && self.pool(most).is_wanted() {
-                return Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, "the body did not come in time"));
-            }
+        let len = Self::announced(request.headers(), most)?;
+        let (mut body, mut bytes) = (request.into_body(), Vec::new());
+        let mut permit = reserve(&self.small, client, len.min(SMALL)).await?;
+        let mut is_whole = read(&mut body, &mut bytes, &permit).await?;
+        // A large body has its memory once the first part of it has come.
+        if !is_whole || is_packed {
+            permit = reserve(&self.large, client, len).await?;
+        }
+        if !is_whole {
+            is_whole = read(&mut body, &mut bytes, &permit).await?;
+        }
+        if !is_whole {
+            return Err(too_long(most));
         }
         if is_packed {
             bytes = unpacked(bytes, most).await?;
         }
-        drop(permit.split(most - bytes.len()));
+        permit.shrink(bytes.len());
         Ok(Received { bytes: bytes.into(), _permit: permit })
-    }
-
-    /// Returns the memory for bodies of this length.
-    fn pool(&self, len: usize) -> &Pool {
-        if len <= SMALL { &self.small } else { &self.large }
-    }
-
-    /// Waits until there is memory for a body of the announced length, or of `most` bytes if no length is announced.
-    pub async fn reserve(&self, headers: &HeaderMap, most: usize) -> Result<OwnedSemaphorePermit> {
-        let len = Self::announced(headers, most)?;
-        let why = "the bodies of other requests take all memory for them: try again later";
-        let crowded = || ApiError::new(StatusCode::SERVICE_UNAVAILABLE, why);
-        self.pool(len).acquire(len).await.ok_or_else(crowded)
     }
 
     /// Returns the announced length of a body, or `most` if none is announced or the body is compressed. Refuses a longer
@@ -230,6 +180,26 @@ impl RequestMemory {
         let meter = self.answers.meter(false, slot);
         meter.hold(text.len()).then(|| Bytes::from_owner(ResponseText { text, _meter: meter }))
     }
+}
+
+/// Waits until there is memory for a body of `len` bytes.
+async fn reserve(pool: &Arc<Pool>, client: u64, len: usize) -> Result<Permit> {
+    let why = "the bodies of other requests take all memory for them: try again later";
+    let crowded = || ApiError::new(StatusCode::SERVICE_UNAVAILABLE, why);
+    timeout(BODY_TIME, pool.acquire(client, len)).await.ok().flatten().ok_or_else(crowded)
+}
+
+/// Reads a body to its end, or until it has more bytes than `permit`. Returns true at the end.
+async fn read(body: &mut Body, bytes: &mut Vec<u8>, permit: &Permit) -> Result<bool> {
+    let mut pace = Pace::new(permit, permit.bytes());
+    while bytes.len() <= permit.bytes() {
+        let Some(frame) = pace.wait(body.frame()).await? else { return Ok(true) };
+        let broken = |_| ApiError::invalid("the body is incomplete or not encoded as its headers say");
+        let part = frame.map_err(broken)?.into_data().unwrap_or_default();
+        pace.add(part.len());
+        bytes.extend_from_slice(&part);
+    }
+    Ok(false)
 }
 
 fn too_long(most: usize) -> ApiError {
@@ -555,6 +525,8 @@ impl Inbox {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
     use crate::http::connections::Connections;
 
@@ -592,7 +564,7 @@ mod tests {
         assert_eq!(memory.answers.used.load(Ordering::Relaxed), 0);
     }
 
-    /// Bodies that do not arrive are refused if another body waits for their memory.
+    /// Bodies that do not arrive are refused if other clients wait for their memory, and keep none of a share.
     #[test]
     fn slow_bodies_give_way() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
@@ -602,19 +574,30 @@ mod tests {
                 let request = Request::builder().header(header::CONTENT_LENGTH, MOST_BYTES);
                 request.body(body).unwrap()
             };
-            let slow = || {
-                let memory = memory.clone();
-                let body = Body::from_stream(tokio_stream::pending::<std::io::Result<Bytes>>());
-                tokio::spawn(async move { memory.receive(request(body)).await })
+            // Bodies that stop after some bytes.
+            let slow = |client: u64, bytes: usize| {
+                use tokio_stream::StreamExt;
+                let (memory, start) = (memory.clone(), Ok::<_, std::io::Error>(Bytes::from(vec![b' '; bytes])));
+                let body = tokio_stream::once(start).chain(tokio_stream::pending());
+                tokio::spawn(async move { memory.receive(client, request(Body::from_stream(body))).await })
             };
-            let slow: Vec<_> = (0..LARGE_BODIES / MOST_BYTES).map(|_| slow()).collect();
+            let honest = || async {
+                let began = Instant::now();
+                let received = memory.receive(0, request(Body::from(vec![b' '; MOST_BYTES]))).await;
+                assert!(received.is_ok());
+                began.elapsed()
+            };
+            // One client keeps others from nothing.
+            let mut tasks: Vec<_> = (0..500).map(|at| slow(1, if at < 300 { 1 } else { SMALL + 1 })).collect();
             tokio::time::sleep(Duration::from_millis(100)).await;
-            let began = Instant::now();
-            let received = memory.receive(request(Body::from(vec![b' '; MOST_BYTES]))).await;
-            assert!(received.is_ok() && began.elapsed() < BODY_TIME / 2, "{:?}", began.elapsed());
-            for slow in slow {
-                slow.abort();
-            }
+            let time = honest().await;
+            assert!(time < Duration::from_secs(1), "{time:?}");
+            // Several clients give way.
+            tasks.extend((2..8).map(|client| slow(client, SMALL + 1)));
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            let time = honest().await;
+            assert!(time < BODY_TIME / 2, "{time:?}");
+            tasks.into_iter().for_each(|task| task.abort());
         });
     }
 

@@ -6,6 +6,7 @@ pub mod error;
 pub mod gate;
 pub mod limits;
 pub mod memory;
+pub mod pool;
 pub mod readers;
 pub mod record;
 

@@ -31,6 +31,8 @@ struct Queue {
 struct State {
     /// Tasks in the order of their arrival.
     waiting: Vec<Task>,
+    /// The client whose task runs on the thread for all.
+    served: Option<u64>,
     used: HashMap<u64, Used>,
     is_closed: bool,
 }
@@ -59,8 +61,10 @@ impl State {
         self.used.get(&client).map_or(Duration::ZERO, |used| used.now())
     }
 
-    /// Removes the first task of the client with the least used time, if that time is at most `most`.
+    /// Removes the first task of the client with the least used time, if that time is at most `most`, or at most
+    /// half of that of the client whose task runs on the thread for all.
     fn take(&mut self, most: Duration) -> Option<Task> {
+        let most = most.max(self.served.map_or(Duration::ZERO, |client| self.used(client) / 2));
         let clients = self.waiting.iter().enumerate().map(|(at, task)| (self.used(task.client), at));
         let (_, at) = clients.filter(|(used, _)| *used <= most).min()?;
         Some(self.waiting.remove(at))
@@ -93,12 +97,18 @@ impl Queue {
             };
             // The estimate keeps the other thread from taking the client's next request at the same time.
             state.count(client, 2 * LITTLE, Duration::ZERO);
+            if most == Duration::MAX {
+                state.served = Some(client);
+            }
             drop(state);
-            let began = Instant::now();
+            let began = Spent::now();
             // After a panic, dropping the sender of the result informs the request.
             let _ = catch_unwind(AssertUnwindSafe(work));
             state = self.lock();
             state.count(client, began.elapsed(), 2 * LITTLE);
+            if most == Duration::MAX {
+                state.served = None;
+            }
         }
     }
 }
@@ -141,6 +151,37 @@ impl Drop for Readers {
     }
 }
 
+/// A time that this thread had spent: its processor time where the system tells it, so that neither a busy machine nor
+/// the priority of the thread counts.
+struct Spent(Instant, Option<Duration>);
+
+impl Spent {
+    fn now() -> Self {
+        Self(Instant::now(), processor_time())
+    }
+
+    fn elapsed(&self) -> Duration {
+        let spent = self.1.zip(processor_time()).map(|(before, now)| now.saturating_sub(before));
+        spent.unwrap_or_else(|| self.0.elapsed())
+    }
+}
+
+/// The processor time of this thread.
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code)]
+fn processor_time() -> Option<Duration> {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is valid for writes.
+    let error = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    let seconds = u64::try_from(time.tv_sec).ok().filter(|_| error == 0)?;
+    Some(Duration::new(seconds, u32::try_from(time.tv_nsec).ok()?))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn processor_time() -> Option<Duration> {
+    None
+}
+
 /// Lowers the priority of this thread below that of the threads that run the model and serve.
 fn yield_to_others() {
     #[cfg(target_os = "linux")]
@@ -167,7 +208,8 @@ mod tests {
             let (readers, is_open, begun) = (readers.clone(), is_open.clone(), begun.clone());
             let work = move || {
                 if is_slow {
-                    std::thread::sleep(Duration::from_millis(50));
+                    let began = Spent::now();
+                    while began.elapsed() < Duration::from_millis(50) {}
                     let is_free = begun.fetch_add(1, Relaxed) < READERS;
                     while !is_free && !is_open.load(Relaxed) {
                         std::thread::sleep(Duration::from_millis(1));

@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use arenite_text::shown::{log_json, log_line};
 
-/// Header with the client's address, for the process of a model.
+/// Header for the process of a model: the secret of the server's process, and the client's address.
 pub const CLIENT: HeaderName = HeaderName::from_static("x-arenite-client");
 pub const ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Maximum length of a client's own identifier.

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, bail};
 use axum::http::StatusCode;
-use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, OnceCell, RwLock};
@@ -24,7 +24,7 @@ use crate::http::readers::READERS;
 use arenite_files::Bytes;
 use arenite_request::Refusal;
 use arenite_run::service::Facts;
-use arenite_run::service::Host;
+use arenite_run::service::{Host, by_chance, is_any, is_name};
 
 /// Time that a request waits for memory before it gets priority over others.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -66,6 +66,8 @@ pub struct Models {
     models: Vec<ModelEntry>,
     /// Memory for all processes together.
     budget: usize,
+    /// A secret by which the processes know this one.
+    token: String,
     /// Arguments of this process, which are passed on to the processes of the models.
     arguments: Vec<OsString>,
     /// The process of each model. Never locked while a lock inside a [`ProcessSlot`] is held.
@@ -163,6 +165,7 @@ impl Models {
             slots: Mutex::new(models.iter().map(|_| None).collect()),
             models,
             budget,
+            token: format!("{:016x}{:016x}", by_chance(), by_chance()),
             arguments,
             freed: Notify::new(),
             turn: RwLock::new(()),
@@ -184,8 +187,8 @@ impl Models {
 
     /// Returns the index of the model of this name. Requests without a name get the first model.
     pub fn find(&self, name: Option<&str>) -> error::Result<usize> {
-        let Some(name) = name.filter(|name| !matches!(*name, "" | "default")) else { return Ok(0) };
-        let is_named = |model: &ModelEntry| name == model.name || name.strip_suffix(":latest") == Some(&model.name);
+        let Some(name) = name.filter(|name| !is_any(name)) else { return Ok(0) };
+        let is_named = |model: &ModelEntry| is_name(name, &model.name);
         self.models.iter().position(is_named).ok_or_else(|| {
             let known: Vec<_> = self.models.iter().map(|model| model.name.as_str()).collect();
             Refusal::no_model(name, &known.join("`, `")).into()
@@ -312,6 +315,10 @@ impl Models {
             .stdout(Stdio::piped())
             .kill_on_drop(true)
             .spawn()?;
+        // Standard input stays open: the process ends when it is closed.
+        if let Some(input) = &mut child.stdin {
+            input.write_all(format!("{}\n", self.token).as_bytes()).await?;
+        }
         let mut line = String::new();
         if let Some(out) = child.stdout.take() {
             BufReader::new(out).read_line(&mut line).await?;
@@ -357,6 +364,11 @@ impl Lease {
     /// The port of the model's process on this machine.
     pub fn port(&self) -> u16 {
         self.slot.process.get().and_then(|process| Some(process.as_ref().ok()?.port)).unwrap_or(0)
+    }
+
+    /// The secret by which the model's process knows this one.
+    pub fn token(&self) -> &str {
+        &self.models.token
     }
 
     pub fn name(&self) -> &str {

@@ -19,11 +19,13 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::app::network;
 use crate::http::body;
 use crate::http::connections::{ConnectionSlot, RequestGuard};
 use crate::http::error::{ApiError, Result};
 use crate::http::memory::{Received, RequestMemory};
 use crate::http::record::{CLIENT, ID, Record};
+use crate::identity::ClientKey;
 use crate::models::{Lease, Models};
 use crate::routes::cards::{ModelCard, ModelId, health_of, list, model_id};
 use crate::routes::ollama;
@@ -50,6 +52,7 @@ pub struct Proxy {
     models: Arc<Models>,
     client: Client<HttpConnector, Body>,
     memory: RequestMemory,
+    identities: ClientKey,
     counters: Arc<Counters>,
 }
 
@@ -57,7 +60,8 @@ impl Proxy {
     pub fn new(models: Models, counters: Arc<Counters>) -> Self {
         let mut client = Client::builder(TokioExecutor::new());
         let client = client.pool_idle_timeout(IDLE).pool_timer(TokioTimer::new()).build_http();
-        Self { models: Arc::new(models), client, memory: RequestMemory::default(), counters }
+        let (memory, identities) = (RequestMemory::default(), ClientKey::random());
+        Self { models: Arc::new(models), client, memory, identities, counters }
     }
 }
 
@@ -122,7 +126,6 @@ impl Drop for OpenRequest {
 pub async fn forward(State(proxy): State<Arc<Proxy>>, request: Request) -> Result<Response> {
     let slot: Option<Arc<ConnectionSlot>> = request.extensions().get().cloned();
     let record: Option<Arc<Record>> = request.extensions().get().cloned();
-    let mut open = OpenRequest::new(&proxy, slot.as_ref())?;
     let (method, target, mut headers) = (request.method().clone(), request.uri().clone(), request.headers().clone());
     let in_address = Query::<ModelName>::try_from_uri(&target).map(|Query(named)| named.model);
     let in_address = in_address.map_err(|error| ApiError::invalid(error.body_text()))?;
@@ -130,6 +133,8 @@ pub async fn forward(State(proxy): State<Arc<Proxy>>, request: Request) -> Resul
         Method::POST => named(&proxy, request).await?,
         _ => ((None, None), Body::empty()),
     };
+    // A connection whose body still comes may be closed to make room for others.
+    let mut open = OpenRequest::new(&proxy, slot.as_ref())?;
     let (name, keep_alive) = (name.0.or(in_address), name.1);
     let lease = proxy.models.lease(proxy.models.find(name.as_deref())?).await?;
     keep_alive.as_ref().and_then(time_of).into_iter().for_each(|idle| lease.keep_for(idle));
@@ -137,6 +142,7 @@ pub async fn forward(State(proxy): State<Arc<Proxy>>, request: Request) -> Resul
         headers.remove(name);
     }
     let client = slot.map(|slot| slot.client.to_string()).unwrap_or_default();
+    let client = format!("{} {client}", lease.token());
     let id = record.as_ref().map(|record| record.pass_on()).unwrap_or_default();
     for (name, value) in [(CLIENT, client.as_str()), (ID, id)] {
         headers.extend(HeaderValue::from_str(value).map(|value| (name, value)));
@@ -166,11 +172,13 @@ async fn named(proxy: &Proxy, request: Request) -> Result<(Named, Body)> {
         kind.to_str().is_ok_and(|kind| kind.trim_start().to_ascii_lowercase().starts_with("multipart/form-data"))
     });
     let headers = request.headers().clone();
+    let slot: Option<&Arc<ConnectionSlot>> = request.extensions().get();
+    let client = proxy.identities.id(slot.map(|slot| network(slot.client)));
     if is_form {
-        let body = Bytes::from_owner(proxy.memory.receive_up_to(request, sounds::MOST_BYTES).await?);
+        let body = Bytes::from_owner(proxy.memory.receive_up_to(client, request, sounds::MOST_BYTES).await?);
         return Ok(((name_in_form(&headers, body.clone()).await?, None), Body::from(body)));
     }
-    let body = proxy.memory.receive(request).await?;
+    let body = proxy.memory.receive(client, request).await?;
     let failed =
         |_| ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "a thread failed while it processed this request");
     tokio::task::spawn_blocking(|| Ok((name_in_json(&body)?, Body::from(Bytes::from_owner(body)))))
@@ -316,7 +324,9 @@ pub async fn metrics(State(proxy): State<Arc<Proxy>>, request: Request) -> Resul
         let why = format!("the model `{}` is not loaded", model.name);
         return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, why));
     }
-    let row = |(model, value): (&str, usize)| format!("{{model={model:?}}} {value}\n");
+    // Prometheus knows only these three escapes.
+    let label = |name: &str| name.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    let row = |(model, value): (&str, usize)| format!("{{model=\"{}\"}} {value}\n", label(model));
     let rows = |name: &str, help: &str, values: Vec<(&str, usize)>| {
         let rows: String = values.into_iter().map(|value| format!("arenite_{name}{}", row(value))).collect();
         format!("# HELP arenite_{name} {help}\n# TYPE arenite_{name} gauge\n{rows}")

@@ -1,25 +1,21 @@
 //! OpenAI's interface for speech: `/v1/audio/transcriptions` and `/v1/audio/translations`.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::extract::{FromRequest, Multipart, Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
-use tokio::time::timeout;
 
 use crate::app::App;
 use crate::faces;
 use crate::faces::audio::Transcribe;
 use crate::http::error::{ApiError, Result};
 use crate::http::memory::RequestMemory;
+use crate::http::pool::Pace;
 use crate::sounds::{MOST_BYTES, Transcription};
 use arenite_speech::{Format, SoundFile};
-
-/// Time limit for receiving a request.
-const BODY_TIME: Duration = Duration::from_secs(60);
 
 /// Maximum size in bytes of each other field of a form. Whisper reads at most the last 224 tokens of a prompt.
 const MOST_FIELD: usize = 16 << 10;
@@ -39,15 +35,13 @@ async fn answer(app: Arc<App>, request: Request, translate: bool) -> Result<Resp
     if !app.hears {
         return Err(ApiError::invalid("this model does not transcribe speech: serve a Whisper or Moonshine model"));
     }
-    RequestMemory::announced(request.headers(), MOST_BYTES)?;
-    // The body is read once the client has its turn, so the memory of files is that of the turns.
+    let len = RequestMemory::announced(request.headers(), MOST_BYTES)?;
     let gone = || ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "the engine has ended");
     let client = open.client();
-    let turn = app.sounds.turn(client).await.ok_or_else(gone)?;
+    let turn = app.sounds.acquire(client, MOST_BYTES).await.ok_or_else(gone)?;
     let form = Multipart::from_request(request, &app).await;
     let form = form.map_err(|error| ApiError::new(error.status(), error.body_text()))?;
-    let late = |_| ApiError::new(StatusCode::REQUEST_TIMEOUT, "the body did not come in time");
-    let (file, fields) = timeout(BODY_TIME, parts(form)).await.map_err(late)??;
+    let (file, fields) = parts(form, Pace::new(&turn, len)).await?;
     let mut asked = faces::audio::transcription(&fields)?;
     app.service.check_model(asked.model.as_deref())?;
     asked.wanted.translate = translate;
@@ -73,33 +67,35 @@ async fn answer(app: Arc<App>, request: Request, translate: bool) -> Result<Resp
 type Parts = (Option<Bytes>, Map<String, Value>);
 
 /// Receives the parts of a form.
-async fn parts(mut form: Multipart) -> Result<Parts> {
+async fn parts(mut form: Multipart, mut pace: Pace<'_>) -> Result<Parts> {
     let (mut file, mut fields) = (None, Map::new());
     let failed = |error: axum::extract::multipart::MultipartError| ApiError::new(error.status(), error.body_text());
     let mut count = 0;
-    while let Some(mut field) = form.next_field().await.map_err(failed)? {
+    while let Some(mut field) = pace.wait(form.next_field()).await?.map_err(failed)? {
         count += 1;
         if count > MOST_FIELDS {
             return Err(ApiError::invalid(format!("the form has more than {MOST_FIELDS} fields")));
         }
         let name = field.name().unwrap_or_default().trim_end_matches("[]").to_owned();
-        if name == "file" {
-            if file.is_some() {
-                return Err(ApiError::about("file", "the form has two files: send one"));
-            }
-            file = Some(field.bytes().await.map_err(failed)?);
-            continue;
+        let is_file = name == "file";
+        if is_file && file.is_some() {
+            return Err(ApiError::about("file", "the form has two files: send one"));
         }
-        let mut text = Vec::new();
-        while let Some(part) = field.chunk().await.map_err(failed)? {
-            if text.len() + part.len() > MOST_FIELD {
+        let mut content = Vec::new();
+        while let Some(part) = pace.wait(field.chunk()).await?.map_err(failed)? {
+            pace.add(part.len());
+            if !is_file && content.len() + part.len() > MOST_FIELD {
                 let why = format!("the field is longer than {MOST_FIELD} bytes: shorten it");
                 return Err(ApiError::about(name, why));
             }
-            text.extend_from_slice(&part);
+            content.extend_from_slice(&part);
+        }
+        if is_file {
+            file = Some(Bytes::from(content));
+            continue;
         }
         let not_text = |_| ApiError::about(name.as_str(), "the field is not text in UTF-8");
-        let text = Value::String(String::from_utf8(text).map_err(not_text)?);
+        let text = Value::String(String::from_utf8(content).map_err(not_text)?);
         match fields.get_mut(&name) {
             Some(Value::Array(list)) => list.push(text),
             Some(first) => *first = Value::Array(vec![first.take(), text]),

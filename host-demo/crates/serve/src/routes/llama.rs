@@ -18,7 +18,7 @@ use crate::routes::answer::{Timings, with_warning};
 use crate::routes::logprobs;
 use crate::routes::stream::{Events, channel, sse};
 use arenite_request::Refusal;
-use arenite_run::scheduler::Finish;
+use arenite_run::scheduler::{Event, Finish};
 use arenite_run::service::unit;
 use arenite_run::service::{Choice, Service};
 
@@ -222,9 +222,11 @@ struct Filled<'s> {
 }
 
 async fn stream(app: Arc<App>, mut answer: Answer, format: Format, out: Events, _open: OpenRequest) {
-    let mut choice = Choice::default();
+    // As in llama.cpp, each event has the numbers so far.
+    let mut choice = Choice { prompt: answer.prompt_tokens, ..Choice::default() };
     loop {
         let Some(event) = out.next(&mut answer.events).await else { return };
+        choice.answer += usize::from(matches!(event, Event::Token { .. }));
         let line = match choice.next(event).map_err(ApiError::from) {
             Ok(true) => (format.end(&app.service, &choice, 0), true),
             Ok(false) => (format.part(&app.service, &choice, 0), false),

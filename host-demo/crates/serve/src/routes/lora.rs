@@ -1,5 +1,5 @@
-//! Scales of LoRA adapters: those in a request, or the default scales, which llama.cpp's route `/lora-adapters` shows
-//! and sets.
+//! Scales of LoRA adapters: those in a request, or the client's default scales, which llama.cpp's route `/lora-adapters`
+//! shows and sets.
 
 use std::sync::Arc;
 
@@ -28,12 +28,11 @@ struct LoraCard<'s> {
     scale: f32,
 }
 
-/// Returns the scales for a request with this body. The field `lora` is optional.
-pub fn of_body(scales: &LoraScales, body: &Value) -> Result<Vec<(usize, f32)>> {
+/// Returns the scales in the optional field `lora` of a body.
+pub fn of_body(scales: &LoraScales, body: &Value) -> Result<Option<Vec<(usize, f32)>>> {
     let list = body.get("lora").map(Option::<Vec<LoraScale>>::deserialize).transpose();
     let list = list.map_err(|error| ApiError::about("lora", format!("lora is invalid: {error}")))?;
-    let pairs = list.flatten().map(pairs);
-    Ok(scales.of_request(pairs.as_deref())?)
+    Ok(list.flatten().map(|list| scales.of_request(&pairs(list))).transpose()?)
 }
 
 fn pairs(list: Vec<LoraScale>) -> Vec<(usize, f32)> {
@@ -41,19 +40,21 @@ fn pairs(list: Vec<LoraScale>) -> Vec<(usize, f32)> {
 }
 
 /// `GET /lora-adapters`.
-pub async fn list(State(app): State<Arc<App>>) -> Json<Value> {
-    let adapters = app.service.lora.list();
+pub async fn list(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Json<Value>> {
+    let adapters = app.service.lora.list(app.scope_of(&app.open(&request)?));
     let cards = adapters.iter().enumerate().map(|(id, (path, scale))| LoraCard { id, path, scale: *scale });
-    Json(json!(cards.collect::<Vec<_>>()))
+    Ok(Json(json!(cards.collect::<Vec<_>>())))
 }
 
-/// `POST /lora-adapters`: sets the default scales.
+/// `POST /lora-adapters`: sets the default scales of the client, or of all that share the cache.
 pub async fn set(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Json<Value>> {
-    let read = |app: &App, body| {
-        let list: Vec<LoraScale> = serde_json::from_value(body)
-            .map_err(|error| ApiError::invalid(format!("the body must be a list of {{id, scale}}: {error}")))?;
-        Ok(app.service.lora.set(&pairs(list))?)
+    let read = |_: &App, body| {
+        let list = serde_json::from_value(body);
+        let list =
+            list.map_err(|error| ApiError::invalid(format!("the body must be a list of {{id, scale}}: {error}")));
+        Ok(pairs(list?))
     };
-    app.asked(request, read).await?;
+    let (open, scales) = app.asked(request, read).await?;
+    app.service.lora.set(app.scope_of(&open), &scales)?;
     Ok(Json(json!({ "success": true })))
 }

@@ -29,7 +29,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 
-use crate::app::{App, CacheScope, whole};
+use crate::app::{App, CacheScope, passed_by, whole};
 use crate::faces::{self, read_json};
 use crate::http::body;
 use crate::http::error::{self, ApiError, Result};
@@ -102,7 +102,12 @@ fn table() -> Vec<(&'static str, MethodRouter<Arc<App>>)> {
 /// Returns the routes. Browsers may send requests from `origins` and from the server's own page.
 pub fn router(app: Arc<App>, origins: Vec<HeaderValue>, gate: Gate) -> Router {
     let own = Common { keys: app.keys.clone(), log: app.log.clone(), origins, gate };
-    own.router(table(), get(health), app)
+    let secret = app.proxy.clone();
+    let routes = own.router(table(), get(health), app);
+    match secret {
+        Some(secret) => routes.layer(middleware::from_fn_with_state(Arc::<str>::from(secret), of_proxy)),
+        None => routes,
+    }
 }
 
 /// Returns the routes for several models.
@@ -169,6 +174,15 @@ impl Common {
         // server on this machine only with the last one.
         let cors = cors.allow_headers(AllowHeaders::mirror_request()).allow_private_network(true);
         routes.layer(cors.expose_headers([HeaderName::from_static("x-warning")]))
+    }
+}
+
+/// Refuses requests that do not come from the proxy process: they could name any client's address.
+async fn of_proxy(State(secret): State<Arc<str>>, request: Request, next: Next) -> Response {
+    match passed_by(&secret, &request) {
+        Some(_) => next.run(request).await,
+        None => ApiError::new(StatusCode::FORBIDDEN, "send requests to the server, not to a model's process")
+            .into_response(),
     }
 }
 
@@ -240,7 +254,7 @@ async fn embeddings(State(app): State<Arc<App>>, request: Request<HttpBody>) -> 
     };
     let (open, (body, inputs, lora, is_llama)) = app.asked(request, read).await?;
     let tokens = token_count(&inputs);
-    let made = app.vectors(&open, inputs, &lora).await?;
+    let made = app.vectors(&open, inputs, lora).await?;
     let bytes = made.bytes();
     let answer = move |app: &App| match is_llama {
         true => llama::embeddings(&made.vectors),
@@ -262,7 +276,7 @@ async fn rerank(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Resu
     };
     let (open, (pairs, ranked, lora)) = app.asked(request, read).await?;
     let tokens = token_count(&pairs);
-    let made = app.vectors(&open, pairs, &lora).await?;
+    let made = app.vectors(&open, pairs, lora).await?;
     // An answer that contains the documents may be long.
     let bytes = if ranked.returns_documents { usize::MAX } else { made.bytes() };
     app.write(&open, bytes, move |app| vectors::ranking(&app.service, &ranked, &made.vectors, tokens)).await

@@ -358,7 +358,7 @@ pub async fn embed(State(app): State<Arc<App>>, request: Request<HttpBody>) -> R
     };
     let (open, (inputs, is_old, body)) = app.asked(request, read).await?;
     let tokens = token_count(&inputs);
-    let made = app.vectors(&open, inputs, &app.service.lora.usual()).await?;
+    let made = app.vectors(&open, inputs, None).await?;
     let took = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
     let bytes = made.bytes();
     let answer = move |app: &App| {

@@ -18,9 +18,13 @@ use super::llama::sampling;
 use crate::app::{App, CacheScope, OpenRequest, Waiting};
 use crate::http::body;
 use crate::http::error::{ApiError, Result};
+use crate::identity::KEY_FILE;
 use arenite_files::keep_private;
 use arenite_run::scheduler::{Command, Slot, SlotAction, SlotAnswer, SlotRequest};
 use arenite_run::session_file::{parsed, store};
+
+/// Start of the names of clients' folders.
+const CLIENT_FOLDER: &str = "client-";
 
 /// Parameters of the address.
 #[derive(Default, Deserialize)]
@@ -88,10 +92,16 @@ pub async fn act(
                 return Err(no_answer());
             };
             let saved = head.tokens.len();
-            let write = move |_: &App| {
+            let write = move |app: &App| {
                 let failed = |error: anyhow::Error| {
                     ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, format!("the slot cannot be saved: {error:#}"))
                 };
+                let (others, most) = (bytes_beside(&path), app.most_saved);
+                if others + snapshot.len() as u64 > most {
+                    let why =
+                        format!("the saved slots would take more than {most} bytes: save to a filename of before");
+                    return Err(ApiError::new(StatusCode::INSUFFICIENT_STORAGE, why));
+                }
                 if let Some(own) = path.parent().filter(|own| !own.is_dir()) {
                     let made = std::fs::create_dir(own).and_then(|()| keep_private(own, 0o700));
                     made.map_err(|error| failed(error.into()))?;
@@ -131,19 +141,33 @@ pub async fn act(
     }
 }
 
-/// Returns the path of a client's file. A name has no folders.
+/// Returns the path of a client's file. A name has no folders, and none of the server's own files has such a name.
 fn path_of(app: &App, folder: &std::path::Path, open: &OpenRequest, name: &str) -> Result<PathBuf> {
     let is_plain = |name: &str| {
         let forbidden = |c: char| c.is_control() || "/\\:*?\"<>|".contains(c);
-        (1..=255).contains(&name.len()) && !name.starts_with('.') && !name.contains(forbidden)
+        // Some systems leave out points and spaces at the end.
+        let is_same_everywhere = !name.starts_with('.') && !name.ends_with(['.', ' ']);
+        (1..=255).contains(&name.len()) && is_same_everywhere && !name.contains(forbidden)
     };
-    if !is_plain(name) {
+    // `client.key`, folders of clients, and folders of models in `--cache-disk`.
+    let lower = name.to_ascii_lowercase();
+    let is_of_server = lower == KEY_FILE
+        || lower.starts_with(CLIENT_FOLDER)
+        || lower.len() == 16 && lower.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if !is_plain(name) || is_of_server {
         return Err(ApiError::about("filename", "Invalid filename"));
     }
     Ok(match app.scope {
         CacheScope::Server => folder.join(name),
-        CacheScope::Client => folder.join(format!("client-{:016x}", open.client())).join(name),
+        CacheScope::Client => folder.join(format!("{CLIENT_FOLDER}{:016x}", open.client())).join(name),
     })
+}
+
+/// Returns the size of the other files in the folder of a file.
+fn bytes_beside(path: &std::path::Path) -> u64 {
+    let files = path.parent().and_then(|own| std::fs::read_dir(own).ok()).into_iter().flatten().flatten();
+    let sizes = files.filter(|file| file.path() != path).filter_map(|file| file.metadata().ok());
+    sizes.filter(|file| file.is_file()).map(|file| file.len()).sum()
 }
 
 fn not_restored() -> ApiError {
