@@ -168,13 +168,8 @@ impl Spent {
 
 /// The processor time of this thread.
 #[cfg(target_os = "linux")]
-#[allow(unsafe_code)]
 fn processor_time() -> Option<Duration> {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is valid for writes.
-    let error = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
-    let seconds = u64::try_from(time.tv_sec).ok().filter(|_| error == 0)?;
-    Some(Duration::new(seconds, u32::try_from(time.tv_nsec).ok()?))
+    rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime).try_into().ok()
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -184,12 +179,9 @@ fn processor_time() -> Option<Duration> {
 
 /// Lowers the priority of this thread below that of the threads that run the model and serve.
 fn yield_to_others() {
+    // On Linux, no process means the calling thread. Failure is harmless.
     #[cfg(target_os = "linux")]
-    #[allow(unsafe_code)]
-    // SAFETY: has no preconditions. Process 0 is the calling thread. Failure is harmless.
-    unsafe {
-        libc::setpriority(libc::PRIO_PROCESS, 0, 10);
-    }
+    let _ = rustix::process::setpriority_process(None, 10);
 }
 
 #[cfg(test)]
