@@ -1,5 +1,6 @@
-//! Finds weights that were quantized to integers by GPTQ, AWQ, compressed-tensors, MLX or bitsandbytes, and replaces
-//! their parts by one tensor each, so that the rest of the conversion reads ordinary matrices.
+//! Finds weights that were quantized to integers by GPTQ, compressed-tensors or bitsandbytes, and replaces their parts by one
+//! tensor each, so that the rest of the conversion reads ordinary matrices. [`awq`](super::awq), [`mlx`](super::mlx),
+//! [`hqq`](super::hqq) and [`modelopt`](super::modelopt) do so for the others.
 
 use std::sync::Arc;
 
@@ -11,16 +12,16 @@ use super::leaf::{Codes, Coding, Factors, Groups, Leaf, Nested, Order, Packed, S
 use super::tensors::Checkpoint;
 
 /// Removes a part of a quantized tensor from the checkpoint.
-fn take<'f>(checkpoint: &mut Checkpoint<'f>, name: &str) -> Option<Arc<Leaf<'f>>> {
+pub fn take<'f>(checkpoint: &mut Checkpoint<'f>, name: &str) -> Option<Arc<Leaf<'f>>> {
     checkpoint.tensors.remove(name)
 }
 
-fn need<'f>(checkpoint: &mut Checkpoint<'f>, name: &str) -> Result<Arc<Leaf<'f>>> {
+pub fn need<'f>(checkpoint: &mut Checkpoint<'f>, name: &str) -> Result<Arc<Leaf<'f>>> {
     take(checkpoint, name).with_context(|| format!("the tensor {name} is missing"))
 }
 
 /// Returns the sizes of a matrix.
-fn sizes(leaf: &Leaf<'_>) -> Result<[usize; 2]> {
+pub fn sizes(leaf: &Leaf<'_>) -> Result<[usize; 2]> {
     match leaf.shape[..] {
         [rows, columns] if leaf.coding == Coding::I32 => Ok([rows, columns]),
         _ => bail!("the tensor {} is not a matrix of 32-bit words", leaf.name),
@@ -28,9 +29,9 @@ fn sizes(leaf: &Leaf<'_>) -> Result<[usize; 2]> {
 }
 
 /// Inserts a matrix, or a stack of matrices, whose last two sizes are rows and columns.
-fn put<'f>(checkpoint: &mut Checkpoint<'f>, name: &str, shape: &[usize], packed: Packed<'f>) -> Result<()> {
+pub fn put<'f>(checkpoint: &mut Checkpoint<'f>, name: &str, shape: &[usize], packed: Packed<'f>) -> Result<()> {
     let group = match &packed.groups {
-        Groups::OfColumns(size) | Groups::Flat(size) => *size,
+        Groups::OfColumns(size) | Groups::Flat(size) | Groups::Apart(size) => *size,
         Groups::Listed(list) => list.len(),
     };
     ensure!(!shape.contains(&0) && group > 0, "the tensor {name} has no values");
@@ -40,14 +41,14 @@ fn put<'f>(checkpoint: &mut Checkpoint<'f>, name: &str, shape: &[usize], packed:
 }
 
 /// Returns the number of columns of a group.
-fn group_size(settings: &Value, columns: usize) -> usize {
+pub fn group_size(settings: &Value, columns: usize) -> usize {
     // AutoAWQ's own file has other names than config.json.
     let stated = settings["group_size"].as_u64().or(settings["q_group_size"].as_u64());
     stated.filter(|size| *size > 0).map_or(columns, |size| size as usize)
 }
 
 /// Returns the bits of a code if a line of `words` words has `columns` codes.
-fn bits(words: usize, columns: usize) -> Result<usize> {
+pub fn bits(words: usize, columns: usize) -> Result<usize> {
     let bits = (words * 32).checked_div(columns).filter(|bits| (2..=8).contains(bits));
     bits.with_context(|| format!("{words} words for {columns} weights"))
 }
@@ -98,45 +99,6 @@ pub fn gptq(checkpoint: &mut Checkpoint<'_>, settings: &Value) -> Result<()> {
             groups: groups_of,
             scales: Factors { leaf: scales, groups, rows: Some(rows), nested: None },
             zeros: Zeros::Packed(zeros, less),
-            biases: None,
-            book: None,
-        };
-        put(checkpoint, &format!("{stem}weight"), &[rows, columns], packed)?;
-    }
-    Ok(())
-}
-
-/// Converts AWQ's matrices: a line of words for each input.
-pub fn awq(checkpoint: &mut Checkpoint<'_>, settings: &Value) -> Result<()> {
-    let version = settings["version"].as_str().unwrap_or("gemm").to_ascii_lowercase();
-    ensure!(version == "gemm", "its quantization has the version {version}: only gemm is supported");
-    for stem in ending(checkpoint, "qweight") {
-        let codes = need(checkpoint, &format!("{stem}qweight"))?;
-        let scales = need(checkpoint, &format!("{stem}scales"))?;
-        let zeros = take(checkpoint, &format!("{stem}qzeros"));
-        let [columns, words] = sizes(&codes)?;
-        let rows = words * 8;
-        let [groups, width] = scales.shape[..] else { bail!("the tensor {} is not a matrix", scales.name) };
-        let size = group_size(settings, columns);
-        ensure!(
-            width == rows && groups == columns.div_ceil(size),
-            "the factors of {} have shape {:?}, which does not fit",
-            codes.name,
-            scales.shape
-        );
-        let zeros = match zeros {
-            Some(zeros) => {
-                ensure!(sizes(&zeros)? == [groups, words], "the tensor {} has shape {:?}", zeros.name, zeros.shape);
-                Zeros::Packed(Codes { bytes: zeros.bytes, bits: 4, order: Order::Awq { words } }, 0.0)
-            }
-            None => Zeros::Constant(8.0),
-        };
-        let packed = Packed {
-            codes: Codes { bytes: codes.bytes, bits: 4, order: Order::Awq { words } },
-            columns,
-            groups: Groups::OfColumns(size),
-            scales: Factors { leaf: scales, groups, rows: Some(rows), nested: None },
-            zeros,
             biases: None,
             book: None,
         };
@@ -201,47 +163,6 @@ pub fn compressed(checkpoint: &mut Checkpoint<'_>) -> Result<()> {
             book: None,
         };
         put(checkpoint, &format!("{stem}weight"), &[rows, columns], packed)?;
-    }
-    Ok(())
-}
-
-/// Converts MLX's matrices: a stream of bits for each row, and a scale and a bias for each group. Experts
-/// are stacked.
-pub fn mlx(checkpoint: &mut Checkpoint<'_>, settings: &Value) -> Result<()> {
-    let mode = settings["mode"].as_str().unwrap_or("affine");
-    ensure!(mode == "affine", "its weights are quantized by MLX with the mode {mode}: only affine is supported");
-    for stem in ending(checkpoint, "scales") {
-        let scales = need(checkpoint, &format!("{stem}scales"))?;
-        let biases = need(checkpoint, &format!("{stem}biases"))?;
-        let codes = need(checkpoint, &format!("{stem}weight"))?;
-        let ([stack @ .., words], [height @ .., groups]) = (&codes.shape[..], &scales.shape[..]) else {
-            bail!("the tensor {} is not a matrix of 32-bit words", codes.name)
-        };
-        ensure!(codes.coding == Coding::I32, "the tensor {} is not a matrix of 32-bit words", codes.name);
-        // Single matrices can have settings of their own.
-        let own = &settings[stem.trim_end_matches('.')];
-        let own = if own["group_size"].is_u64() { own } else { settings };
-        let size = own["group_size"].as_u64().context("its quantization has no group_size")? as usize;
-        let columns = *groups * size;
-        let bits = bits(*words, columns).with_context(|| codes.name.clone())?;
-        ensure!(
-            height == stack && biases.shape == scales.shape && *words * 32 == columns * bits,
-            "the factors of {} have shape {:?}, which does not fit",
-            codes.name,
-            scales.shape
-        );
-        let (words, groups, shape) = (*words, *groups, [stack, &[columns]].concat());
-        let factors = |leaf| Factors { leaf, groups, rows: None, nested: None };
-        let packed = Packed {
-            codes: Codes { bytes: codes.bytes, bits, order: Order::Lines { words } },
-            columns,
-            groups: Groups::OfColumns(size),
-            scales: factors(scales),
-            zeros: Zeros::Constant(0.0),
-            biases: Some(factors(biases)),
-            book: None,
-        };
-        put(checkpoint, &format!("{stem}weight"), &shape, packed)?;
     }
     Ok(())
 }
@@ -313,6 +234,7 @@ mod tests {
     use base64::Engine;
     use base64::engine::general_purpose::STANDARD as BASE64;
 
+    use super::super::{awq, mlx};
     use super::*;
 
     fn bytes(text: &Value) -> Vec<u8> {
@@ -348,10 +270,10 @@ mod tests {
             }
             match settings["quant_method"].as_str() {
                 Some("gptq") => gptq(&mut checkpoint, settings),
-                Some("awq") => awq(&mut checkpoint, settings),
+                Some("awq") => awq::prepare(&mut checkpoint, settings),
                 Some("compressed-tensors") => compressed(&mut checkpoint),
                 Some("bitsandbytes") => bitsandbytes(&mut checkpoint),
-                _ => mlx(&mut checkpoint, settings),
+                _ => mlx::prepare(&mut checkpoint, settings),
             }
             .unwrap();
             let names: Vec<&String> = checkpoint.tensors.keys().collect();

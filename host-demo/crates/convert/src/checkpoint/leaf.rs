@@ -18,6 +18,7 @@ pub enum Coding {
     F8E8M0,
     I64,
     I32,
+    I16,
     U8,
     I8,
     /// BitNet's format: two bits per weight. Each of the `rows` packed rows holds four rows of the matrix.
@@ -59,7 +60,7 @@ impl Coding {
         match self {
             Self::F64 | Self::I64 => 8,
             Self::F32 | Self::I32 => 4,
-            Self::F16 | Self::BF16 => 2,
+            Self::F16 | Self::BF16 | Self::I16 => 2,
             _ => 1,
         }
     }
@@ -77,6 +78,15 @@ pub struct Scale {
     pub block: [usize; 2],
     /// Number of blocks in a row of blocks.
     pub across: usize,
+}
+
+impl Scale {
+    /// The factor and the zero of value `at`.
+    pub fn at(&self, at: usize) -> [f32; 2] {
+        let (row, column) = (at / self.columns / self.block[0], at % self.columns / self.block[1]);
+        let block = row * self.across + column;
+        [self.values.get(block).copied().unwrap_or(1.0), self.zeros.get(block).copied().unwrap_or(0.0)]
+    }
 }
 
 /// A stored tensor.
@@ -138,10 +148,30 @@ pub enum Order {
         /// Number of words of a line.
         words: usize,
     },
+    /// AWQ's `gemv_fast`: 16-bit words of four codes each, in blocks of four rows and 64 columns.
+    AwqFast {
+        /// Number of columns of the matrix.
+        columns: usize,
+    },
     /// Two codes of a byte, the first one in the higher half, in lines without gaps.
     Halves {
         /// Number of codes of a line.
         codes: usize,
+    },
+    /// Two rows in one row of bytes, the first one in the lower halves.
+    RowPairs {
+        /// Number of columns of the matrix.
+        columns: usize,
+    },
+    /// Words of codes that lie far apart: the first code of each word belongs to the first part of the matrix, and is
+    /// in the highest bits.
+    Parts {
+        /// Number of codes of a line.
+        codes: usize,
+        /// Number of words.
+        words: usize,
+        /// Bytes of a word: 1 or 4.
+        bytes: usize,
     },
 }
 
@@ -154,6 +184,8 @@ pub enum Groups {
     Listed(Vec<u32>),
     /// Consecutive weights of the whole matrix, which may reach over the end of a row.
     Flat(usize),
+    /// Weights of the whole matrix that are this number of weights apart.
+    Apart(usize),
 }
 
 /// A factor for each group.
@@ -183,6 +215,10 @@ pub enum Zeros<'f> {
     Constant(f32),
     /// The zeros of all rows in a group are a line of codes, to which a number is added.
     Packed(Codes<'f>, f32),
+    /// The zeros of all groups in a row are a line of codes.
+    PackedRows(Codes<'f>),
+    /// Stored like the scales.
+    Values(Factors<'f>),
 }
 
 impl<'f> Leaf<'f> {
@@ -251,6 +287,7 @@ impl<'f> Leaf<'f> {
             Coding::F8E8M0 => each(bytes, start, stride, out, |[b]| e8m0(b)),
             Coding::I64 => each(bytes, start, stride, out, |b| i64::from_le_bytes(b) as f32),
             Coding::I32 => each(bytes, start, stride, out, |b| i32::from_le_bytes(b) as f32),
+            Coding::I16 => each(bytes, start, stride, out, |b| i16::from_le_bytes(b).into()),
             Coding::U8 => each(bytes, start, stride, out, |[b]| b.into()),
             Coding::I8 => each(bytes, start, stride, out, |[b]| (b as i8).into()),
             Coding::Four(kind) => {
@@ -282,11 +319,8 @@ impl<'f> Leaf<'f> {
         }
         if let Some(scale) = &self.scale {
             for (i, out) in out.iter_mut().enumerate() {
-                let at = start + i * stride;
-                let (row, column) = (at / scale.columns / scale.block[0], at % scale.columns / scale.block[1]);
-                let block = row * scale.across + column;
-                *out -= scale.zeros.get(block).copied().unwrap_or(0.0);
-                *out *= scale.values.get(block).copied().unwrap_or(1.0);
+                let [factor, zero] = scale.at(start + i * stride);
+                *out = (*out - zero) * factor;
             }
         }
         if let Some(scale) = self.rounding {

@@ -3,7 +3,8 @@
 //! | file | |
 //! |---|---|
 //! | `tensors`, `torch`, `whisper_cpp` | stored tensors, as views of mapped files |
-//! | `quantized`, `integers`, `packed` | tensors that are already quantized |
+//! | `quantized`, `integers`, `awq`, `hqq`, `mlx`, `modelopt`, `packed` | tensors that are already quantized |
+//! | `grid` | integers of other programs in GGUF's blocks, without loss |
 //! | `access` | the values and names of tensors |
 //! | `view` | reshaped, sliced and transposed tensors, without copies |
 //! | `changes` | changes of a tensor on its way to the new file |
@@ -20,17 +21,22 @@
 mod access;
 mod adapter_config;
 mod agreement;
+mod awq;
 mod changes;
 mod config;
 mod decision;
 mod defaults;
 mod families;
 mod general;
+mod grid;
+mod hqq;
 mod image_processor;
 mod integers;
 mod keys;
 mod leaf;
 pub mod lora;
+mod mlx;
+mod modelopt;
 mod names;
 mod openai_whisper;
 mod output;
@@ -177,11 +183,10 @@ fn assemble<'f>(request: &Request<'_>, checkpoint: &mut Checkpoint<'f>) -> Resul
             (config, family, folder)
         }
     };
-    let integers = quantized::prepare(&config, directory, checkpoint)?;
+    let method = quantized::prepare(&config, directory, checkpoint)?;
     let architecture = family.architecture(&config);
     let tables = families::tables(family, &config);
     let Assembled { mut outputs, scalars, mut notes } = output::assemble(checkpoint, family, &tables, &config)?;
-    notes.extend(integers.filter(|_| request.mix.is_none()));
     let mut pools = false;
     if let Some(directory) = directory {
         let prefix = if architecture == "t5encoder" { "enc." } else { "" };
@@ -200,6 +205,7 @@ fn assemble<'f>(request: &Request<'_>, checkpoint: &mut Checkpoint<'f>) -> Resul
     }
     choose_types(&mut outputs, request.mix, &config, architecture)?;
     notes.extend(outputs.iter_mut().filter_map(Output::keep_small));
+    notes.extend(method.filter(|_| request.mix.is_none()).and_then(|method| integers(&method, &outputs)));
 
     let mut header = Header::new();
     header.set("general.architecture", architecture);
@@ -319,12 +325,15 @@ fn choose_types(outputs: &mut [Output<'_>], mix: Option<Mix>, config: &Config, a
     let names: Vec<String> = outputs.iter().map(|output| output.name.clone()).collect();
     let mut chooser = Chooser::of(&facts, names.iter().map(String::as_str), mix.unwrap_or(Mix::F32), &options, false);
     for output in outputs.iter_mut() {
+        if output.is_integer() {
+            output.find_grid();
+        }
         let four = matches!(output.stored(), TensorType::NVFP4 | TensorType::MXFP4);
         output.kind = match plain {
             _ if four => output.stored(),
             _ if output.stays_f32() => TensorType::F32,
             // Products of integers and factors need more bits than half precision has.
-            _ if mix.is_none() && output.is_integer() => TensorType::F32,
+            _ if mix.is_none() && output.is_integer() => output.grid.unwrap_or(TensorType::F32),
             _ if mix.is_none() => output.stored(),
             Some(kind) => {
                 let whole = output.shape.last().is_some_and(|columns| columns.is_multiple_of(kind.block().0));
@@ -338,6 +347,20 @@ fn choose_types(outputs: &mut [Output<'_>], mix: Option<Mix>, config: &Config, a
         };
     }
     Ok(())
+}
+
+/// Returns a note about the types of integers that `method` made, if `--type` is left out.
+fn integers(method: &str, outputs: &[Output<'_>]) -> Option<String> {
+    let mut kinds: Vec<String> =
+        outputs.iter().filter(|output| output.is_integer()).map(|output| format!("{:?}", output.kind)).collect();
+    kinds.sort();
+    kinds.dedup();
+    (!kinds.is_empty()).then(|| {
+        let kinds = kinds.join(", ");
+        format!(
+            "its weights are integers of {method}: without --type, they are written as {kinds}, which loses nothing"
+        )
+    })
 }
 
 /// Returns the value of `general.file_type`.

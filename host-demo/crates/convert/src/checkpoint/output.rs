@@ -9,6 +9,7 @@ use arenite::quant::TensorType;
 
 use super::config::{Config, SCORING_ENCODER};
 use super::families::{Family, Made};
+use super::grid;
 use super::leaf::{Coding, FourBits};
 use super::names::{self, COMMON, Place, Row};
 use super::tensors::Checkpoint;
@@ -29,6 +30,8 @@ pub struct Output<'f> {
     /// The outermost dimension first.
     pub shape: Vec<usize>,
     pub kind: TensorType,
+    /// The smallest type of GGUF that holds the integers of another program without loss.
+    pub grid: Option<TensorType>,
     values: Values<'f>,
 }
 
@@ -237,7 +240,8 @@ fn add<'f>(
     let row = names::find(tables, &place.layer, &place.rest)
         .context("the converter does not know its name, and leaving it out would change the results")?;
     let leaf = view.leaf();
-    let is_whole = matches!(leaf.coding, Coding::I64 | Coding::I32 | Coding::U8 | Coding::I8) && leaf.scale.is_none();
+    let is_whole = matches!(leaf.coding, Coding::I64 | Coding::I32 | Coding::I16 | Coding::U8 | Coding::I8)
+        && leaf.scale.is_none();
     ensure!(
         !is_whole || leaf.shape.len() < 2 || row.row.1.is_empty(),
         "its weights are integers, and config.json does not name a quantization: copy the config.json of this checkpoint"
@@ -276,17 +280,23 @@ fn push<'f>(
 impl<'f> Output<'f> {
     fn made(made: Made) -> Self {
         let shape = vec![made.values.len()];
-        Self { name: made.name.into_owned(), shape, kind: TensorType::F32, values: Values::Made(made.values) }
+        Self {
+            name: made.name.into_owned(),
+            shape,
+            kind: TensorType::F32,
+            grid: None,
+            values: Values::Made(made.values),
+        }
     }
 
     /// Makes a tensor from values in memory.
     pub fn of_values(name: String, shape: &[usize], values: Vec<f32>) -> Self {
-        Self { name, shape: shape.to_vec(), kind: TensorType::F32, values: Values::Made(values) }
+        Self { name, shape: shape.to_vec(), kind: TensorType::F32, grid: None, values: Values::Made(values) }
     }
 
     /// Makes a tensor from the rows of these views, one view after the other.
     pub fn of_views(name: String, shape: Vec<usize>, views: Vec<View<'f>>) -> Self {
-        Self { name, shape, kind: TensorType::F32, values: Values::Views(views) }
+        Self { name, shape, kind: TensorType::F32, grid: None, values: Values::Views(views) }
     }
 
     /// Makes a tensor from rows of this matrix.
@@ -324,7 +334,7 @@ impl<'f> Output<'f> {
             shape.push(1);
         }
         let views = parts.parts.into_iter().map(|(_, view)| view).collect();
-        Ok(Self { name, shape, kind: TensorType::F32, values: Values::Views(views) })
+        Ok(Self { name, shape, kind: TensorType::F32, grid: None, values: Values::Views(views) })
     }
 
     /// Sizes in GGUF's order: the contiguous dimension first.
@@ -358,6 +368,24 @@ impl<'f> Output<'f> {
         views.iter().any(|view| matches!(view.leaf().coding, Coding::Packed | Coding::I8))
     }
 
+    /// Finds the type of GGUF that holds integers without loss.
+    pub fn find_grid(&mut self) {
+        let Values::Views(views) = &self.values else { return };
+        let larger = |a: TensorType, b: TensorType| match (grid::holds(a, b), grid::holds(b, a)) {
+            (true, _) => Some(a),
+            (_, true) => Some(b),
+            _ => None,
+        };
+        let mut kinds = views.iter().map(View::grid);
+        let first = kinds.next().flatten();
+        self.grid = first.and_then(|first| kinds.try_fold(first, |kind, other| larger(kind, other?)));
+    }
+
+    /// Returns true if the integers of another program are copied into blocks without loss.
+    fn keeps_grid(&self) -> bool {
+        self.grid.is_some_and(|grid| grid::holds(self.kind, grid))
+    }
+
     /// Returns true if the tensor is always F32, as in llama.cpp's converter.
     pub fn stays_f32(&self) -> bool {
         const KEPT: &[&str] = &[
@@ -387,7 +415,7 @@ impl<'f> Output<'f> {
     pub fn keep_small(&mut self) -> Option<String> {
         let columns = self.shape.last().copied().filter(|columns| *columns > 0)?;
         let kept = if self.stored() == TensorType::BF16 { TensorType::BF16 } else { TensorType::F32 };
-        let is_copied = self.kind == self.stored();
+        let is_copied = self.kind == self.stored() || self.keeps_grid();
         let is_small = !is_copied
             && underflows(self.kind, [self.len() / columns, columns], |row, to| {
                 self.read(row * columns, to);
@@ -449,6 +477,16 @@ impl<'f> Output<'f> {
         let four = matches!(self.stored(), TensorType::NVFP4 | TensorType::MXFP4);
         if four && self.kind == self.stored() {
             return self.pack(first, columns, row_bytes, out);
+        }
+        if let (true, Values::Views(views)) = (self.keeps_grid(), &self.values) {
+            let rows = (first..).zip(out.chunks_exact_mut(row_bytes));
+            let (values, bytes) = self.kind.block();
+            rows.for_each(|(i, out)| {
+                each_view(views, i * columns, columns, |view, start, at, len| {
+                    view.write_grid(self.kind, start, &mut out[at / values * bytes..(at + len) / values * bytes]);
+                });
+            });
+            return Ok(());
         }
         let mut row = vec![0.0; columns];
         for (i, out) in (first..).zip(out.chunks_exact_mut(row_bytes)) {

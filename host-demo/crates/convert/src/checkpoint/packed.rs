@@ -1,4 +1,4 @@
-//! Decodes weights that another program has quantized to integers: GPTQ, AWQ, compressed-tensors, MLX and bitsandbytes.
+//! Decodes weights that another program has quantized to integers: GPTQ, AWQ, compressed-tensors, MLX, bitsandbytes and HQQ.
 //! They are decoded when they are read, because all weights in F32 may not fit in memory.
 //!
 //! A weight is `(code - zero) * scale + bias`; zero, scale and bias belong to a group of weights of one row. With a
@@ -23,6 +23,26 @@ impl Codes<'_> {
                 let byte = self.bytes.get(at / 2).copied().unwrap_or(0);
                 return u32::from(if at.is_multiple_of(2) { byte >> 4 } else { byte & 15 });
             }
+            Order::RowPairs { columns } => {
+                let byte = self.bytes.get(line / 2 * columns + at).copied().unwrap_or(0);
+                return u32::from(byte >> (line % 2 * 4) & 15);
+            }
+            Order::AwqFast { columns } => {
+                // The bits of the column within 32 are in the order 0, 2, 1, 4, 3.
+                let place = at % 8 / 2 * 8 + at % 2 * 4 + at % 32 / 8;
+                let code = line % 4 * 64 + at % 64 / 32 * 32 + place;
+                let word = line / 4 * columns + at / 64 * 64 + code / 4;
+                let word = self.bytes.as_chunks::<2>().0.get(word).map_or(0, |word| u16::from_le_bytes(*word));
+                return u32::from(word >> (code % 4 * 4) & 15);
+            }
+            Order::Parts { codes, words, bytes } => {
+                let at = line * codes + at;
+                let shift = (8 * bytes / self.bits).saturating_sub(1 + at / words) * self.bits;
+                let index = at % words;
+                let word =
+                    if bytes == 1 { self.bytes.get(index).map_or(0, |byte| (*byte).into()) } else { word(index) };
+                return word >> shift & ((1 << self.bits) - 1);
+            }
         };
         let both = u64::from(low) | u64::from(high) << 32;
         (both >> shift) as u32 & ((1 << self.bits) - 1)
@@ -41,31 +61,59 @@ impl Factors<'_> {
 }
 
 impl Packed<'_> {
+    fn zero(&self, line: usize, group: usize) -> f32 {
+        match &self.zeros {
+            Zeros::Constant(zero) => *zero,
+            Zeros::Packed(codes, more) => codes.get(group, line) as f32 + more,
+            Zeros::PackedRows(codes) => codes.get(line, group) as f32,
+            Zeros::Values(values) => values.get(line, group),
+        }
+    }
+
+    /// The scale, the zero and the bias of a group.
+    pub fn factors(&self, line: usize, group: usize) -> (f32, f32, Option<f32>) {
+        let bias = self.biases.as_ref().map(|biases| biases.get(line, group));
+        (self.scales.get(line, group), self.zero(line, group), bias)
+    }
+
+    /// The line and the group that have the factors of weight `at`.
+    fn place(&self, at: usize) -> (usize, usize) {
+        let (row, column) = (at / self.columns, at % self.columns);
+        match &self.groups {
+            Groups::OfColumns(size) => (row, column / size),
+            Groups::Listed(list) => (row, list.get(column).map_or(0, |group| *group as usize)),
+            Groups::Flat(size) => (0, at / size),
+            Groups::Apart(size) => (0, at % size),
+        }
+    }
+
+    fn code(&self, at: usize) -> u32 {
+        let (row, column) = (at / self.columns, at % self.columns);
+        match self.codes.order {
+            Order::Awq { .. } => self.codes.get(column, row),
+            _ => self.codes.get(row, column),
+        }
+    }
+
+    /// The code of weight `at`, and its scale, zero and bias.
+    pub fn weight(&self, at: usize) -> (u32, [f32; 3]) {
+        let (line, group) = self.place(at);
+        let (scale, zero, bias) = self.factors(line, group);
+        (self.code(at), [scale, zero, bias.unwrap_or(0.0)])
+    }
+
     /// Decodes every `stride`th weight, from index `start` on.
     pub fn decode(&self, start: usize, stride: usize, out: &mut [f32]) {
         let mut last = None;
         let (mut scale, mut zero, mut bias) = (0.0, 0.0, None);
         for (i, out) in out.iter_mut().enumerate() {
             let at = start + i * stride;
-            let (row, column) = (at / self.columns, at % self.columns);
-            let (line, group) = match &self.groups {
-                Groups::OfColumns(size) => (row, column / size),
-                Groups::Listed(list) => (row, list.get(column).map_or(0, |group| *group as usize)),
-                Groups::Flat(size) => (0, at / size),
-            };
-            if last != Some((line, group)) {
-                scale = self.scales.get(line, group);
-                bias = self.biases.as_ref().map(|biases| biases.get(line, group));
-                zero = match &self.zeros {
-                    Zeros::Constant(zero) => *zero,
-                    Zeros::Packed(codes, more) => codes.get(group, row) as f32 + more,
-                };
-                last = Some((line, group));
+            let place = self.place(at);
+            if last != Some(place) {
+                (scale, zero, bias) = self.factors(place.0, place.1);
+                last = Some(place);
             }
-            let code = match self.codes.order {
-                Order::Awq { .. } => self.codes.get(column, row),
-                _ => self.codes.get(row, column),
-            };
+            let code = self.code(at);
             let value = match &self.book {
                 Some(book) => book.get(code as usize).copied().unwrap_or(0.0),
                 None => code as f32 - zero,

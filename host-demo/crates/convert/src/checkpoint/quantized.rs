@@ -9,40 +9,42 @@ use serde_json::Value;
 
 use super::access::{change, ending, values};
 use super::config::{Config, json};
-use super::integers;
 use super::leaf::{Coding, FourBits, Leaf, Scale, e8m0};
 use super::tensors::Checkpoint;
+use super::{awq, hqq, integers, mlx, modelopt};
 
 /// Attaches factors to the quantized tensors. Drops the factors of activations, keys and values, except an
-/// `input_scale` that is not 1. Returns a message about integers.
+/// `input_scale` that is not 1. Returns the method of the quantization.
 pub fn prepare(config: &Config, directory: Option<&Path>, checkpoint: &mut Checkpoint<'_>) -> Result<Option<String>> {
-    not_of_mlx(checkpoint)?;
-    let Some((method, settings)) = settings(config, directory)? else { return Ok(None) };
+    mlx::no_convolutions(checkpoint)?;
+    let Some((method, settings)) = settings(config, directory, checkpoint)? else { return Ok(None) };
     let settings = &settings;
     match method.as_str() {
         "mxfp4" => mxfp4(checkpoint)?,
         "bitnet" => ternary(checkpoint, settings)?,
-        "fp8" | "fbgemm_fp8" => {
-            factors(checkpoint, "_scale_inv", &settings["weight_block_size"])?;
-            factors(checkpoint, "_scale", &Value::Null)?;
-        }
+        "fp8" | "fbgemm_fp8" => fp8(checkpoint, settings)?,
+        "hqq" => hqq::prepare(checkpoint)?,
         "quark" => {
             mxfp4_matrices(checkpoint, "weight")?;
             factors(checkpoint, "_scale", &Value::Null)?;
         }
         "modelopt" => {
+            modelopt::prepare(checkpoint)?;
+            mxfp4_matrices(checkpoint, "weight")?;
             nvfp4(checkpoint)?;
             factors(checkpoint, "_scale", &Value::Null)?;
         }
         "gptq" => integers::gptq(checkpoint, settings)?,
-        "awq" => integers::awq(checkpoint, settings)?,
+        "awq" => awq::prepare(checkpoint, settings)?,
         "auto-round" | "intel/auto-round" => match settings["packing_format"].as_str().unwrap_or("") {
             "auto_round:auto_gptq" => integers::gptq(checkpoint, settings)?,
-            "auto_round:auto_awq" => integers::awq(checkpoint, settings)?,
+            "auto_round:auto_awq" => awq::prepare(checkpoint, settings)?,
+            "auto_round:fp8" => fp8(checkpoint, settings)?,
+            "auto_round:llm_compressor" => compressed_matrices(checkpoint, &Value::Null)?,
             other => bail!("its weights are quantized by auto-round as {other}: save the model unquantized"),
         },
         "torchao" => torchao(checkpoint)?,
-        "mlx" => integers::mlx(checkpoint, settings)?,
+        "mlx" => mlx::prepare(checkpoint, settings)?,
         "bitsandbytes" => integers::bitsandbytes(checkpoint)?,
         "compressed-tensors" => compressed(checkpoint, settings)?,
         other => bail!("its weights are quantized by {other}, which is not supported: save the model unquantized"),
@@ -60,14 +62,17 @@ pub fn prepare(config: &Config, directory: Option<&Path>, checkpoint: &mut Check
         let end = name.rsplit('.').next().unwrap_or("");
         !left.contains(&end) || end == "input_scale" && !is_one(leaf)
     });
-    let is_integer = |leaf: &Arc<Leaf<'_>>| matches!(leaf.coding, Coding::Packed | Coding::I8) && leaf.shape.len() > 1;
-    Ok(checkpoint.tensors.values().any(is_integer).then(|| {
-        format!("its weights are integers of {method}: without --type, they are written as F32, which loses nothing")
-    }))
+    Ok(Some(method))
+}
+
+/// Attaches the factors of 8-bit floats.
+fn fp8(checkpoint: &mut Checkpoint<'_>, settings: &Value) -> Result<()> {
+    factors(checkpoint, "_scale_inv", &settings["weight_block_size"])?;
+    factors(checkpoint, "_scale", &Value::Null)
 }
 
 /// Returns the method and the settings of the quantization, which older programs store beside config.json.
-fn settings(config: &Config, directory: Option<&Path>) -> Result<Option<(String, Value)>> {
+fn settings(config: &Config, directory: Option<&Path>, checkpoint: &Checkpoint<'_>) -> Result<Option<(String, Value)>> {
     if let Some(settings) = config.find(&["quantization_config", "quantization"]) {
         let is_mlx = settings["quant_method"].is_null() && settings["group_size"].is_u64();
         let method = if is_mlx { "mlx" } else { settings["quant_method"].as_str().unwrap_or("") };
@@ -81,20 +86,7 @@ fn settings(config: &Config, directory: Option<&Path>) -> Result<Option<(String,
         let method = method.or(settings["producer"]["name"].as_str()).unwrap_or("").to_owned();
         return Ok(Some((method, settings)));
     }
-    Ok(None)
-}
-
-/// Refuses the convolutions of MLX, which swaps their last two sizes. It also stores some norms of these models in a form
-/// of its own.
-fn not_of_mlx(checkpoint: &Checkpoint<'_>) -> Result<()> {
-    let is_swapped = |(name, leaf): (&String, &Arc<Leaf<'_>>)| {
-        name.ends_with("conv1d.weight") && matches!(leaf.shape[..], [_, taps, 1] if taps > 1)
-    };
-    ensure!(
-        !checkpoint.tensors.iter().any(is_swapped),
-        "it is a model of MLX with convolutions, which has other weights than transformers': convert the original model"
-    );
-    Ok(())
+    Ok(hqq::is_used(checkpoint).then(|| ("hqq".to_owned(), Value::Null)))
 }
 
 /// Converts the matrices of compressed-tensors, each by the tensors that it has. A checkpoint may have several formats.
@@ -114,6 +106,14 @@ fn compressed(checkpoint: &mut Checkpoint<'_>, settings: &Value) -> Result<()> {
         FORMATS.contains(&format),
         "its weights are quantized by compressed-tensors as {format}: save the model unquantized"
     );
+    let groups = settings["config_groups"].as_object();
+    let of_blocks = |group: &&Value| group["block_structure"].is_array();
+    let block = groups.and_then(|groups| groups.values().map(|group| &group["weights"]).find(of_blocks));
+    compressed_matrices(checkpoint, block.map_or(&Value::Null, |weights| &weights["block_structure"]))
+}
+
+/// Converts the matrices that compressed-tensors has packed. `block` is the size of blocks that have one factor.
+fn compressed_matrices(checkpoint: &mut Checkpoint<'_>, block: &Value) -> Result<()> {
     integers::compressed(checkpoint)?;
     for stem in ending(checkpoint, "weight_global_scale") {
         let global = checkpoint.tensors.remove(&format!("{stem}weight_global_scale"));
@@ -128,10 +128,7 @@ fn compressed(checkpoint: &mut Checkpoint<'_>, settings: &Value) -> Result<()> {
     }
     nvfp4(checkpoint)?;
     mxfp4_matrices(checkpoint, "weight_packed")?;
-    let groups = settings["config_groups"].as_object();
-    let of_blocks = |group: &&Value| group["block_structure"].is_array();
-    let block = groups.and_then(|groups| groups.values().map(|group| &group["weights"]).find(of_blocks));
-    factors(checkpoint, "_scale", block.map_or(&Value::Null, |weights| &weights["block_structure"]))
+    factors(checkpoint, "_scale", block)
 }
 
 /// The bytes of the number 1.
@@ -178,7 +175,11 @@ fn factors(checkpoint: &mut Checkpoint<'_>, end: &str, block: &Value) -> Result<
         if scale.coding == Coding::U8 {
             factors.iter_mut().for_each(|factor| *factor = e8m0(*factor as u8));
         }
-        let shape = scale.shape.clone();
+        // ModelOpt keeps the two sizes of the blocks as 1.
+        let shape = match scale.shape[..] {
+            [down, 1, across, 1] => vec![down, across],
+            _ => scale.shape.clone(),
+        };
         change(checkpoint, &name, |leaf| {
             let [rows, columns] = leaf.shape[..] else { bail!("it has a factor but is not a matrix") };
             let stated = |at: usize| block[at].as_u64().filter(|n| *n > 0).map(|n| n as usize);
@@ -370,7 +371,8 @@ mod tests {
         let path = directory.path().join("config.json");
         std::fs::write(&path, r#"{"model_type": "llama"}"#).unwrap();
         let config = Config::read(&path).unwrap();
-        let found = || settings(&config, Some(directory.path())).unwrap().map(|(method, _)| method);
+        let none = Checkpoint::default();
+        let found = || settings(&config, Some(directory.path()), &none).unwrap().map(|(method, _)| method);
         assert_eq!(found(), None);
         for (name, text, method) in [
             ("quant_config.json", r#"{"w_bit": 4}"#, "awq"),

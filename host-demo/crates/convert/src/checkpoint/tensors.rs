@@ -248,6 +248,7 @@ impl<'f> Checkpoint<'f> {
                 Dtype::F8_E8M0 => Coding::F8E8M0,
                 Dtype::I64 => Coding::I64,
                 Dtype::I32 | Dtype::U32 => Coding::I32,
+                Dtype::I16 => Coding::I16,
                 Dtype::U8 | Dtype::BOOL => Coding::U8,
                 Dtype::I8 => Coding::I8,
                 other => bail!("the tensor {name} has type {other:?}, which is not supported"),

@@ -52,6 +52,19 @@ pub fn read(bytes: &[u8]) -> Result<TorchFile<'_>> {
         }
     } else {
         add(&mut tensors, dict, &files)?;
+        let layers = dict.iter().filter_map(|(key, value)| match &*value.object {
+            Object::Dict(layer) => Some((key.text()?, layer)),
+            _ => None,
+        });
+        // HQQ stores a dictionary for each layer.
+        if layers.clone().any(|(_, layer)| layer.iter().any(|(key, _)| key.text() == Some("W_q"))) {
+            for (name, layer) in layers {
+                let first = tensors.len();
+                add(&mut tensors, layer, &files)?;
+                tensors[first..].iter_mut().for_each(|leaf| leaf.name = format!("{name}.{}", leaf.name));
+                settings.insert(name.to_owned(), plain(layer));
+            }
+        }
     }
     ensure!(!tensors.is_empty(), "it has no tensors: save the model's state_dict()");
     Ok(TorchFile { tensors, settings: (!settings.is_empty()).then_some(Json::Object(settings)) })
@@ -148,7 +161,7 @@ fn add<'f>(tensors: &mut Vec<Leaf<'f>>, dict: &[(Item, Item)], storages: &Storag
     Ok(())
 }
 
-/// Returns the numbers and texts of a dictionary.
+/// Returns the numbers, texts and shapes of a dictionary.
 fn plain(dict: &[(Item, Item)]) -> Json {
     let values = dict.iter().filter_map(|(key, value)| {
         let value = match &*value.object {
@@ -157,6 +170,7 @@ fn plain(dict: &[(Item, Item)]) -> Json {
             Object::Int(value) => (*value).into(),
             Object::Float(value) => (*value).into(),
             Object::Text(text) => text.as_str().into(),
+            Object::Tuple(sizes) => sizes.iter().map(Item::int).collect::<Option<Vec<usize>>>()?.into(),
             _ => return None,
         };
         Some((key.text()?.to_owned(), value))

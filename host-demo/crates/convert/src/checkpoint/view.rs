@@ -323,9 +323,20 @@ impl<'f> View<'f> {
         });
     }
 
+    /// Returns true if each block of `size` values of a row is stored in one piece that starts at a multiple of `size`, and
+    /// the view does not change the values.
+    pub fn has_whole_blocks(&self, size: usize) -> bool {
+        let (Some(inner), Some(1)) = (self.shape.last(), self.strides.last()) else { return false };
+        let outer = &self.strides[..self.strides.len() - 1];
+        self.steps.is_empty()
+            && self.start.is_multiple_of(size)
+            && inner.is_multiple_of(size)
+            && outer.iter().all(|stride| stride.is_multiple_of(size))
+    }
+
     /// Calls `run` for each run of values with one stride: position in the output, position in the stored tensor,
     /// length, and stride.
-    fn runs(&self, start: usize, len: usize, mut run: impl FnMut(usize, usize, usize, usize)) {
+    pub fn runs(&self, start: usize, len: usize, mut run: impl FnMut(usize, usize, usize, usize)) {
         let inner = self.shape.last().copied().unwrap_or(1).max(1);
         let stride = self.strides.last().copied().unwrap_or(1);
         let mut at = 0;

@@ -403,6 +403,7 @@ fn coding(class: &str) -> Option<Coding> {
         "torch.BFloat16Storage" | "torch.bfloat16" => Coding::BF16,
         "torch.LongStorage" | "torch.int64" => Coding::I64,
         "torch.IntStorage" | "torch.int32" => Coding::I32,
+        "torch.ShortStorage" | "torch.int16" => Coding::I16,
         "torch.CharStorage" | "torch.int8" => Coding::I8,
         "torch.ByteStorage" | "torch.BoolStorage" | "torch.uint8" | "torch.bool" => Coding::U8,
         "torch.storage.UntypedStorage" | "torch.UntypedStorage" => Coding::U8,
@@ -412,7 +413,7 @@ fn coding(class: &str) -> Option<Coding> {
     })
 }
 
-/// Evaluates a call that makes a tensor, a parameter or an empty dictionary. The result of another call that makes a
+/// Evaluates a call that makes a tensor, a parameter, a shape or an empty dictionary. The result of another call that makes a
 /// tensor is [`Object::Unsupported`], and that of any other call [`Object::Other`].
 fn call(function: &Item, args: &Item) -> Result<Item> {
     let Object::Global(name) = &*function.object else { return Ok(Item::new(Object::Other)) };
@@ -428,6 +429,7 @@ fn call(function: &Item, args: &Item) -> Result<Item> {
         ("torch._utils._rebuild_parameter" | "torch._utils._rebuild_parameter_with_state", [tensor, ..]) => {
             return Ok(tensor.clone());
         }
+        ("torch.Size", [sizes]) => return Ok(sizes.clone()),
         ("collections.OrderedDict", []) => Object::Dict(Vec::new()),
         (name, _) if name.starts_with("torch.") && name.contains("._rebuild_") => Object::Unsupported(name.to_owned()),
         _ => Object::Other,

@@ -1,0 +1,46 @@
+//! Reads the 4-bit integers of NVIDIA's ModelOpt (W4A16_AWQ, W4A8_AWQ): two rows in one row of bytes, with a factor for each
+//! group of columns.
+
+use anyhow::{Result, ensure};
+
+use super::access::{ending, values};
+use super::integers::{need, put, take};
+use super::leaf::{Codes, Coding, Factors, Groups, Order, Packed, Zeros};
+use super::tensors::Checkpoint;
+
+/// The integers of the codes: two's complement.
+const BOOK: [f32; 16] = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, -8.0, -7.0, -6.0, -5.0, -4.0, -3.0, -2.0, -1.0];
+
+pub fn prepare(checkpoint: &mut Checkpoint<'_>) -> Result<()> {
+    for stem in ending(checkpoint, "weight_scale") {
+        let (name, scale) = (format!("{stem}weight"), format!("{stem}weight_scale"));
+        let shape = |name: &str, coding: Coding| {
+            let leaf = checkpoint.tensors.get(name).filter(|leaf| leaf.coding == coding)?;
+            <[usize; 2]>::try_from(leaf.shape.as_slice()).ok()
+        };
+        // The factors of 4-bit floats are 8-bit floats.
+        let (Some([half, columns]), Some([rows, groups])) = (shape(&name, Coding::U8), shape(&scale, Coding::F32))
+        else {
+            continue;
+        };
+        ensure!(
+            rows == half * 2 && groups > 0 && columns.is_multiple_of(groups),
+            "the factors of {name} have shape {:?}, which does not fit",
+            [rows, groups]
+        );
+        let (codes, scales) = (need(checkpoint, &name)?, need(checkpoint, &scale)?);
+        let whole = take(checkpoint, &format!("{stem}weight_scale_2"));
+        let whole = whole.and_then(|leaf| values(&leaf).first().copied()).unwrap_or(1.0);
+        let packed = Packed {
+            codes: Codes { bytes: codes.bytes, bits: 4, order: Order::RowPairs { columns } },
+            columns,
+            groups: Groups::OfColumns(columns / groups),
+            scales: Factors { leaf: scales, groups, rows: None, nested: None },
+            zeros: Zeros::Constant(0.0),
+            biases: None,
+            book: Some(BOOK.map(|code| code * whole).to_vec()),
+        };
+        put(checkpoint, &name, &[rows, columns], packed)?;
+    }
+    Ok(())
+}
