@@ -410,8 +410,8 @@ fn what_cannot_be_converted_is_said() {
     assert!(message.contains("route_norm in config.json is false"), "{message}");
     let message = copy(&|config| config["hidden_act"] = "mish".into(), none);
     assert!(message.contains("hidden_act in config.json is mish"), "{message}");
-    let message = copy(&|config| config["quantization_config"] = serde_json::json!({"quant_method": "hqq"}), none);
-    assert!(message.contains("hqq"), "{message}");
+    let message = copy(&|config| config["quantization_config"] = serde_json::json!({"quant_method": "aqlm"}), none);
+    assert!(message.contains("quantized by aqlm"), "{message}");
     let split =
         serde_json::json!({"type": "Split", "pattern": {"Regex": "[a-f]+"}, "behavior": "Isolated", "invert": false});
     let message = copy(

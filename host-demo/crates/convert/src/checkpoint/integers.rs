@@ -234,8 +234,10 @@ mod tests {
     use base64::Engine;
     use base64::engine::general_purpose::STANDARD as BASE64;
 
-    use super::super::{awq, mlx};
+    use super::super::view::View;
+    use super::super::{awq, hqq, mlx, modelopt};
     use super::*;
+    use arenite::quant::{TensorType, decode_row};
 
     fn bytes(text: &Value) -> Vec<u8> {
         BASE64.decode(text.as_str().unwrap()).unwrap()
@@ -246,6 +248,7 @@ mod tests {
     fn weights_are_those_of_the_libraries() {
         let text = include_str!("../../../../../tests/fixtures/convert/integers.json");
         let cases: Vec<Value> = serde_json::from_str(text).unwrap();
+        let mut grids = Vec::new();
         for case in &cases {
             let settings = &case["settings"];
             let parts: Vec<(String, Vec<u8>)> = case["tensors"]
@@ -259,6 +262,7 @@ mod tests {
                 let coding = match part[0].as_str().unwrap() {
                     "int32" => Coding::I32,
                     "int64" => Coding::I64,
+                    "int16" => Coding::I16,
                     "float16" => Coding::F16,
                     "float32" => Coding::F32,
                     "uint8" => Coding::U8,
@@ -273,6 +277,8 @@ mod tests {
                 Some("awq") => awq::prepare(&mut checkpoint, settings),
                 Some("compressed-tensors") => compressed(&mut checkpoint),
                 Some("bitsandbytes") => bitsandbytes(&mut checkpoint),
+                Some("hqq") => hqq::prepare(&mut checkpoint),
+                Some("modelopt") => modelopt::prepare(&mut checkpoint),
                 _ => mlx::prepare(&mut checkpoint, settings),
             }
             .unwrap();
@@ -289,7 +295,22 @@ mod tests {
             let mut column = vec![0.0; 32];
             checkpoint.tensors["x.weight"].decode(5, 64, &mut column);
             assert!(column.iter().eq(got.iter().skip(5).step_by(64)), "{settings}");
+            grids.push(in_blocks(&View::new(checkpoint.tensors["x.weight"].clone()), &got));
         }
-        assert!(cases.len() >= 13);
+        let mut counts = std::collections::BTreeMap::new();
+        grids.iter().flatten().for_each(|kind| *counts.entry(format!("{kind:?}")).or_insert(0) += 1);
+        let counts: Vec<String> = counts.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
+        assert_eq!(counts, ["Q4_0 2", "Q4_1 3", "Q5_0 3", "Q5_1 1"], "{grids:?}");
+    }
+
+    /// Returns the type of GGUF that holds the weights, and checks that its blocks have the same weights.
+    fn in_blocks(view: &View<'_>, weights: &[f32]) -> Option<TensorType> {
+        let kind = view.grid()?;
+        let mut blocks = vec![0; kind.row_bytes(weights.len()).unwrap()];
+        view.write_grid(kind, 0, &mut blocks);
+        let mut decoded = vec![0.0; weights.len()];
+        decode_row(kind, &blocks, &mut decoded);
+        assert_eq!(decoded, weights, "{kind:?}");
+        Some(kind)
     }
 }

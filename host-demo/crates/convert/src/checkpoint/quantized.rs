@@ -67,6 +67,15 @@ pub fn prepare(config: &Config, directory: Option<&Path>, checkpoint: &mut Check
 
 /// Attaches the factors of 8-bit floats.
 fn fp8(checkpoint: &mut Checkpoint<'_>, settings: &Value) -> Result<()> {
+    for stem in ending(checkpoint, "weight_scale_inv") {
+        let name = format!("{stem}weight");
+        let is_packed =
+            checkpoint.tensors.get(&name).is_some_and(|leaf| matches!(leaf.coding, Coding::I8 | Coding::U8));
+        ensure!(
+            !is_packed,
+            "the tensor {name} has 4-bit floats in bytes, which is not supported: save the model unquantized"
+        );
+    }
     factors(checkpoint, "_scale_inv", &settings["weight_block_size"])?;
     factors(checkpoint, "_scale", &Value::Null)
 }
@@ -349,6 +358,21 @@ mod tests {
         assert_eq!(first("b.weight", 2), [-1.0, 1.0]);
         assert_eq!(first("c.weight", 4), [0.5, 0.5, 4.0, 4.0]);
         assert_eq!(first("d.weight", 2), [4.0, -4.0]);
+    }
+
+    #[test]
+    fn factors_of_blocks() {
+        let factors_of = [1f32, 2.0].map(f32::to_le_bytes).concat();
+        let mut checkpoint = checkpoint(&[
+            ("a.weight", &[0x38; 4], Coding::F8E4M3, &[2, 2]),
+            ("a.weight_scale", &factors_of, Coding::F32, &[2, 1, 1, 1]),
+            ("b.weight", &[0x38; 4], Coding::I8, &[2, 2]),
+            ("b.weight_scale_inv", &factors_of, Coding::F32, &[2, 1]),
+        ]);
+        factors(&mut checkpoint, "_scale", &Value::Null).unwrap();
+        assert_eq!(values(&checkpoint.tensors["a.weight"]), [1.0, 1.0, 2.0, 2.0]);
+        let error = fp8(&mut checkpoint, &Value::Null).unwrap_err().to_string();
+        assert!(error.contains("b.weight has 4-bit floats"), "{error}");
     }
 
     #[test]

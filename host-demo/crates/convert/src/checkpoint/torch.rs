@@ -218,6 +218,32 @@ mod tests {
               \x80?\x00\x00\x80?\x04\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\
               \x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00";
 
+    /// HQQ's form: `{"a": {"W_q": torch.tensor([[0x21]], dtype=torch.uint8), "shape": torch.Size([1, 2]), "nbits": 4,
+    /// "packing": "4bit_u8", "view_as_float": False, "scale": torch.tensor([[0.5]], dtype=torch.float16)},
+    /// "n": {"weight": torch.tensor([2.0])}}`.
+    const LAYERS: &[u8] =
+        b"\x80\x02}q\x00(X\x01\x00\x00\x00aq\x01}q\x02(X\x03\x00\x00\x00W_qq\x03ctorch._utils\n_rebuild_tensor_v2\nq\x04((X\
+              \x07\x00\x00\x00storageq\x05ctorch\nByteStorage\nq\x06X\x0e\x00\x00\x0094909314309888q\x07X\x03\x00\x00\x00cpuq\x08\
+              K\x01Ntq\tQK\x00K\x01K\x01\x86q\nK\x01K\x01\x86q\x0b\x89ccollections\nOrderedDict\nq\x0c)Rq\rtq\x0eRq\x0fX\x05\
+              \x00\x00\x00shapeq\x10ctorch\nSize\nq\x11K\x01K\x02\x86q\x12\x85q\x13Rq\x14X\x05\x00\x00\x00nbitsq\x15K\x04X\x07\
+              \x00\x00\x00packingq\x16X\x07\x00\x00\x004bit_u8q\x17X\r\x00\x00\x00view_as_floatq\x18\x89X\x05\x00\x00\x00scale\
+              q\x19h\x04((h\x05ctorch\nHalfStorage\nq\x1aX\x0e\x00\x00\x0094909197023008q\x1bh\x08K\x01Ntq\x1cQK\x00K\x01K\x01\
+              \x86q\x1dK\x01K\x01\x86q\x1e\x89h\x0c)Rq\x1ftq Rq!uX\x01\x00\x00\x00nq\"}q#X\x06\x00\x00\x00weightq$h\x04((h\x05c\
+              torch\nFloatStorage\nq%X\x0e\x00\x00\x0094909197028256q&h\x08K\x01Ntq'QK\x00K\x01\x85q(K\x01\x85q)\x89h\x0c)Rq*tq\
+              +Rq,su.\x80\x02]q\x00(X\x0e\x00\x00\x0094909197023008q\x01X\x0e\x00\x00\x0094909197028256q\x02X\x0e\x00\x00\x00949\
+              09314309888q\x03e.\x01\x00\x00\x00\x00\x00\x00\x00\x008\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00@\x01\x00\
+              \x00\x00\x00\x00\x00\x00!";
+
+    #[test]
+    fn a_dictionary_for_each_layer() {
+        let file = [BEGIN, LAYERS].concat();
+        let TorchFile { tensors, settings } = read(&file).unwrap();
+        let names: Vec<&str> = tensors.iter().map(|leaf| leaf.name.as_str()).collect();
+        assert_eq!((names, tensors[0].bytes), (vec!["a.W_q", "a.scale", "n.weight"], &b"!"[..]));
+        let layer = &settings.unwrap()["a"];
+        assert_eq!((&layer["shape"], &layer["packing"]), (&serde_json::json!([1, 2]), &"4bit_u8".into()));
+    }
+
     #[test]
     fn the_form_before_version_1_6() {
         let file = [BEGIN, OLD_FORM].concat();
