@@ -83,6 +83,9 @@ impl Scale {
 impl Leaf<'_> {
     /// The smallest type of GGUF that holds the weights, if they are integers and each block lies in one group.
     fn grid(&self) -> Option<TensorType> {
+        if self.of_columns.is_some() {
+            return None;
+        }
         match (&self.coding, &self.packed, &self.scale) {
             (Coding::Packed, Some(packed), None) => {
                 packed.grid(self.shape.iter().product::<usize>() / packed.columns.max(1))

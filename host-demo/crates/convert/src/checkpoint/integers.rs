@@ -278,7 +278,7 @@ mod tests {
                 Some("compressed-tensors") => compressed(&mut checkpoint),
                 Some("bitsandbytes") => bitsandbytes(&mut checkpoint),
                 Some("hqq") => hqq::prepare(&mut checkpoint),
-                Some("modelopt") => modelopt::prepare(&mut checkpoint),
+                Some("modelopt") => modelopt::integers(&mut checkpoint),
                 _ => mlx::prepare(&mut checkpoint, settings),
             }
             .unwrap();

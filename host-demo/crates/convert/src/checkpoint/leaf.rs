@@ -103,6 +103,8 @@ pub struct Leaf<'f> {
     pub groups: &'f [u8],
     /// Integers of another program, if the coding is [`Coding::Packed`].
     pub packed: Option<Arc<Packed<'f>>>,
+    /// Factors of columns. ModelOpt's `pre_quant_scale` multiplies the inputs of a matrix, which has the same effect.
+    pub of_columns: Option<Arc<[f32]>>,
     /// If set, each value is multiplied by this number, rounded to -1, 0 or 1, and divided by the number.
     pub rounding: Option<f32>,
 }
@@ -233,6 +235,7 @@ impl<'f> Leaf<'f> {
             scale: None,
             groups: &[],
             packed: None,
+            of_columns: None,
             rounding: None,
         }
     }
@@ -321,6 +324,11 @@ impl<'f> Leaf<'f> {
             for (i, out) in out.iter_mut().enumerate() {
                 let [factor, zero] = scale.at(start + i * stride);
                 *out = (*out - zero) * factor;
+            }
+        }
+        if let Some(factors) = &self.of_columns {
+            for (i, out) in out.iter_mut().enumerate() {
+                *out *= factors[(start + i * stride) % factors.len()];
             }
         }
         if let Some(scale) = self.rounding {

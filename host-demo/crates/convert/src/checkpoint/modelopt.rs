@@ -1,9 +1,9 @@
-//! Reads the 4-bit integers of NVIDIA's ModelOpt (W4A16_AWQ, W4A8_AWQ): two rows in one row of bytes, with a factor for each
-//! group of columns.
+//! Reads what only NVIDIA's ModelOpt has: 4-bit integers (W4A16_AWQ, W4A8_AWQ), two rows in one row of bytes, with a factor for
+//! each group of columns; and factors of a matrix's inputs.
 
 use anyhow::{Result, ensure};
 
-use super::access::{ending, values};
+use super::access::{change, ending, values};
 use super::integers::{need, put, take};
 use super::leaf::{Codes, Coding, Factors, Groups, Order, Packed, Zeros};
 use super::tensors::Checkpoint;
@@ -11,7 +11,8 @@ use super::tensors::Checkpoint;
 /// The integers of the codes: two's complement.
 const BOOK: [f32; 16] = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, -8.0, -7.0, -6.0, -5.0, -4.0, -3.0, -2.0, -1.0];
 
-pub fn prepare(checkpoint: &mut Checkpoint<'_>) -> Result<()> {
+/// Converts the matrices of 4-bit integers.
+pub fn integers(checkpoint: &mut Checkpoint<'_>) -> Result<()> {
     for stem in ending(checkpoint, "weight_scale") {
         let (name, scale) = (format!("{stem}weight"), format!("{stem}weight_scale"));
         let shape = |name: &str, coding: Coding| {
@@ -41,6 +42,20 @@ pub fn prepare(checkpoint: &mut Checkpoint<'_>) -> Result<()> {
             book: Some(BOOK.map(|code| code * whole).to_vec()),
         };
         put(checkpoint, &name, &[rows, columns], packed)?;
+    }
+    Ok(())
+}
+
+/// Multiplies the columns of matrices by the factors of their inputs.
+pub fn inputs(checkpoint: &mut Checkpoint<'_>) -> Result<()> {
+    for stem in ending(checkpoint, "pre_quant_scale") {
+        let factors = values(&need(checkpoint, &format!("{stem}pre_quant_scale"))?);
+        change(checkpoint, &format!("{stem}weight"), |leaf| {
+            let is_whole = leaf.shape.last() == Some(&factors.len()) && !factors.is_empty();
+            ensure!(is_whole, "its pre_quant_scale has {} values", factors.len());
+            leaf.of_columns = Some(factors.into());
+            Ok(())
+        })?;
     }
     Ok(())
 }

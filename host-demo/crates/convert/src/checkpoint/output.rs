@@ -351,6 +351,7 @@ impl<'f> Output<'f> {
     pub fn stored(&self) -> TensorType {
         let Values::Views(views) = &self.values else { return TensorType::F32 };
         let of = |view: &View<'_>| match &view.leaf().coding {
+            _ if view.leaf().of_columns.is_some() => TensorType::F32,
             Coding::F16 => TensorType::F16,
             Coding::BF16 | Coding::F8E4M3 | Coding::F8E5M2 | Coding::Ternary { .. } => TensorType::BF16,
             Coding::Four(FourBits::Nv) => TensorType::NVFP4,

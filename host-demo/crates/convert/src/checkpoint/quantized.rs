@@ -29,10 +29,11 @@ pub fn prepare(config: &Config, directory: Option<&Path>, checkpoint: &mut Check
             factors(checkpoint, "_scale", &Value::Null)?;
         }
         "modelopt" => {
-            modelopt::prepare(checkpoint)?;
+            modelopt::integers(checkpoint)?;
             mxfp4_matrices(checkpoint, "weight")?;
             nvfp4(checkpoint)?;
             factors(checkpoint, "_scale", &Value::Null)?;
+            modelopt::inputs(checkpoint)?;
         }
         "gptq" => integers::gptq(checkpoint, settings)?,
         "awq" => awq::prepare(checkpoint, settings)?,
@@ -373,6 +374,21 @@ mod tests {
         assert_eq!(values(&checkpoint.tensors["a.weight"]), [1.0, 1.0, 2.0, 2.0]);
         let error = fp8(&mut checkpoint, &Value::Null).unwrap_err().to_string();
         assert!(error.contains("b.weight has 4-bit floats"), "{error}");
+    }
+
+    /// The factors of a matrix's inputs multiply its columns.
+    #[test]
+    fn factors_of_inputs() {
+        let (row, column) = ([1f32, 2.0].map(f32::to_le_bytes).concat(), [4f32, 8.0].map(f32::to_le_bytes).concat());
+        let mut checkpoint = checkpoint(&[
+            ("a.weight", &[3, 0xff, 1, 2], Coding::I8, &[2, 2]),
+            ("a.weight_scale", &row, Coding::F32, &[2]),
+            ("a.pre_quant_scale", &column, Coding::F32, &[2]),
+        ]);
+        factors(&mut checkpoint, "_scale", &Value::Null).unwrap();
+        modelopt::inputs(&mut checkpoint).unwrap();
+        assert_eq!(values(&checkpoint.tensors["a.weight"]), [12.0, -8.0, 8.0, 32.0]);
+        assert_eq!(checkpoint.tensors.len(), 1);
     }
 
     #[test]

@@ -293,7 +293,9 @@ impl<'f> View<'f> {
     /// The stored bytes of the `len` values from index `start` on, if they are floats of type `kind` that follow each other
     /// and that the view does not change.
     pub fn floats(&self, kind: TensorType, start: usize, len: usize) -> Option<&'f [u8]> {
-        let Leaf { bytes, coding, scale: None, rounding: None, .. } = &*self.leaf else { return None };
+        let Leaf { bytes, coding, scale: None, of_columns: None, rounding: None, .. } = &*self.leaf else {
+            return None;
+        };
         let is_same = match coding {
             Coding::F32 => kind == TensorType::F32,
             Coding::F16 => kind == TensorType::F16,
