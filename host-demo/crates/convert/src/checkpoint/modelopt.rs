@@ -30,8 +30,8 @@ pub fn integers(checkpoint: &mut Checkpoint<'_>) -> Result<()> {
             [rows, groups]
         );
         let (codes, scales) = (need(checkpoint, &name)?, need(checkpoint, &scale)?);
-        let whole = take(checkpoint, &format!("{stem}weight_scale_2"));
-        let whole = whole.and_then(|leaf| values(&leaf).first().copied()).unwrap_or(1.0);
+        // The factors of groups contain this one, which the kernels need apart.
+        take(checkpoint, &format!("{stem}weight_scale_2"));
         let packed = Packed {
             codes: Codes { bytes: codes.bytes, bits: 4, order: Order::RowPairs { columns } },
             columns,
@@ -39,7 +39,7 @@ pub fn integers(checkpoint: &mut Checkpoint<'_>) -> Result<()> {
             scales: Factors { leaf: scales, groups, rows: None, nested: None },
             zeros: Zeros::Constant(0.0),
             biases: None,
-            book: Some(BOOK.map(|code| code * whole).to_vec()),
+            book: Some(BOOK.to_vec()),
         };
         put(checkpoint, &name, &[rows, columns], packed)?;
     }
