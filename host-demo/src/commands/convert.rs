@@ -70,8 +70,7 @@ Int8 weights become Q8_0, whose scales are f16. Other commands run the checkpoin
 The folder has config.json, model.safetensors (or several files and their index, or pytorch_model.bin) and a tokenizer: \
 tokenizer.json, tokenizer.model, tekken.json, vocab.json with merges.txt, vocab.txt or llama2.c's tokenizer.bin. Weights may be \
 quantized by GPTQ, AWQ, auto-round, compressed-tensors, ModelOpt, Quark, torchao (8 bits), MLX, HQQ or bitsandbytes, or to FP8. \
-Without --type, their integers keep their values: they become Q4_0, Q5_0, Q8_0, Q4_1 or Q5_1, or F32 if none of these has the \
-values. A model that sees becomes two files: OUTPUT, and mmproj-OUTPUT beside it.")]
+Without --type, integers become F32; Q4_0, Q5_0, Q8_0, Q4_1 and Q5_1 lose nothing if they have the same values. A model that sees becomes two files: OUTPUT, and mmproj-OUTPUT beside it.")]
     Hf {
         /// The folder, or a file of weights with config.json beside it
         #[arg(value_name = "DIR|FILE")]

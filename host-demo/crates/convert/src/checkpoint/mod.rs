@@ -332,8 +332,9 @@ fn choose_types(outputs: &mut [Output<'_>], mix: Option<Mix>, config: &Config, a
         output.kind = match plain {
             _ if four => output.stored(),
             _ if output.stays_f32() => TensorType::F32,
-            // Products of integers and factors need more bits than half precision has.
-            _ if mix.is_none() && output.is_integer() => output.grid.unwrap_or(TensorType::F32),
+            // Products of integers and factors need more bits than half precision has. Quantized types would have the same
+            // weights, but their kernels round activations.
+            _ if mix.is_none() && output.is_integer() => TensorType::F32,
             _ if mix.is_none() => output.stored(),
             Some(kind) => {
                 let whole = output.shape.last().is_some_and(|columns| columns.is_multiple_of(kind.block().0));
@@ -349,18 +350,17 @@ fn choose_types(outputs: &mut [Output<'_>], mix: Option<Mix>, config: &Config, a
     Ok(())
 }
 
-/// Returns a note about the types of integers that `method` made, if `--type` is left out.
+/// Returns a note about the integers that `method` made, if `--type` is left out.
 fn integers(method: &str, outputs: &[Output<'_>]) -> Option<String> {
-    let mut kinds: Vec<String> =
-        outputs.iter().filter(|output| output.is_integer()).map(|output| format!("{:?}", output.kind)).collect();
-    kinds.sort();
-    kinds.dedup();
-    (!kinds.is_empty()).then(|| {
-        let kinds = kinds.join(", ");
-        format!(
-            "its weights are integers of {method}: without --type, they are written as {kinds}, which loses nothing"
-        )
-    })
+    let mut grids = outputs.iter().filter(|output| output.is_integer()).map(|output| output.grid);
+    let first = grids.next()?;
+    let smaller = match first.filter(|first| grids.all(|grid| grid == Some(*first))) {
+        Some(kind) => format!("; --type {kind:?} has the same weights in a smaller file"),
+        None => String::new(),
+    };
+    Some(format!(
+        "its weights are integers of {method}: without --type, they are written as F32, which loses nothing{smaller}"
+    ))
 }
 
 /// Returns the value of `general.file_type`.
