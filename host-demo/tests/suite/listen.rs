@@ -122,7 +122,7 @@ fn the_silence_of_an_mp3_encoder_is_cut_off() {
     };
     let sound = file("whisper_b", "sound0.mp3");
     assert_eq!(seconds(&sound) * 8000.0, 5832.0);
-    // Nothing is lost of two files that are joined.
+    // Two files that are joined keep all their samples.
     let directory = tempfile::tempdir().unwrap();
     let joined = directory.path().join("joined.mp3");
     std::fs::write(&joined, std::fs::read(&sound).unwrap().repeat(2)).unwrap();

@@ -169,7 +169,7 @@ mod tests {
         assert_eq!(found(&items, Some(4), &["large"]), [None]);
         // A request cannot multiply an item.
         assert_eq!(found(&items, Some(2), &["other"; 99]).iter().flatten().count(), NAMED * 2 / SHARE);
-        // Of too many clients, the one that kept none for the longest time is forgotten.
+        // If there are too many clients, the one whose last item is the oldest is forgotten.
         (5..40).for_each(|client| items.keep(Some(client), &[message("a", len)]));
         assert!(items.kept().bytes <= ITEMS);
         assert_eq!(

@@ -191,14 +191,8 @@ fn measure(args: &Args, model: &ModelArgs, case: Case) -> Result<Option<Measured
     // Measure the memory before the profile, which allocates memory of its own.
     let peak_rss_bytes = peak_rss();
     let limits = Limits::measure(open.gguf(), open.options.kernels, threads);
-    let value_34ths = match plan.options.kv {
-        KvType::F32 => 4 * 34,
-        KvType::F16 => 2 * 34,
-        KvType::Q8_0 => 36 + 1,
-        KvType::Q8_0Q4_0 => 28,
-        KvType::Q4_0 => 19 + 1,
-    };
-    // What was not measured has no speed: NaN, which is null in JSON.
+    let value_34ths = value_34ths(plan.options.kv);
+    // A part of no tokens has the speed NaN, which is null in JSON.
     let (prefill, decode_tok_s) =
         (speed(case.prompt, median(&mut prefilled)), speed(case.decode, median(&mut decoded)));
     let traffic = |tokens, before| {
@@ -237,6 +231,17 @@ fn measure(args: &Args, model: &ModelArgs, case: Case) -> Result<Option<Measured
         peak_rss_bytes,
         profile,
     }))
+}
+
+/// The bytes of a value in the cache, in 34ths.
+fn value_34ths(kv: KvType) -> u64 {
+    match kv {
+        KvType::F32 => 4 * 34,
+        KvType::F16 => 2 * 34,
+        KvType::Q8_0 => 36 + 1,
+        KvType::Q8_0Q4_0 => 28,
+        KvType::Q4_0 => 19 + 1,
+    }
 }
 
 /// Prefills the first conversation, then empties all contexts and decodes all conversations. Returns the seconds of the
