@@ -18,11 +18,12 @@ pub fn fma(a: f32, b: f32, c: f32) -> f32 {
     let product = if cfg!(any(cortex_m0, test)) {
         let [(x_high, x_low), (y_high, y_low)] = [x_bits, y_bits].map(|bits| (bits >> 12, bits & 0xfff));
         let middle = x_high * y_low + x_low * y_high;
-        (u64::from(x_high * y_high) << 24) + (u64::from(middle) << 12) + u64::from(x_low * y_low)
+        // A part fits in 32 bits, so its shift takes fewer instructions than that of the sum.
+        (u64::from(x_high * y_high) << 38) + (u64::from(middle) << 26) + (u64::from(x_low * y_low) << 14)
     } else {
-        u64::from(x_bits) * u64::from(y_bits)
+        (u64::from(x_bits) * u64::from(y_bits)) << 14
     };
-    add(product << 14, x_exponent + y_exponent - 126, (x ^ y) & SIGN, c)
+    add(product, x_exponent + y_exponent - 126, (x ^ y) & SIGN, c)
 }
 
 /// `acc + f16 * scale * sum`, with one rounding if `scale` is an f16, too: the product of the scales is then exact. The
@@ -38,12 +39,12 @@ pub fn add_scaled(f16: [u8; 2], scale: f32, sum: i32, acc: f32) -> f32 {
     let scales = w_bits * ((x & 0x7f_ffff | 1 << 23) >> 13);
     let sum_bits = sum.unsigned_abs();
     let product = if cfg!(any(cortex_m0, test)) {
-        (u64::from((scales >> 11) * sum_bits) << 11) + u64::from((scales & 0x7ff) * sum_bits)
+        (u64::from((scales >> 11) * sum_bits) << 30) + (u64::from((scales & 0x7ff) * sum_bits) << 19)
     } else {
-        u64::from(scales) * u64::from(sum_bits)
+        (u64::from(scales) * u64::from(sum_bits)) << 19
     };
     // The lowest bit is worth 2^(w_exponent - 25 + x_exponent - 137).
-    add(product << 19, w_exponent.max(1) as i32 + x_exponent as i32 + 7, (w << 16 ^ x ^ sum as u32) & SIGN, acc)
+    add(product, w_exponent.max(1) as i32 + x_exponent as i32 + 7, (w << 16 ^ x ^ sum as u32) & SIGN, acc)
 }
 
 #[inline(always)]
@@ -83,13 +84,18 @@ fn add(mut product: u64, mut exponent: i32, mut sign: u32, c: f32) -> f32 {
     }
     let sum = if sign == z & SIGN {
         product + addend
-    } else if product == addend {
-        return 0.0;
-    } else if product > addend {
-        product - addend
     } else {
-        sign = z & SIGN;
-        addend - product
+        // Both are below 2^63, so bit 63 is the sign of the difference.
+        let difference = product.wrapping_sub(addend);
+        if difference == 0 {
+            return 0.0;
+        }
+        if difference >> 63 == 0 {
+            difference
+        } else {
+            sign = z & SIGN;
+            difference.wrapping_neg()
+        }
     };
     f32::from_bits(sign | rounded(sum, exponent))
 }
@@ -108,19 +114,21 @@ fn shifted(x: u64, by: u32) -> u64 {
     u64::from(high) << 32 | u64::from(low | u32::from(lost != 0))
 }
 
-/// The bits of the positive float nearest to `sum`, whose bit 61 is worth `2^(exponent - 127)`. `sum` is not 0.
+/// The bits of the positive float nearest to `sum`, whose bit 61 is worth `2^(exponent - 127)`. `sum` is at least 2 and
+/// below 2^63: two numbers that cancel each other have no bits below bit 6.
 #[inline(always)]
 fn rounded(sum: u64, exponent: i32) -> u32 {
-    let (mut high, mut low, mut exponent) = ((sum >> 32) as u32, sum as u32, exponent + 2);
+    let (mut high, mut low, mut exponent) = ((sum >> 32) as u32, sum as u32, exponent + 1);
     if high == 0 {
-        (high, low, exponent) = (low, 0, exponent - 32);
+        (high, low, exponent) = (low >> 1, low << 31, exponent - 31);
     }
-    let zeros = leading_zeros(high);
+    // The highest bit becomes bit 30, so that rounding up cannot overflow.
+    let zeros = leading_zeros(high << 1);
     if zeros > 0 {
         (high, low) = (high << zeros | low >> (32 - zeros), low << zeros);
     }
     exponent -= zeros as i32;
-    // 24 bits of significand and 8 more, the last of which also stands for the lower half.
+    // 24 bits of significand and 7 more, the last of which also stands for the lower half.
     high |= u32::from(low != 0);
     let mut base = (exponent as u32).wrapping_sub(1) << 23;
     if exponent >= SPECIAL as i32 {
@@ -131,8 +139,7 @@ fn rounded(sum: u64, exponent: i32) -> u32 {
         high = if by > 31 { 1 } else { high >> by | u32::from(high << (32 - by) != 0) };
         base = 0;
     }
-    let up = (high >> 7) & (u32::from(high & 0x7f != 0) | high >> 8) & 1;
-    base + (high >> 8) + up
+    base + ((high + 0x3f + (high >> 7 & 1)) >> 7)
 }
 
 /// The number of zeros above the highest bit. (A Cortex-M0 and RISC-V have no instruction for it, and call a longer

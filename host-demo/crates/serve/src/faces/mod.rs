@@ -8,6 +8,7 @@ pub mod audio;
 pub mod decisions;
 pub mod embeddings;
 mod field;
+pub mod infill;
 pub mod ollama;
 pub mod openai;
 mod refused;

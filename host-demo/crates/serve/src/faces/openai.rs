@@ -6,10 +6,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::refused::{HARMLESS, REFUSED};
-use super::{Asked, Field, Neutral, Result, Row, Use, fields, read, tools};
+use super::{Asked, Field, Neutral, Result, Row, Use, fields, infill, read, tools};
 use arenite_request::{
-    Biased, Content, Form, Infill, Input, Keep, MOST_CHOICES, Message, Named, Picture, PictureSource, Prompt, Refusal,
-    Samplers,
+    Biased, Content, Form, Input, Keep, MOST_CHOICES, Message, Picture, PictureSource, Prompt, Refusal, Samplers,
 };
 
 /// Maximum number of alternatives for a token.
@@ -19,8 +18,6 @@ const MOST_LOGPROBS: usize = 20;
 pub(super) const OF_CHAT: [&[Row<Asked>]; 8] = [CHAT, tools::ROWS, SAMPLING, ANSWER, FORM, THINKING, REFUSED, HARMLESS];
 /// The tables of a completion.
 pub(super) const OF_COMPLETION: [&[Row<Asked>]; 6] = [COMPLETION, SAMPLING, ANSWER, FORM, REFUSED, HARMLESS];
-/// The tables of code to fill in.
-pub(super) const OF_INFILL: [&[Row<Asked>]; 6] = [INFILL, SAMPLING, ANSWER, FORM, REFUSED, HARMLESS];
 
 /// Reads a request for a chat.
 pub fn chat(body: &Value) -> Result<Asked> {
@@ -43,14 +40,6 @@ pub fn completion(body: &Value) -> Result<Asked> {
         }
         _ => Ok(asked),
     }
-}
-
-/// Reads a request for the text in a gap, in llama.cpp's format.
-pub fn infill(body: &Value) -> Result<Asked> {
-    let mut asked = Asked::default();
-    asked.request.input = Input::Infill(Infill::default());
-    read(fields(body)?, &OF_INFILL, &mut asked)?;
-    Ok(asked)
 }
 
 /// The conversation.
@@ -119,7 +108,7 @@ const COMPLETION: &[Row<Asked>] = &[
         }),
     ),
     Row(&["image_data"], Use::Reads(image_data)),
-    Row(&["suffix"], Use::Reads(suffix)),
+    Row(&["suffix"], Use::Reads(infill::suffix)),
     Row(&["continue_final_message", "add_generation_prompt"], Use::Harmless),
 ];
 
@@ -150,74 +139,6 @@ fn image_data(asked: &mut Asked, field: &Field<'_>) -> Result<()> {
     }
     content.pictures.sort_by_key(|picture| picture.at);
     *prompts = vec![Prompt::Seen(content)];
-    Ok(())
-}
-
-/// The gap to fill.
-const INFILL: &[Row<Asked>] = &[
-    Row(
-        &["input_prefix"],
-        Use::Reads(|asked, field| {
-            infill_of(asked).prefix = Some(field.named(field.text()?));
-            Ok(())
-        }),
-    ),
-    Row(
-        &["input_suffix"],
-        Use::Reads(|asked, field| {
-            infill_of(asked).suffix = Some(field.named(field.text()?));
-            Ok(())
-        }),
-    ),
-    Row(
-        &["input_extra"],
-        Use::Reads(|asked, field| {
-            for file in field.list()? {
-                let part = |key: &str| file.get(key).and_then(Value::as_str).unwrap_or_default().to_string();
-                infill_of(asked).files.push((part("filename"), part("text")));
-            }
-            Ok(())
-        }),
-    ),
-    Row(
-        &["prompt"],
-        Use::Reads(|asked, field| {
-            infill_of(asked).start = field.text()?;
-            Ok(())
-        }),
-    ),
-    Row(&["image_data"], Use::Refused(Neutral::Empty)),
-];
-
-fn infill_of(asked: &mut Asked) -> &mut Infill {
-    if !matches!(asked.request.input, Input::Infill(_)) {
-        asked.request.input = Input::Infill(Infill::default());
-    }
-    match &mut asked.request.input {
-        Input::Infill(infill) => infill,
-        _ => unreachable!("the input was just set"),
-    }
-}
-
-/// Reads the text after the cursor. A completion with such a text fills the gap between both.
-pub fn suffix(asked: &mut Asked, field: &Field<'_>) -> Result<()> {
-    let suffix = field.text()?;
-    if suffix.is_empty() {
-        return Ok(());
-    }
-    let prefix = match &asked.request.input {
-        Input::Texts(texts) if texts.is_empty() => String::new(),
-        Input::Texts(texts) => match &texts[..] {
-            [Prompt::Text(text)] => text.clone(),
-            _ => return Err(field.refused("suffix goes with a prompt that is one text")),
-        },
-        _ => return Err(Refusal::unsupported(field.name)),
-    };
-    if asked.request.echo {
-        return Err(field.refused("suffix and echo exclude each other: leave one out"));
-    }
-    let prefix = Some(Named { field: "prompt", value: prefix });
-    asked.request.input = Input::Infill(Infill { prefix, suffix: Some(field.named(suffix)), ..Infill::default() });
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Row, Use, anthropic, audio, embeddings, ollama, openai, rerank, responses};
+use super::{Row, Use, anthropic, audio, embeddings, infill, ollama, openai, rerank, responses};
 
 /// Names of the tables' fields. The field `options` of Ollama has tables of its own.
 fn names<T>(tables: &[&[Row<T>]]) -> Vec<&'static str> {
@@ -14,7 +14,7 @@ fn rows(path: &str) -> Vec<&'static str> {
     match path {
         "/v1/chat/completions" => names(&openai::OF_CHAT),
         "/v1/completions" | "/completion" => names(&openai::OF_COMPLETION),
-        "/infill" => names(&openai::OF_INFILL),
+        "/infill" => names(&infill::TABLES),
         "/v1/responses" => names(&responses::TABLES),
         "/v1/embeddings" | "/api/embed" | "/api/embeddings" => names(&[embeddings::ROWS]),
         "/v1/audio/transcriptions" | "/v1/audio/translations" => names(&[audio::ROWS]),
@@ -68,7 +68,7 @@ macro_rules! for_all_tables {
     ($check:ident) => {
         $check(&openai::OF_CHAT);
         $check(&openai::OF_COMPLETION);
-        $check(&openai::OF_INFILL);
+        $check(&infill::TABLES);
         $check(&responses::TABLES);
         $check(&[embeddings::ROWS]);
         $check(&[anthropic::MESSAGES]);

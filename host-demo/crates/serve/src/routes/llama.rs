@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::app::{Answer, App, OpenRequest, Ready, whole};
-use crate::faces::{Asked, openai};
+use crate::faces::{Asked, infill, openai};
 use crate::http::error::{ApiError, Result};
 use crate::routes::answer::{Timings, with_warning};
 use crate::routes::logprobs;
@@ -95,7 +95,7 @@ pub async fn apply_template(State(app): State<Arc<App>>, request: Request<HttpBo
 
 /// `POST /infill`: the text between a prefix and a suffix.
 pub async fn infill(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response> {
-    complete(app, request, openai::infill).await
+    complete(app, request, infill::gap).await
 }
 
 /// `POST /completion`: the continuation of a prompt.

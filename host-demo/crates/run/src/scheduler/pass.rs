@@ -1,0 +1,222 @@
+//! A pass of the engine for all answers in progress.
+
+use std::sync::atomic::Ordering;
+
+use arenite::{Error, Work};
+
+use super::running::{Progress, Running};
+use super::{Event, Finish, Scheduler};
+use crate::drafts::Turn;
+use crate::eyes::Piece;
+use crate::generation::{Logprob, Workbench, logprob};
+use arenite_text::shown::one_line;
+
+impl Scheduler<'_, '_, '_> {
+    /// Reads the next piece of a prompt whose tokens are to be scored, with the logits of each token.
+    fn score_prompt(&mut self) -> Result<(), Error> {
+        let Self { engine, running, tokenizer, .. } = self;
+        let Some(running) = running.iter_mut().find(|running| running.scores && running.end.is_none()) else {
+            return Ok(());
+        };
+        let Running { context, progress: running, .. } = running;
+        let from = context.position();
+        let to = running.job.prompt.len().min(from + engine.plan().options.batch);
+        let ids = running.ids()[from..to].to_vec();
+        let count = running.job.settings.logprobs.unwrap_or(0);
+        // Drop the scores of tokens that are read again, after pages were missing or the answer was paused.
+        running.scored.truncate(if from == 0 { 0 } else { from + 1 });
+        if from == 0 {
+            running.scored.push(Logprob::unknown(tokenizer, ids[0]));
+        }
+        let (prompt, offsets, scored) = (&running.job.prompt, &running.prompt_offsets, &mut running.scored);
+        engine.prefill_all(context, &ids, |position, logits| {
+            if let Some(next) = prompt.get(position + 1) {
+                scored.push(logprob(tokenizer, logits, *next, count, offsets[position + 1]));
+            }
+        })?;
+        if to == running.job.prompt.len() {
+            running.job.client.send(Event::Prompt(std::mem::take(&mut running.scored)));
+            running.scores = false;
+            self.counters.prompt_tokens.fetch_add(to as u64, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Runs one pass: the next token of every answer, and pieces of prompts.
+    pub(super) fn pass(&mut self) -> Result<(), Error> {
+        for running in self.running.iter_mut().filter(|running| running.job.client.is_closed()) {
+            running.end = Some(Finish::Stop);
+        }
+        // After the last piece of a scored prompt, sample the answer's first token immediately.
+        let scored = self.running.iter().position(|running| running.scores && running.end.is_none());
+        while let Err(error) = self.score_prompt() {
+            if !matches!(error, Error::OutOfPages { .. }) || !self.evict() {
+                return Err(error);
+            }
+        }
+        if let Some(at) = scored.filter(|at| !self.running[*at].scores) {
+            self.sample(at, None);
+        }
+        for running in &mut self.running {
+            let reused = running.reuse(&mut self.engine);
+            self.counters.reused_tokens.fetch_add(reused as u64, Ordering::Relaxed);
+        }
+        let unread = self.running.iter().map(Running::unread).collect::<Vec<_>>();
+        let mut counts = self.budget.of_pass(&unread);
+        for (running, count) in self.running.iter().zip(&mut counts) {
+            *count = running.piece(*count);
+        }
+        self.propose(&counts);
+        loop {
+            let each = self.running.iter_mut().map(|running| (&mut running.context, &*running.progress));
+            let (contexts, answers): (Vec<_>, Vec<_>) = each.unzip();
+            let mut pieces = Vec::with_capacity(counts.len());
+            for ((context, answer), count) in contexts.iter().zip(&answers).zip(&counts) {
+                let from = context.position();
+                pieces.push(answer.generation.shown().piece(answer.ids(), from..from + count));
+            }
+            let mut works: Vec<Work<'_>> = Vec::with_capacity(contexts.len());
+            let each = contexts.into_iter().zip(answers).zip(&pieces);
+            for ((context, answer), Piece { ids, spans }) in each.filter(|(_, piece)| !piece.ids.is_empty()) {
+                let is_last = context.position() + ids.len() == answer.ids().len();
+                let draft = &answer.draft;
+                works.push(match is_last {
+                    true if !draft.is_empty() => Work::prefill(context, &draft.run).all_logits().tentative(),
+                    true => Work::prefill(context, ids).pictures(spans),
+                    false => Work::prefill(context, ids).pictures(spans).no_logits(),
+                });
+            }
+            if works.is_empty() {
+                return Ok(());
+            }
+            match self.engine.run(&mut works) {
+                Err(Error::OutOfPages { .. }) => {
+                    drop(works);
+                    drop(pieces);
+                    if !self.evict() {
+                        return Err(Error::OutOfPages { needed: 1, free: 0 });
+                    }
+                }
+                done => break done?,
+            }
+        }
+        self.counters.passes.fetch_add(1, Ordering::Relaxed);
+        for (at, count) in counts.into_iter().enumerate().filter(|(_, count)| *count > 0) {
+            let running = &self.running[at];
+            if running.is_at_checkpoint() {
+                self.engine.checkpoint(&running.context)?;
+            }
+            let position = running.context.position() - running.draft.len();
+            let prompt = position.min(running.job.prompt.len()).saturating_sub(position - count);
+            self.counters.prompt_tokens.fetch_add(prompt as u64, Ordering::Relaxed);
+            if position == running.ids().len() {
+                self.verify(at)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Proposes tokens for the conversations that read their last token in this pass.
+    fn propose(&mut self, counts: &[usize]) {
+        let Self { engine, running, drafts, tokenizer, .. } = self;
+        if !drafts.is_on() {
+            return;
+        }
+        let mut turns = Vec::with_capacity(running.len());
+        for (running, count) in running.iter_mut().zip(counts) {
+            let Running { context, progress, .. } = running;
+            let Progress { generation, draft, .. } = &mut **progress;
+            let is_last = *count == 1 && context.position() + 1 == generation.ids().len();
+            if is_last && !generation.answer().is_empty() && generation.may_draft() {
+                turns.push(Turn { context, generation, draft });
+            }
+        }
+        // An error of the source of drafts concerns no answer.
+        if let Err(error) = drafts.propose(engine, &mut turns, Some(tokenizer)) {
+            log::warn!("no drafts: {error:#}");
+            turns.iter_mut().for_each(|turn| turn.draft.run.clear());
+        }
+    }
+
+    /// Chooses the tokens after the last one that a conversation has read: one, and one more for each proposed token that
+    /// was right. Undoes the other proposed tokens.
+    fn verify(&mut self, at: usize) -> Result<(), Error> {
+        let drafted = self.running[at].draft.len();
+        if drafted == 0 {
+            self.running[at].draft.run.clear();
+            self.sample(at, None);
+            return Ok(());
+        }
+        let last = self.running[at].context.position() - drafted - 1;
+        self.running[at].draft.begin();
+        self.counters.drafted_tokens.fetch_add(drafted as u64, Ordering::Relaxed);
+        loop {
+            let right = self.running[at].draft.right;
+            self.sample(at, Some(last + right));
+            let running = &self.running[at];
+            if running.draft.right == right || running.end.is_some() {
+                break;
+            }
+        }
+        let Running { context, progress, .. } = &mut self.running[at];
+        self.engine.rewind(context, last + 1 + progress.draft.right)?;
+        progress.draft.end(progress.end.is_some());
+        Ok(())
+    }
+
+    /// Samples the next token of a conversation and sends it. The logits are those of the token at `position`, or of the
+    /// last token.
+    fn sample(&mut self, at: usize, position: Option<usize>) {
+        let Self { engine, tokenizer, running, masks, scratch, counters, row, .. } = self;
+        let Running { context, progress: running, .. } = &mut running[at];
+        let context_len = engine.plan().options.context;
+        let mut bench = Workbench { tokenizer: Some(tokenizer), masks: Some(masks), scratch, context: context_len };
+        let logits = match position {
+            Some(position) => {
+                row.clear();
+                row.extend_from_slice(engine.logits_at(context, position));
+                row
+            }
+            None => engine.logits_mut(context),
+        };
+        match running.choose(logits, &mut bench, counters) {
+            Ok(()) => {
+                if let Some(position) = running.generation.take_rewound()
+                    && let Err(error) = engine.rewind(context, engine.nearest(context, position))
+                {
+                    running.job.client.send(Event::Failed(error.to_string()));
+                    running.end = Some(Finish::Stop);
+                }
+                counters.answer_tokens.fetch_add(1, Ordering::Relaxed);
+                if running.end.is_some() {
+                    running.generation.token_rate().inspect(|rate| counters.token_rate.add(*rate));
+                }
+            }
+            Err(error) => {
+                running.job.client.send(Event::Failed(one_line(&format!("{error:#}"))));
+                running.end = Some(Finish::Stop);
+            }
+        }
+    }
+
+    /// Removes finished answers and keeps their contexts in the cache.
+    pub(super) fn retire(&mut self) {
+        let mut at = 0;
+        while at < self.running.len() {
+            if self.running[at].end.is_none() {
+                at += 1;
+                continue;
+            }
+            let mut running = self.running.swap_remove(at);
+            running.end_donor(&mut self.engine);
+            let Running { context, mut progress, .. } = running;
+            self.drafts.end(&mut progress.draft);
+            let ids = progress.ids()[..context.position()].to_vec();
+            self.slots.end(progress.job.scope, progress.slot, &progress, &ids);
+            if let Some(client) = progress.job.scope {
+                self.history.add(client, progress.ids(), progress.job.prompt.len(), &progress.job.settings.lora);
+            }
+            self.keep(context, &progress.job, ids);
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! What clients ask of the scheduler, and what they receive.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use arenite::TokenId;
+
+use super::{Counters, Decision, SlotRequest};
+use crate::drafts::DraftCounts;
+use crate::generation::{Logprob, Settings};
+use crate::ranking::Texts;
+
+/// A request to the engine's thread.
+pub enum Command {
+    Generate(Box<Job>),
+    Embed(Embedding),
+    Decide(Decision),
+    Slots(SlotRequest),
+}
+
+/// A text, or a pair of texts, to embed.
+pub struct Embedding {
+    pub texts: Texts,
+    /// Identifies the client. Clients take turns.
+    pub client: u64,
+    /// The adapters to use, and their scales.
+    pub lora: Vec<(usize, f32)>,
+    pub answer: Box<dyn ResultClient<Vec<f32>>>,
+}
+
+/// Receives the result of a request without events, such as an embedding.
+pub trait ResultClient<T>: Send {
+    /// True if nobody waits for the result any more.
+    fn is_closed(&self) -> bool;
+    /// Takes the result, or the reason why there is none.
+    fn send(self: Box<Self>, result: Result<T, String>);
+}
+
+/// Returns false if the client has left or the server shuts down. Called after every step of an encoder or a prompt.
+pub fn is_wanted<T>(answer: &dyn ResultClient<T>, counters: &Counters) -> bool {
+    !answer.is_closed() && !counters.ended.load(Ordering::Relaxed)
+}
+
+/// Receives the events of an answer.
+pub trait Client: Send {
+    /// Takes an event. Must not wait for the reader of the answer.
+    fn send(&self, event: Event);
+    /// True if nobody waits for the answer any more.
+    fn is_closed(&self) -> bool;
+    /// Called at the first token. Returns the time since the request, if it is to be counted.
+    fn first_token(&self) -> Option<Duration> {
+        None
+    }
+    /// Called at the end, with the number of tokens of the prompt and of the answer.
+    fn answered(&self, prompt: usize, answer: usize) {
+        let _ = (prompt, answer);
+    }
+}
+
+/// A channel whose receiver waits for the result.
+impl<T: Send> ResultClient<T> for Sender<Result<T, String>> {
+    fn is_closed(&self) -> bool {
+        false
+    }
+
+    fn send(self: Box<Self>, result: Result<T, String>) {
+        let _ = Self::send(&self, result);
+    }
+}
+
+/// A channel whose receiver waits for the end of the answer.
+impl Client for Sender<Event> {
+    fn send(&self, event: Event) {
+        let _ = Self::send(self, event);
+    }
+
+    fn is_closed(&self) -> bool {
+        false
+    }
+}
+
+/// One answer to generate.
+pub struct Job {
+    pub prompt: Arc<[TokenId]>,
+    pub settings: Arc<Settings>,
+    /// The seed of this answer.
+    pub seed: u64,
+    pub client: Box<dyn Client>,
+    /// Identifies the client and its request. Clients, and the requests of a client, take turns.
+    pub asker: Asker,
+    /// The client whose conversations the cache may use for this answer, and about which the answer tells; `None` for
+    /// those of all clients.
+    pub scope: Option<u64>,
+}
+
+impl Job {
+    /// True if one of the two answers may continue the other's context.
+    pub fn may_share_with(&self, other: &Self) -> bool {
+        self.scope == other.scope && self.settings.lora == other.settings.lora
+    }
+}
+
+/// Identifiers of a client and of one of its requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Asker {
+    pub client: u64,
+    pub request: u64,
+}
+
+/// An event of an answer.
+#[derive(Debug)]
+pub enum Event {
+    /// Log-probabilities of the prompt's tokens, if requested.
+    Prompt(Vec<Logprob>),
+    /// The next token. Its text may be empty (held back), or include text held back earlier.
+    Token {
+        id: TokenId,
+        text: String,
+        logprob: Option<Logprob>,
+    },
+    Done {
+        end: Finish,
+        /// The stop string that ended the answer.
+        stop: Option<String>,
+        text: String,
+        prompt: usize,
+        cached: usize,
+        answer: usize,
+        /// The number of the slot that has the conversation.
+        slot: usize,
+        /// Number of tokens in the context.
+        read: usize,
+        /// True if the context was full.
+        is_full: bool,
+        drafts: DraftCounts,
+    },
+    Failed(String),
+    /// The memory for the rest of the answer is exhausted.
+    Overflow,
+}
+
+/// The reason why an answer ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finish {
+    Stop,
+    Length,
+}
+
+impl Finish {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Stop => "stop",
+            Self::Length => "length",
+        }
+    }
+}
+
+/// The error of answers that a shutdown ends.
+pub const STOPPED: &str = "the server is shutting down";
