@@ -177,7 +177,7 @@ impl Conversation {
 
     /// Returns true if a rendered prompt shows the texts of the system and of functions. A text that is short, or that
     /// the template may have written in another way, is looked for by rendering a word in its place, because it may
-    /// stand in the prompt by chance or with other spaces.
+    /// stand there by chance.
     pub fn is_shown(&self, prompt: &str, render: &dyn Fn(&Self) -> Option<String>) -> bool {
         /// Maximum length of a text that may stand in a prompt by chance.
         const SHORT: usize = 24;
