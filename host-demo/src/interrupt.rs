@@ -46,7 +46,7 @@ fn watch_signals() -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let context = runtime.enter();
     let mut term = signal(SignalKind::terminate())?;
-    // `nohup` makes the process ignore SIGHUP.
+    // Do not listen to an ignored SIGHUP, because `nohup` makes the process ignore it.
     let mut hangup: Option<Signal> = match is_ignored(SignalKind::hangup()) {
         true => None,
         false => Some(signal(SignalKind::hangup())?),

@@ -3,7 +3,7 @@
 //!
 //! Programs that run models depend on `arenite-run`.
 #![deny(unsafe_code)]
-// Printing macros panic if a pipe was closed; use `output` instead.
+// Use `output` instead of printing macros, because these panic if a pipe was closed.
 #![warn(clippy::print_stdout, clippy::print_stderr, clippy::unwrap_used, clippy::expect_used)]
 
 mod boards;
@@ -27,7 +27,8 @@ pub fn main() -> ExitCode {
     interrupt::prepare();
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        // A panic of a decoder is an error of its sound or picture, which is reported as such.
+        // Do not report a panic of a decoder here, because it is an error of its sound or picture, which is reported as
+        // such.
         let decoders = [arenite_speech::DECODER, arenite_pictures::DECODER];
         if !std::thread::current().name().is_some_and(|name| decoders.contains(&name)) {
             report(panic);

@@ -161,7 +161,7 @@ impl Board {
     /// Returns the sizes of the RAM blocks that the program needs besides the model's memory: one for statics, and one
     /// stack per worker.
     pub fn reserved(&self, workers: usize) -> Vec<usize> {
-        // An operating system allocates the stacks of further threads.
+        // Without flash there is one stack, because an operating system allocates those of further threads.
         let stacks = if self.flash.is_some() { workers.max(1) } else { 1 };
         [vec![STATICS], vec![STACK; stacks]].concat()
     }

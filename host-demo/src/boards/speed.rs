@@ -77,7 +77,7 @@ impl Core {
                 found.then(|| words.next()?.parse().ok())?
             })
         };
-        // These cores have the same kernels.
+        // Counts for the Cortex-M4F apply, because these cores have the same kernels.
         of(self).or_else(|| matches!(self, Self::CortexM7 | Self::CortexM33).then(|| of(Self::CortexM4F))?)
     }
 

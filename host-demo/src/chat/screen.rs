@@ -89,7 +89,7 @@ impl Screen {
                     self.flush()?;
                     self.out.now(b"\n\n")?;
                     self.after_thought = false;
-                    // A code block of the thought does not extend into the answer.
+                    // Start anew, so that a code block of the thought does not extend into the answer.
                     self.wrap = Wrap::default();
                 }
                 self.style(PLAIN)?;

@@ -165,7 +165,7 @@ impl Talk<'_, '_, '_> {
         self.rng = generation.into_rng();
         let calls = self.calls(&begun, &said, stats.end.is_unfinished());
         let said = shown(&said);
-        // A stop text is among the tokens but not in the answer.
+        // No known text after a stop text, because it is among the tokens but not in the answer.
         self.known_text = (stats.end != End::Stop && opening.is_none()).then(|| prompt.text + &said);
         self.last = Some(stats);
         match stats.end {
@@ -295,7 +295,7 @@ impl Talk<'_, '_, '_> {
                 None => prompt.encode(self.tokenizer)?.into(),
             });
         }
-        // The text of a prompt says nothing about its pictures, so all of it is encoded.
+        // Encode all of it, because the text of a prompt says nothing about its pictures.
         let eyes = self.open.need_eyes()?;
         eyes.read(prompt, true, self.tokenizer, self.open.machine(Limits::DEFAULT))
     }

@@ -494,7 +494,7 @@ fn run_tool(program: &str, call: &Call) -> Result<String> {
     let arguments: serde_json::Value = serde_json::from_str(&call.arguments).unwrap_or_default();
     let asked = serde_json::json!({ "name": call.name, "arguments": arguments });
     if let Some(mut stdin) = child.stdin.take() {
-        // Ignore errors: the program may end without reading its input.
+        // Ignore errors, because the program may end without reading its input.
         let _ = writeln!(stdin, "{asked}");
     }
     let output = child.wait_with_output().with_context(failed)?;
@@ -545,7 +545,7 @@ fn model(line: &str, args: &Args, present: &ModelFile) -> Result<Option<ModelFil
     }
     ensure!(args.session.is_none(), "the file of --session belongs to one model: start `arenite chat` again");
     let file = ModelFile::open(Source { load: Load::Auto, ..Source::from(Path::new(name)) })?;
-    // Check the new model first: after an error, the current model stays loaded.
+    // Check the new model first, so that the current model stays loaded after an error.
     let gguf = file.parse()?;
     runtime::must_continue(&Model::new(&gguf).with_context(|| name.to_string())?)?;
     Ok(Some(file))

@@ -177,7 +177,7 @@ fn read(path: &Path) -> Result<(Option<Value>, Map<String, Value>)> {
     let wrong = || anyhow!("{}: give a JSON object with a question for each name", path.display());
     let Value::Object(mut body) = body else { return Err(wrong()) };
     match body.get("questions") {
-        // A question has a type, so this is not a question with the name `questions`.
+        // This is not a question with the name `questions`, because it has no type.
         Some(Value::Object(questions)) if !questions.contains_key("type") => {
             let questions = questions.clone();
             Ok((body.remove("state").filter(|state| !state.is_null()), questions))

@@ -183,7 +183,7 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     let open = OpenModel::new(file, SessionFile::sized(kept_file.as_ref(), options))?;
     let model = open.model();
     let tokenizer = match open.vocabulary() {
-        // Token ids as input and output need no vocabulary.
+        // Ignore the error, because token ids as input and output need no vocabulary.
         Err(_) if args.text.ids.is_some() && args.format == Format::Ids => None,
         tokenizer => Some(tokenizer?),
     };
@@ -194,7 +194,7 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
 
     let limit = args.n_tokens.and_then(|Limit(limit)| limit);
     let wanted = single.as_ref().map_or(0, |prompt| prompt.ids.len()).saturating_add(limit.unwrap_or(0));
-    // A session file keeps its context size, so the power of two leaves room for longer prompts.
+    // The power of two leaves room for longer prompts, because a session file keeps its context size.
     let context = open.context(kept_file.as_ref().and(wanted.checked_next_power_of_two()).unwrap_or(wanted));
     let drafting = Drafting::of(&open, false);
     let plan = open.plan(drafting.planned(open.plan_options(context), 1))?;
@@ -437,7 +437,7 @@ impl Printer {
             format: args.format,
             out: Out::lock(),
             prompt,
-            // A program that reads the value would stumble over the prompt.
+            // JSON comes without the prompt, because a program that reads the value would stumble over it.
             display_prompt: !args.no_display_prompt && !args.form.is_json(),
             text: String::new(),
             started: false,
@@ -504,7 +504,7 @@ impl Printer {
 
 fn print_stats(stats: &Stats) {
     let count = |n: usize| format!("{n} token{}", if n == 1 { "" } else { "s" });
-    // The first token comes from the prompt's pass, so a single token has no speed.
+    // A single token has no speed, because the first token comes from the prompt's pass.
     let speed = |rate: f64| if rate > 0.0 { format!(", {rate:.1} tok/s") } else { String::new() };
     let kept = if stats.kept_tokens > 0 { format!(" ({} from the session)", stats.kept_tokens) } else { String::new() };
     let kept = match stats.reused_tokens {

@@ -127,7 +127,7 @@ fn add(model: &Model<'_>, gguf: &Gguf<'_>, scale: f32, products: &mut Vec<(Strin
     };
     for a in gguf.tensors() {
         let Some(name) = a.name.strip_suffix(".lora_a") else { continue };
-        // The router's scale multiplies its input.
+        // The router is left out, because its scale multiplies its input instead of its weights.
         let stem = name.strip_suffix("weight").filter(|stem| !stem.ends_with("ffn_gate_inp."));
         let scaling = stem.map(|stem| format!("{stem}scale"));
         ensure!(

@@ -165,7 +165,7 @@ impl Args {
     }
 
     fn limits(&self) -> Limits {
-        // If this process serves one of several models, the proxy process handles the origins.
+        // No origins if this process serves one of several models, because the proxy process handles them.
         let origins = if self.within { Vec::new() } else { self.cors_origin.clone() };
         Limits {
             host: self.host.clone(),
@@ -278,7 +278,7 @@ fn one(args: &Args, file: ModelFile, program: &ProgramMemory) -> Result<()> {
     let (transcriptions, sounds_asked) = channel();
     let counters = Arc::new(Counters::default());
     let disk = match &args.cache_disk {
-        // A model has a folder of its own: another one cannot read its conversations.
+        // A model has a folder of its own, because another one cannot read its conversations.
         Some(folder) => {
             let own = folder.join(format!("{:016x}", host.service.facts.fingerprint));
             Kept::All(Some(DiskCache::open(&own, args.cache_disk_size as u64)?))
@@ -320,7 +320,7 @@ fn one(args: &Args, file: ModelFile, program: &ProgramMemory) -> Result<()> {
     let sockets = std::thread::spawn(move || {
         let origins = limits.origins.clone();
         let done = serve(|gate| router(app, origins, gate), &served, &limits, is_ready);
-        // Nobody waits for the pass that may still be running.
+        // Exit at once, because nobody waits for the pass that may still be running.
         if done.is_ok() && has_ended.recv_timeout(LAST_PASS) == Err(RecvTimeoutError::Timeout) {
             std::process::exit(0);
         }
@@ -365,7 +365,7 @@ fn several(args: &Args, model: &ModelArgs, files: &[PathBuf], program: &ProgramM
     );
     let mut models = Vec::new();
     for path in files {
-        // The file is mapped: copying it here would take too long.
+        // The file is mapped, because copying it here would take too long.
         let (tokenizer, projector) = (model.tokenizer.as_deref(), model.projector());
         let source = Source { tokenizer, projector, ..Source::from(path.as_path()) };
         let planned = ModelFile::open(source).and_then(|file| Ok(ModelEntry::new(path, &host(args, file)?, program)));

@@ -157,7 +157,7 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
         cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
     };
     if error.chain().any(closed) {
-        // The reader of a pipe such as `arenite ... | head` closed it, which is not an error.
+        // This is a success, because the reader of a pipe such as `arenite ... | head` closed it.
         return ExitCode::SUCCESS;
     }
     note(format_args!("error: {}", words(error)));

@@ -50,7 +50,8 @@ impl Style {
         Reader::new(self.dialect.clone(), tools.clone(), prompt)
     }
 
-    /// Returns true if the text `stop` at the end of a turn ends an answer: it may also be the mark after a thought.
+    /// Returns true if the text `stop` at the end of a turn ends an answer. It does not if it is also the mark after a
+    /// thought, because the answer follows.
     pub fn ends_answer(&self, stop: &str) -> bool {
         let ends_thought = |form: &ThoughtForm<String>| unwrapped(&form.close) == stop;
         !stop.is_empty() && !self.dialect.thoughts.iter().any(ends_thought)
@@ -119,7 +120,8 @@ impl Style {
     pub fn conversation(&self, messages: &[Message], tools: &[Value]) -> Conversation {
         let messages = messages.iter().map(|message| self.message(message.clone())).collect();
         let mut conversation = Conversation { messages, tools: tools.to_vec(), warning: None };
-        // A template that shows calls belongs to a model trained with calls: the prompt is left unchanged.
+        // Not for a template that shows calls, because it belongs to a model trained with calls: the prompt is left
+        // unchanged.
         if !tools.is_empty() && !self.probe.shows_tools && !self.probe.shows_calls {
             let text = self.instructions(tools);
             let messages = &mut conversation.messages;
@@ -253,7 +255,7 @@ impl Style {
     fn content(&self, message: &Message) -> Value {
         let text = message.text.as_deref().unwrap_or_default();
         let (pictures, Probe { shows_pictures, needs_parts, .. }) = (&message.pictures, self.probe);
-        // Few templates know parts in the results of functions.
+        // No parts in the results of functions, because few templates know them there.
         let shows_pictures = shows_pictures && message.role != "tool";
         if !needs_parts && (pictures.is_empty() || !shows_pictures) {
             return if pictures.is_empty() { json!(text) } else { json!(marked(text, pictures)) };

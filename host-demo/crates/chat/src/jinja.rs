@@ -12,7 +12,8 @@ use super::{filters, source, values, words};
 /// Maximum number of steps of a template; generated text counts by its length. A long conversation takes some hundred
 /// thousand steps.
 const FUEL: u64 = 4_000_000;
-/// Divisor of the steps for a probe: a hostile template must not delay the start of a program by a dozen conversations.
+/// Divisor of the steps for a probe, so that a hostile template does not delay the start of a program by a dozen
+/// conversations.
 const PROBE: u64 = 20;
 /// Stack size in bytes, for macros that call each other and for nested values (see [`visits`](super::visits)).
 const STACK: usize = 16 << 20;
@@ -42,8 +43,8 @@ pub enum Failure {
     Refused(String),
 }
 
-/// A compiled template. It runs in a thread of its own, which has a stack for hostile templates and ends with this
-/// value.
+/// A compiled template. It runs in a thread of its own, because hostile templates need a larger stack. The thread ends
+/// with this value.
 pub struct Compiled {
     source: String,
     jobs: Sender<Job>,
@@ -62,7 +63,7 @@ impl Compiled {
         let (jobs, waiting) = channel();
         let translated = source::translate(&source);
         let builder = std::thread::Builder::new().name("template".into()).stack_size(STACK);
-        // If the thread does not start, its end of the channel is dropped, and every prompt is an error.
+        // The error is ignored because the thread's end of the channel is then dropped, and every prompt is an error.
         _ = builder.spawn(move || run(fuel, translated.as_deref(), &waiting));
         Self { source, jobs }
     }

@@ -11,7 +11,7 @@ pub const WIDEST: usize = 1 << 16;
 
 /// Calls the method `name` of `value`. Methods that this file does not implement are left to minijinja.
 pub fn call(state: &mut State<'_, '_>, value: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
-    // Methods that read one item or return a view cost no fuel.
+    // These cost no fuel, because they read one item or return a view.
     if !matches!(name, "get" | "items" | "keys" | "values" | "copy") {
         visits::pay(state, value)?;
     }
@@ -99,7 +99,8 @@ fn of_text(text: &str, name: &str, args: &[Value]) -> Result<Option<Value>, Erro
             let [size] = bind_some(args, ["tabsize"])?;
             expand_tabs(text, size.map_or(Ok(8), |size| width_of(Some(size)))?).into()
         }
-        // minijinja's implementation accepts fields of any width.
+        // Refuse wide fields here, because minijinja's implementation accepts any width and a short template could fill
+        // the memory.
         "format" if has_wide_field(text) => return Err(invalid(format!("a field is wider than {WIDEST}"))),
         "title" => title(text).into(),
         "swapcase" => {
@@ -127,7 +128,7 @@ fn of_others(value: &Value, name: &str, args: &[Value]) -> Result<Option<Value>,
             let at = value.try_iter()?.position(|item| item == *wanted);
             at.map(|at| Some(at.into())).ok_or_else(|| invalid(format!("{wanted:?} is not in list")))
         }
-        // A template must not change its inputs, as in transformers.
+        // Refused because a template must not change its inputs, as in transformers.
         ("append" | "extend" | "insert" | "pop" | "remove" | "clear" | "update" | "setdefault" | "popitem", _) => {
             Err(invalid(format!("access to attribute '{name}' of this object is unsafe")))
         }

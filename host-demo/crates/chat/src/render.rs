@@ -50,7 +50,7 @@ impl Renderer {
         let spelled = |id: Option<u32>| {
             id.map(|id| String::from_utf8_lossy(tokenizer.spelling(id)).into_owned()).unwrap_or_default()
         };
-        // Without the key, the start token of a byte-level vocabulary is an arbitrary one.
+        // Only with the key, because the start token of a byte-level vocabulary is otherwise an arbitrary one.
         let has_start = gguf.u32("tokenizer.ggml", "bos_token_id")?.is_some()
             || gguf.str("tokenizer.ggml", "model")? != Some(b"gpt2");
         let (jinja, tool_use, format) = match (template, name) {

@@ -105,7 +105,8 @@ impl Conversation {
         true
     }
 
-    /// Numbers the calls of the conversation: Kimi K2 writes `functions.NAME:NUMBER`, and its template only the identifier.
+    /// Numbers the calls of the conversation, because Kimi K2 writes `functions.NAME:NUMBER`, and its template only the
+    /// identifier.
     pub fn number_calls(&mut self) {
         let (mut count, mut ids) = (0, HashMap::new());
         for message in &mut self.messages {
@@ -175,7 +176,8 @@ impl Conversation {
     }
 
     /// Returns true if a rendered prompt shows the texts of the system and of functions. A text that is short, or that
-    /// the template may have written in another way, is looked for by rendering a word in its place.
+    /// the template may have written in another way, is looked for by rendering a word in its place, because it may
+    /// stand there by chance.
     pub fn is_shown(&self, prompt: &str, render: &dyn Fn(&Self) -> Option<String>) -> bool {
         /// Maximum length of a text that may stand in a prompt by chance.
         const SHORT: usize = 24;

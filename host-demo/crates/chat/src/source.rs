@@ -23,10 +23,11 @@ pub const PERCENT: &str = "py_percent";
 /// The function that adds texts, some of them marked `|safe`.
 pub const ADD: &str = "py_add";
 
-/// Maximum number of words of a tag. minijinja parses a chain such as `a ~ b ~ c` or `a.b.c` to as many levels, and
-/// compiles and drops them recursively, without a limit of its own: a longer chain could exhaust the stack.
+/// Maximum number of words of a tag. It is limited because minijinja parses a chain such as `a ~ b ~ c` or `a.b.c` to
+/// as many levels, and compiles and drops them recursively, without a limit of its own: a longer chain could exhaust
+/// the stack.
 const MOST_WORDS: usize = 4096;
-/// Maximum number of assignments. Each of them may nest a value by one level.
+/// Maximum number of assignments. It is limited because each of them may nest a value by one level.
 const MOST_ASSIGNMENTS: usize = 4096;
 
 /// Returns `source` rewritten for minijinja, or an error if an expression is too long or there are too many assignments.
@@ -132,7 +133,7 @@ fn tag_end(tag: &str, end: &str) -> usize {
     let mut at = 2;
     let mut open = 0usize;
     while let Some(c) = tag.as_bytes().get(at) {
-        // The braces of dictionaries are closed before the tag: `{{ {"a": {}} }}`.
+        // Count braces, because the braces of dictionaries are closed before the tag: `{{ {"a": {}} }}`.
         if open == 0 && tag[at..].starts_with(end) {
             return at + end.len();
         }
@@ -217,8 +218,8 @@ fn for_each(tag: &str, words: &[Range<usize>]) -> String {
     )
 }
 
-/// Rewrites `{% set a.b = EXPRESSION %}`: passes `EXPRESSION` through [`VISIT`], which limits its nesting. Only values
-/// of namespaces outlive a loop and can grow with each round.
+/// Rewrites `{% set a.b = EXPRESSION %}`: passes `EXPRESSION` through [`VISIT`], which limits its nesting. Other
+/// assignments are left alone, because only values of namespaces outlive a loop and can grow with each round.
 fn kept(tag: &str, words: &[Range<usize>]) -> String {
     let is = |at: usize, text: &str| words.get(at).is_some_and(|word| &tag[word.clone()] == text);
     let (Some(equals), Some(last)) = (words.get(4).filter(|_| is(2, ".") && is(4, "=")), words.last()) else {

@@ -125,7 +125,7 @@ impl Thoughts {
             });
             return Ok(nearest.unwrap_or(effort));
         }
-        // A template that does not take any word refuses an unknown one itself.
+        // Passed on otherwise, because a template that does not take any word refuses an unknown one itself.
         match &self.words {
             Some(words) if !words.contains(effort) => {
                 Err(format!("there is no effort `{effort}` here: give none, {}", self.levels.join(", ")))

@@ -13,8 +13,8 @@ pub fn invalid(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::InvalidOperation, message.into())
 }
 
-/// Returns the items of a loop. Looping over `None` is an error in Python. A text is split into characters, because
-/// minijinja does not mark the last character (`loop.last`).
+/// Returns the items of a loop. `None` is an error, because it is one in Python. A text is split into characters,
+/// because minijinja does not mark the last character (`loop.last`).
 pub fn each(value: Value) -> Result<Value, Error> {
     if value.is_none() {
         return Err(invalid("'NoneType' object is not iterable"));

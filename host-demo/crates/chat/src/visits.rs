@@ -19,7 +19,7 @@ const BYTES: usize = 1024;
 /// Maximum number of elements of a value; shared elements count each time.
 const MOST_ELEMENTS: u64 = 1_000_000;
 
-/// Filters whose operand needs no fuel: they read at most one item, or take the fuel themselves.
+/// Filters whose operand needs no fuel, because they read at most one item or take the fuel themselves.
 const CHEAP: [&str; 8] = ["length", "count", "first", "last", "default", "d", words::VISIT, words::FLAT];
 /// Tags whose words get no [`VISIT`](words::VISIT), because most of these words are names.
 const BINDING: [&str; 9] = ["macro", "call", "block", "import", "from", "include", "extends", "filter", "endblock"];
@@ -172,7 +172,7 @@ fn starts<'t>(word: &dyn Fn(usize) -> &'t str, closing: &[usize]) -> Vec<usize> 
     for at in 0..starts.len() {
         let first = opening[at];
         starts[at] = match first.checked_sub(1) {
-            // A call or a subscript belongs to the operand before it.
+            // Go on with the operand before it, because a call or a subscript belongs to that one.
             Some(before) if first < at && may_be_list(word(before)) => starts[before],
             Some(before) if before > 0 && first == at && matches!(word(before), "." | "|") => starts[before - 1],
             _ => first,

@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-/// The filter for the left operand of `+` and both operands of `*`. minijinja concatenates lists lazily and counts no
-/// steps, so a list that is repeatedly added to itself would exhaust the memory.
+/// The filter for the left operand of `+` and both operands of `*`. It is needed because minijinja concatenates lists
+/// lazily and counts no steps: a list that is repeatedly added to itself would exhaust the memory.
 pub const FLAT: &str = "py_flat";
 
-/// The filter that takes fuel for a value and everything in it. minijinja counts only the direct items of a list.
-/// Visiting sixty levels of lists, each of which contains the next level twice, would cost almost nothing and take
-/// forever.
+/// The filter that takes fuel for a value and everything in it, because minijinja counts only the direct items of a
+/// list. Visiting sixty levels of lists, each of which contains the next level twice, would cost almost nothing and
+/// take forever.
 pub const VISIT: &str = "py_visit";
 
 /// Length of the string literal at the start of `text`, with its quotes.
@@ -29,7 +29,7 @@ pub fn string_len(text: &str) -> usize {
 /// Splits a tag into names, strings and single characters, without its delimiters.
 pub fn words(tag: &str) -> Vec<Range<usize>> {
     let mut words = Vec::new();
-    // A truncated tag may end with any character.
+    // Find a boundary, because a truncated tag may end with any character.
     let last = tag.len().saturating_sub(2);
     let end = (0..=last).rev().find(|&at| tag.is_char_boundary(at)).unwrap_or(0);
     let mut at = 2;

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use regex_lite::Regex;
 
-/// Returns the file with layers that draft for `model`, if it has one beside it: with the same quantization, or else with
-/// more bits. EAGLE's and DFlash's files are left out, which Arenite does not run.
+/// Returns the file with layers that draft for `model`, if it has one beside it: with the same quantization, or else
+/// with more bits. EAGLE's and DFlash's files are left out because Arenite does not run them.
 pub fn drafter_among(files: &[String], model: &str) -> Option<String> {
     let folder = |file: &str| file.rsplit_once('/').map_or("", |(folder, _)| folder).to_owned();
     let drafts = |file: &&String| {

@@ -10,7 +10,8 @@ mod unix {
     use std::ptr::null_mut;
     use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-    /// Maximum number of registered mappings; later ones are not registered.
+    /// Maximum number of registered mappings; later ones are not registered. The table is static because a signal
+    /// handler must neither allocate nor lock.
     const FILES: usize = 128;
 
     /// Address range of a mapping, and the message that is printed if a read from this range fails.
@@ -44,9 +45,10 @@ mod unix {
         let text = format!("error: {} was truncated while in use; run again with the complete file\n", path.display());
         let Ok(text) = CString::new(text) else { return };
         let Some(mapping) = MAPPINGS.get(USED.fetch_add(1, Ordering::Relaxed)) else { return };
-        mapping.message.store(text.into_raw(), Ordering::Relaxed); // never freed
+        mapping.message.store(text.into_raw(), Ordering::Relaxed); // never freed: the handler may read it
         let start = bytes.as_ptr().addr();
         mapping.end.store(start + bytes.len(), Ordering::Relaxed);
+        // The start is stored last, so that the handler never sees a range without its message.
         mapping.start.store(start, Ordering::Release);
     }
 
@@ -54,7 +56,7 @@ mod unix {
         // SAFETY: the system passes a valid `info`. A message is a C string that is never freed.
         unsafe {
             let at = (*info).si_addr().addr();
-            // Search the newest mapping first: it may reuse the addresses of an older one.
+            // Search the newest mapping first, because it may reuse the addresses of an older one.
             for mapping in MAPPINGS.iter().rev() {
                 if (mapping.start.load(Ordering::Acquire)..mapping.end.load(Ordering::Relaxed)).contains(&at) {
                     let message = mapping.message.load(Ordering::Relaxed);
@@ -62,7 +64,8 @@ mod unix {
                     libc::_exit(1);
                 }
             }
-            // The address is in none of our mappings: restore the default action, which applies when this handler returns.
+            // The address is in none of our mappings. Restore the default action, because the read is repeated when
+            // this handler returns, and otherwise would fail for ever.
             libc::signal(libc::SIGBUS, libc::SIG_DFL);
         }
     }

@@ -10,7 +10,7 @@ use crate::faults;
 
 /// Maps a file read-only. Pages are read on first use and stay in the page cache.
 pub fn map(path: &Path) -> Result<Mmap> {
-    // Check the kind of file before opening it: opening a pipe would wait for a writer.
+    // Check the kind of file before opening it, because opening a pipe waits for a writer.
     let kind = std::fs::metadata(path)?;
     if kind.is_dir() {
         bail!("this is a directory; give the .gguf file in it");

@@ -8,12 +8,11 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use tempfile::NamedTempFile;
 
-/// Size of the write buffer.
 const BUFFER: usize = 1 << 20;
 
 /// A file that is being written. The bytes go to a temporary file in the same directory, which replaces the old file in
-/// [`finish`](Self::finish). Until then the old file can be read. Devices and pipes are written directly. A symbolic
-/// link is kept; the file that it points to is replaced.
+/// [`finish`](Self::finish). Until then the old file can be read. Devices and pipes are written directly, because a new
+/// file cannot take their place. A symbolic link is kept; the file that it points to is replaced.
 pub struct NewFile {
     /// The path as the user gave it, for messages.
     path: PathBuf,
@@ -158,8 +157,8 @@ impl To {
         if found.as_ref().is_some_and(Metadata::is_dir) {
             bail!("this is a directory; give the name of a file in it");
         }
-        // Files in /dev or /proc may be regular files (`/dev/stdout`) that another process has open. /dev/shm has
-        // ordinary files.
+        // Write files in /dev and /proc directly, because they may be regular files (`/dev/stdout`) that another
+        // process has open. /dev/shm has ordinary files.
         let system = ["/dev", "/proc"].iter().any(|start| path.starts_with(start)) && !path.starts_with("/dev/shm");
         if system || found.as_ref().is_some_and(|found| !found.is_file()) {
             return Ok(Self::Through(fs::OpenOptions::new().write(true).open(path)?));
@@ -206,8 +205,8 @@ mod abandoned {
 
     use super::*;
 
-    /// Creates a file with `create`, locks it, and removes abandoned ones in the same directory. The directory is locked
-    /// meanwhile: without that, another process could take the new file for abandoned before it is locked.
+    /// Creates a file with `create`, locks it, and removes abandoned ones in the same directory. The directory is
+    /// locked meanwhile, because otherwise another process could take the new file for abandoned before it is locked.
     pub fn create(directory: &Path, create: impl FnOnce() -> io::Result<NamedTempFile>) -> io::Result<NamedTempFile> {
         let opened = File::open(directory);
         let has_lock = opened.as_ref().is_ok_and(|directory| {
@@ -252,7 +251,8 @@ mod abandoned {
     }
 }
 
-/// Follows symbolic links at the end of a path, even if the last one points to nothing.
+/// Follows symbolic links at the end of a path, even if the last one points to nothing (`canonicalize` refuses that).
+/// The number of links is limited because they may form a circle.
 fn followed(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_owned();
     for _ in 0..40 {
@@ -283,7 +283,7 @@ static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 struct Unfinished(PathBuf);
 
 impl Unfinished {
-    /// Creates a temporary file and its entry. The list is locked meanwhile: without the lock, a signal after the
+    /// Creates a temporary file and its entry. The list is locked meanwhile, because otherwise a signal after the
     /// file's creation and before its entry would leave the file behind.
     fn create(create: impl FnOnce() -> io::Result<NamedTempFile>) -> io::Result<(NamedTempFile, Self)> {
         if let Some(register) = REGISTER.get() {

@@ -30,7 +30,8 @@ fn name(file: &str) -> String {
     file.rsplit(['/', '\\']).next().unwrap_or(file).to_ascii_uppercase()
 }
 
-/// The words of a file's name that are those of a model, without its quantization. "Model" names none.
+/// The words of a file's name without its quantization, since a projector often has another one than its model. The
+/// word "model" is left out because it names none (`mmproj-model-f16.gguf`).
 fn words(file: &str) -> Vec<String> {
     let name = name(file).replace("MMPROJ", "");
     let name = name.strip_suffix(".GGUF").unwrap_or(&name);

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::Bytes;
 
-/// Number of bytes that are examined.
+/// Number of bytes that are examined, since a pointer of git-lfs is shorter and a page begins with its tag.
 const HEAD: usize = 1 << 10;
 
 /// Describes a pointer of git-lfs or a page of a server, and says how to get the file; `None` for other bytes.

@@ -133,7 +133,7 @@ impl<'r> Nfa<'r> {
         let end = self.state()?;
         let mut ends: HashMap<(u8, u8, u32), u32> = HashMap::new();
         for (first, last) in chars.ranges() {
-            // Surrogates are not characters.
+            // Leave out surrogates, because they are not characters.
             let halves = [(*first, (*last).min(0xd7ff)), ((*first).max(0xe000), *last)];
             for (first, last) in halves.into_iter().filter_map(|(a, b)| Some((char::from_u32(a)?, char::from_u32(b)?)))
             {
@@ -418,7 +418,8 @@ pub fn merge_alike(nodes: &mut [Node], starts: &mut [u32]) {
     let mut same: Vec<u32> = (0..nodes.len() as u32).collect();
     // The last node with each hash. Nodes whose hashes are equal by chance stay apart.
     let mut alike = HashMap::with_capacity_and_hasher(nodes.len(), BuildHasherDefault::<Hashed>::default());
-    // Final nodes mostly have the highest numbers, so going down from there merges most chains in one round.
+    // Go down from the highest numbers, because final nodes mostly have these, and most chains are then merged in one
+    // round.
     let mut left: Vec<u32> = (0..nodes.len() as u32).rev().collect();
     let mut is_left = vec![true; nodes.len()];
     while !left.is_empty() {
@@ -433,7 +434,7 @@ pub fn merge_alike(nodes: &mut [Node], starts: &mut [u32]) {
             node.join_ranges();
             let place = *alike.entry(node.hashed()).or_insert(at);
             if place == at || nodes[place as usize] != node {
-                // The node in `place` may have changed since it was put there.
+                // The nodes are compared, because the one in `place` may have changed since it was put there.
                 alike.insert(node.hashed(), at);
                 nodes[at as usize] = node;
                 continue;

@@ -283,7 +283,7 @@ fn measure(expr: &mut Expr, rules: &Sizes, mut large: Option<&mut Large<'_>>) ->
             (size.saturating_add(separators * each), depth)
         }
         Expr::Both(a, b) | Expr::Minus(a, b) => {
-            // The operands must not contain calls, so their repetitions are left as they are.
+            // The repetitions of the operands are left as they are, because operands must not contain calls.
             let ((a, _), (b, _)) = (size_of(a, rules), size_of(b, rules));
             (a.saturating_mul(b).min(a + b + 10_000), 1)
         }

@@ -146,7 +146,7 @@ pub fn number_range(min: Option<Limit>, max: Option<Limit>) -> Expr {
 
 /// Matches non-negative numbers in a range.
 fn positive_range(from: Option<Limit>, to: Option<Limit>) -> Expr {
-    // An upper limit with more digits than are generated has no effect.
+    // Leave out an upper limit with more digits than are generated, because it has no effect.
     let to = to.filter(|to| to.value < 1e16);
     let anything = || Expr::seq([whole(), fraction(DIGITS)]);
     let above = from.map_or_else(anything, |from| {

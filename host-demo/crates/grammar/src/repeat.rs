@@ -10,8 +10,8 @@ use super::expr::Expr;
 
 /// A [counted](is_counted) repetition is written out up to this many states.
 const COUNTED: usize = 2_000;
-/// Any other repetition is written out up to this many states. If such a repetition is called instead, each count that
-/// a text can have takes a stack of its own at run time.
+/// Any other repetition is written out up to this many states. The limit is higher because calls are worse here: each
+/// count that a text can have takes a stack of its own at run time.
 const WRITTEN_OUT: usize = 20_000;
 /// Maximum number of states of all repetitions together that are written out although they exceed [`WRITTEN_OUT`].
 const LARGE_WRITTEN_OUT: usize = 400_000;
@@ -20,8 +20,8 @@ const CALL: usize = 2_000;
 /// The rule of each level repeats the rule of the level below this many times.
 const BASE: u64 = 32;
 
-/// Number of states of a repetition that is written out. An expression without states counts as one state, because
-/// even repeating such an expression takes time.
+/// Number of states of a repetition that is written out. An expression without states counts as one state, because even
+/// repeating such an expression takes time.
 pub fn written_out(size: usize, min: u32, max: Option<u32>) -> usize {
     let times = max.unwrap_or(min.saturating_add(1)).max(1);
     size.max(1).saturating_mul(times as usize)

@@ -73,8 +73,8 @@ fn describe(expr: &Expr, known: &mut Vec<Known>) -> (u64, usize) {
         size += part;
     }
     if matches!(expr, Expr::Both(..) | Expr::Minus(..) | Expr::Repeat(..)) {
-        // The operands of the first two must not contain calls. Each count of a repetition of calls could take a stack
-        // of its own at run time.
+        // No calls inside: the operands of the first two must not contain any, and a repetition must not because each
+        // count could take a stack of its own at run time.
         known.truncate(at + 1);
     }
     let hash = hasher.finish();

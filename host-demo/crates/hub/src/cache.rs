@@ -61,8 +61,8 @@ impl Cache {
         Repository { root: self.root.clone(), name: format!("models--{}", name.replace('/', "--")) }
     }
 
-    /// Returns all models in the cache: GGUF files, and files of plain addresses. Lists a file once, even if several
-    /// snapshots have it.
+    /// Returns all models in the cache: GGUF files, and files of plain addresses. Lists a file once, since several
+    /// snapshots may have it.
     pub fn entries(&self) -> Vec<Entry> {
         let mut entries = Vec::new();
         for name in names(&self.root) {
@@ -123,7 +123,7 @@ impl Repository {
         let locks = self.root.join(".locks").join(&self.name);
         fs::create_dir_all(&locks)?;
         let lock = File::options().write(true).create(true).truncate(false).open(locks.join(format!("{blob}.lock")))?;
-        // Some file systems have no locks: there the file is fetched without one.
+        // Other errors are ignored, because some file systems have no locks: there the file is fetched without one.
         if let Err(TryLockError::WouldBlock) = lock.try_lock() {
             wait();
             lock.lock()?;
@@ -162,7 +162,8 @@ impl Repository {
             let _ = fs::remove_file(&link);
             #[cfg(unix)]
             std::os::unix::fs::symlink(&target, &link)
-                // Another process that waited for the same contents may have made the link meanwhile.
+                // Not an error, because another process that waited for the same contents may have made the link
+                // meanwhile.
                 .or_else(|error| if is_linked() { Ok(()) } else { Err(error) })
                 .with_context(cannot)?;
             #[cfg(not(unix))]
@@ -174,7 +175,7 @@ impl Repository {
     /// Makes `commit` the current commit.
     pub fn set_current(&self, commit: &str) -> Result<()> {
         let path = self.directory().join("refs/main");
-        // The cache may be read-only, so the file is only written if it changes.
+        // Write the file only if it changes, because the cache may be read-only.
         if fs::read_to_string(&path).is_ok_and(|current| current == commit) {
             return Ok(());
         }
@@ -198,7 +199,7 @@ impl Repository {
             }
         }
         let left = self.snapshots();
-        // An unfinished download may be that of another process.
+        // Unfinished downloads stay, because another process may be writing them.
         let is_unfinished = |name: &String| name.ends_with(".incomplete");
         if left.iter().all(|snapshot| snapshot.files.is_empty()) && !names(&self.blobs()).iter().any(is_unfinished) {
             return self.remove_all();
@@ -261,7 +262,7 @@ fn used_blobs(directory: &Path, used: &mut BTreeSet<String>) {
     }
 }
 
-/// Total size of a repository's own contents in bytes. Links are not counted: they lead to contents that several
+/// Total size of a repository's own contents in bytes. Links are not counted because they lead to contents that several
 /// repositories share.
 fn size(blobs: &Path) -> u64 {
     let files = names(blobs).into_iter().filter_map(|name| fs::symlink_metadata(blobs.join(name)).ok());

@@ -22,7 +22,7 @@ const ENDPOINT: &str = "https://huggingface.co";
 const MOST_REDIRECTS: usize = 10;
 const MOST_FILES: usize = 1 << 17;
 const MOST_PAGES: usize = 1 << 8;
-/// Maximum time for all pages of a list.
+/// Maximum time for all pages of a list. Each read has a limit of its own, but a server may send pages without end.
 const LIST_TIME: Duration = Duration::from_secs(30);
 
 /// Number of further attempts if the server is busy or breaks off the connection.
@@ -48,7 +48,7 @@ impl std::error::Error for Unreachable {}
 pub struct Client {
     agent: ureq::Agent,
     endpoint: String,
-    /// Access token. Sent only to the hub, not to hosts that the hub redirects to.
+    /// Access token. Sent only to the hub, because the hosts that it redirects to could otherwise use it.
     token: Option<String>,
 }
 
@@ -84,7 +84,8 @@ impl Facts {
     fn take(&mut self, headers: &HeaderMap, is_last: bool) {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
         let plain = |etag: String| etag.trim_start_matches("W/").trim_matches('"').to_owned();
-        // The hub's header takes precedence over those of servers to which it redirects.
+        // The hub's header takes precedence, because the ETag of a server to which it redirects is not the hash of the
+        // contents.
         if let Some(etag) = text("x-linked-etag").filter(|_| !self.is_linked) {
             (self.etag, self.is_linked) = (Some(plain(etag)), true);
         } else if !self.is_linked && is_last {
@@ -356,7 +357,7 @@ fn origin(url: &str) -> &str {
 
 /// The address that a redirect leads to.
 fn joined(from: &str, to: &str) -> String {
-    // A relative address may have `://` in its query.
+    // Check the characters of the scheme, because a relative address may have `://` in its query.
     let has_scheme = |(scheme, _): (&str, &str)| scheme.bytes().all(|byte| byte.is_ascii_alphanumeric());
     if to.split_once("://").is_some_and(has_scheme) {
         to.to_owned()
@@ -370,7 +371,7 @@ fn joined(from: &str, to: &str) -> String {
     }
 }
 
-/// Returns true if `text` is safe as a file name.
+/// Returns true if `text` is safe as a file name. The server chooses it, so that it must not name a parent directory.
 pub fn is_plain(text: &str) -> bool {
     !text.is_empty() && !text.starts_with('.') && text.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c))
 }
@@ -397,7 +398,8 @@ fn listing(text: &str) -> Result<Listing> {
         _ => None,
     };
     let names = names.context("it names no files")?;
-    // Names as they are in a repository, so that each is one path in the cache: no empty, `.` or `..` parts.
+    // A server could otherwise write outside of the cache: no empty, `.` or `..` parts. The second check covers other
+    // systems (drive letters).
     let is_safe = |name: &&str| {
         name.split('/').all(|part| !matches!(part, "" | "." | ".."))
             && Path::new(name).components().all(|part| matches!(part, std::path::Component::Normal(_)))

@@ -74,14 +74,14 @@ pub fn fetch(client: &Client, remote: &Remote<'_>, cache: &Repository, progress:
 
 impl Remote<'_> {
     fn refused(&self, client: &Client, reply: &Reply) -> anyhow::Error {
-        // The hub refuses access to a whole repository. Status 404 concerns the file, because the hub has listed the
-        // repository.
+        // Name the repository, since the hub refuses access to a whole one. Status 404 concerns the file, because the
+        // hub has listed the repository.
         client.refused(self.repository.filter(|_| reply.status != 404).unwrap_or(self.name), reply)
     }
 }
 
-/// The name of the contents in the cache. The ETags of a server that is not a hub distinguish only the versions of one
-/// address, so the name is a hash of both.
+/// The name of the contents in the cache. The name is a hash of address and ETag if the server is not a hub, because
+/// such an ETag only distinguishes the versions of one address.
 fn blob_name(facts: &Facts, url: &str) -> String {
     match &facts.etag {
         Some(etag) if facts.is_hub() && is_plain(etag) && etag.len() <= 128 => etag.clone(),
@@ -171,7 +171,7 @@ impl Transfer<'_> {
                 .with_context(|| format!("cannot write {} to the cache", self.remote.name))?;
             *have += count as u64;
             self.progress.position(*have);
-            // The body is longer than the file and may have no end. `check` reports the wrong size.
+            // Stop here because the body is longer than the file and may have no end. `check` reports the wrong size.
             if self.facts.size.is_some_and(|size| *have > size) {
                 return Ok(None);
             }

@@ -60,7 +60,7 @@ impl Name {
             "`{text}` is not a name of a model: give USER/REPO or USER/REPO:QUANT, such as ggml-org/Qwen3-0.6B-GGUF:Q8_0"
         );
         let (repository, quant) = match text.split_once(':') {
-            // In Ollama's names, `latest` stands for the default quantization.
+            // Accepted because in Ollama's names, `latest` stands for the default quantization.
             Some((repository, "latest")) => (repository, None),
             Some((repository, quant)) => (repository, Some(quant.to_owned())),
             None => (text, None),
@@ -131,8 +131,8 @@ pub fn model(name: &Name, access: Access<'_>) -> Result<PathBuf> {
             is_meant(&pieces[0]).then(|| snapshot.directory.join(&pieces[0]))
         })
     };
-    // Without a quantization, only a file with the preferred one is taken from the cache. Otherwise the hub's list
-    // decides.
+    // Without a quantization, only a file with the preferred one is taken from the cache: the repository may have it
+    // although the cache has another. Otherwise the hub's list decides.
     let quant = name.quant.as_deref().unwrap_or(DEFAULTS[0]);
     if let Some(path) = in_cache(&|file| name.file.is_some() || has_quant(file, quant)) {
         return Ok(path);
@@ -155,7 +155,7 @@ pub fn pull(name: &Name, access: Access<'_>) -> Result<PathBuf> {
     let listed = client.list(&name.repository)?;
     let file = choose(&listed.files, name).with_context(|| name.repository.clone())?;
     let pieces = pieces(&listed.files, &file).with_context(|| name.repository.clone())?;
-    // A model that sees has a second file in its repository.
+    // Fetch the projector, too, because a model that sees cannot read pictures without it.
     let projector = projector_among(listed.files.iter().map(String::as_str), &file).map(str::to_owned);
     let mut commit = listed.commit;
     let drafter = drafter_among(&listed.files, &file);
@@ -163,7 +163,7 @@ pub fn pull(name: &Name, access: Access<'_>) -> Result<PathBuf> {
         let url = client.address(&name.repository, commit.as_deref().unwrap_or("main"), piece);
         let remote = Remote { url: &url, repository: Some(&name.repository), name: piece };
         let fetched = download::fetch(&client, &remote, &cache, access.progress)?;
-        // All pieces are from the same commit.
+        // All pieces come from the same commit, because pieces of two commits may not fit together.
         let commit = commit.get_or_insert(fetched.commit.unwrap_or_else(|| PLAIN.to_owned()));
         cache.link(commit, piece, &fetched.blob)?;
     }
@@ -218,7 +218,7 @@ fn place(address: &str, client: &Client) -> Result<Place> {
     let (mut folder, file) = (safe(folder), safe(file));
     ensure!(!file.is_empty() && !file.starts_with('.'), "the address {address} names no file");
     if !is_exact {
-        // Several addresses give these names: a hash tells them apart.
+        // Add a hash, because several addresses give these names.
         folder += &format!("-{}", &download::sha256(address)[..8]);
     }
     Ok(Place::Plain(format!("{}/{folder}", safe(host)), file))
@@ -227,9 +227,10 @@ fn place(address: &str, client: &Client) -> Result<Place> {
 /// Returns whether a file is a language model, or the first piece of one.
 fn is_model(file: &str) -> bool {
     let name = file.rsplit('/').next().unwrap_or(file);
-    // In upper case, `MTP-` is part of the names of whole models.
+    // The comparison respects case because in upper case, `MTP-` is part of the names of whole models.
     const OTHERS: [&str; 6] = ["mmproj", "mtp-", "eagle3-", "dflash-", "dspark-", "-assistant"];
-    // The names of models that were quantized with an importance matrix may have the word, too.
+    // Only a file without a quantization is a matrix, since the names of models that were quantized with one may have
+    // the word, too.
     let is_matrix = name.contains("imatrix") && quant_of(name).is_none();
     is_gguf(name)
         && !is_matrix
@@ -254,7 +255,7 @@ pub fn with_quant<'f>(files: &[&'f String], quant: &str) -> Vec<&'f String> {
     let named = |before: &str| pattern(before).map_or(Vec::new(), |pattern| all(&|file| pattern.is_match(file)));
     let exact = all(&|file| has_quant(file, quant));
     let found = if exact.is_empty() { named("(^|[^a-zA-Z0-9])") } else { exact };
-    // `BF16` contains `F16`.
+    // Names of floats are not searched within words, because `BF16` contains `F16`.
     if found.is_empty() && !quant.starts_with(['F', 'f']) { named("") } else { found }
 }
 

@@ -15,7 +15,8 @@ use ureq::unversioned::transport::{DefaultConnector, NextTimeout};
 const TIME: Duration = Duration::from_secs(10);
 const MOST_REDIRECTS: u32 = 5;
 
-/// Fetches a file of at most `most` bytes from the public internet. No token and no proxy is used.
+/// Fetches a file of at most `most` bytes from the public internet. No token is sent. No proxy is used, because a proxy
+/// would resolve the name itself and the check of the address would have no effect.
 ///
 /// # Errors
 ///
@@ -41,7 +42,8 @@ fn fetch(address: &str, most: u64, is_allowed: fn(IpAddr) -> bool) -> Result<Vec
     body.with_context(|| format!("cannot fetch {address}, or it has more than {most} bytes"))
 }
 
-/// Resolves names, and refuses those of machines that are not allowed.
+/// Resolves names, and refuses those of machines that are not allowed. The check is here and not on the address as
+/// text, so that it holds for redirects and for names that lead to this network.
 #[derive(Debug)]
 struct Checked(fn(IpAddr) -> bool);
 

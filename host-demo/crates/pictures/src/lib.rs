@@ -115,7 +115,7 @@ impl Default for Limits {
 ///
 /// The format is unknown, the picture is larger than `limits`, or the file is damaged.
 pub fn decode(bytes: &[u8], limits: &Limits) -> Result<Picture, Error> {
-    // A panic of the decoder ends this thread only.
+    // Decode in a thread of its own, so that a panic of the decoder ends this thread only.
     thread::scope(|scope| {
         let work = || decoded(bytes, limits);
         let thread = thread::Builder::new().name(DECODER.into()).spawn_scoped(scope, work);
@@ -159,7 +159,7 @@ fn other(bytes: &[u8], limits: &Limits) -> Result<Pixels, Error> {
     let mut decoder = reader.into_decoder().map_err(Error::damaged)?;
     let (width, height) = decoder.dimensions();
     limits.check(width, height)?;
-    // A damaged EXIF block is no reason to refuse the pixels.
+    // Ignore errors, because a damaged EXIF block is no reason to refuse the pixels.
     let turn = decoder.orientation().unwrap_or(Orientation::NoTransforms);
     let colors = decoder.color_type();
     let mut pixels = vec![0; decoder.total_bytes() as usize]; // at most 8 bytes for each pixel of the limits

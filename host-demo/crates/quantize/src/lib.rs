@@ -260,7 +260,7 @@ impl Change<'_> {
     fn encode_part(&self, first: usize, out: &mut [u8]) -> Result<()> {
         let (columns, name) = (self.columns(), &self.name);
         let to = columns / self.to.block().0 * self.to.block().1;
-        // Most formats store f16 scales, and searching for a scale sums squares: larger weights would overflow.
+        // Larger weights would overflow, because most formats store f16 scales, and searching for a scale sums squares.
         let most = match self.to {
             TensorType::F32 => f32::MAX,
             TensorType::BF16 => bf16::MAX.to_f32(),

@@ -60,7 +60,7 @@ impl Refusal {
 
     /// Makes a refusal of a prompt that does not fit in the context.
     pub fn too_long(field: &str, len: impl Display, context: usize) -> Self {
-        // Clients recognise this error by its first words.
+        // The first words must stay as they are, because clients recognise this error by them.
         let message = format!(
             "This model's maximum context length is {context} tokens. However, the prompt has {len} tokens, and the \
              context has room for {} with an answer: shorten it",

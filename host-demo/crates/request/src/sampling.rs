@@ -83,7 +83,7 @@ impl Sampling {
             typical_p: ranged("typical_p", self.typical_p, usual.typical_p, 0.0..=1.0)?,
             top_k: counted("top_k", self.top_k, usual.top_k, 0)?,
             repeat_penalty: ranged("repeat_penalty", self.repeat_penalty, usual.repeat_penalty, 0.01..=100.0)?,
-            // The limit is the room in the engine's scratch memory.
+            // At most 1024, because the engine's scratch memory has room for no more.
             repeat_last_n: counted("repeat_last_n", self.repeat_last_n, usual.repeat_last_n, 1024)?.min(1024),
             frequency_penalty: ranged(
                 "frequency_penalty",

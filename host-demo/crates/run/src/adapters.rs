@@ -23,8 +23,8 @@ pub fn scaled(text: &str) -> Result<(&Path, f32)> {
     }
 }
 
-/// How adapter files are held in memory: on Linux, copied to large pages. The copy is cheap, and with two threads an
-/// adapter in small pages is 1.6 times as slow.
+/// How adapter files are held in memory: on Linux, copied to large pages, because with two threads an adapter in small
+/// pages is 1.6 times as slow. The copy is cheap.
 const LOAD: Load = if cfg!(target_os = "linux") { Load::Copy } else { Load::Map };
 
 /// Opened files of adapters, each with its scale.

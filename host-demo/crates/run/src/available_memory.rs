@@ -83,7 +83,7 @@ fn directory(mounts: &str, version: &Version, path: &str) -> Option<(PathBuf, Pa
         };
         let mut fields = mount.split(' ').skip(3);
         let (root, top) = (fields.next()?, fields.next().filter(|_| is_ours)?);
-        // In a container, the mount may begin at the container's own group.
+        // Remove the mount's root, because in a container the mount may begin at the container's own group.
         let inside = Path::new(path).strip_prefix(root).or_else(|_| Path::new(path).strip_prefix("/")).ok()?;
         Some((PathBuf::from(top), Path::new(top).join(inside)))
     })

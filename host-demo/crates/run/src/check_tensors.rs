@@ -13,7 +13,6 @@ use crate::workers;
 /// Number of elements that a thread decodes at a time.
 const DECODED: usize = 1 << 16;
 
-/// Number of bytes hashed at a time.
 const STEP: usize = 1 << 20;
 
 /// Compares every tensor with its hash. Returns false if the file has no hashes.

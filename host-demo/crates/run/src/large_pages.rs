@@ -25,7 +25,7 @@ const SMALLEST: usize = 4 << 10;
 /// Number of bytes that are copied at a time.
 const CHUNK: usize = 16 * LARGE;
 /// The copy in the background starts when the number of the file's pages in the page cache has not grown for this time.
-/// The first wait is longer: this time for every [`BYTES_PER_DELAY`] of the file, so that a run of 16 tokens ends
+/// The first wait is longer (this time for every [`BYTES_PER_DELAY`] of the file), so that a run of 16 tokens ends
 /// before the copy starts.
 const DELAY: Duration = Duration::from_millis(400);
 const BYTES_PER_DELAY: usize = 256 << 20;
@@ -49,7 +49,8 @@ impl LargePages {
         let job = Job { file, start, len, next, stop: stop.clone(), copied: copied.clone() };
         if let Some(planned) = later {
             let thread = std::thread::Builder::new().name("large pages".to_string()).spawn(move || {
-                // Planned memory that is already in use counts twice, so the copy may be left out although there is room.
+                // The copy may be left out although there is room, because planned memory that is already in use counts
+                // twice.
                 let has_room = || available_memory() >= len.saturating_add(planned.load(Ordering::Relaxed));
                 if job.wait(|| job.cached()) && has_room() {
                     job.run();
@@ -111,8 +112,8 @@ struct Job {
 
 impl Job {
     /// Waits until the number of `cached` pages has not grown for [`DELAY`]. By then the first passes have read the
-    /// file. Returns false if the job is stopped, or if the number falls: there is too little memory for the file, and
-    /// thus for a copy.
+    /// file. Returns false if the job is stopped, or if the number falls, because then there is too little memory for
+    /// the file, and thus for a copy.
     fn wait(&self, cached: impl Fn() -> usize) -> bool {
         let mut before = cached();
         let mut delay = DELAY * (self.len / BYTES_PER_DELAY).max(1) as u32;

@@ -102,8 +102,8 @@ impl Load {
 /// Converts a file in memory.
 pub type Convert = fn(&Path, &[u8], Option<&Path>) -> Option<Result<Vec<u8>>>;
 
-/// Files other than GGUF that a program opens as models. A program registers them, because this crate has no converter:
-/// programs that run only GGUF need none.
+/// Files other than GGUF that a program opens as models. A program registers them, because this crate has no converter,
+/// so that programs that run only GGUF contain none.
 #[derive(Clone, Copy, Debug)]
 pub struct Formats {
     /// Says why a path names no file, with advice; `None` if there is a file.
@@ -191,7 +191,8 @@ impl ModelFile {
         &self.name
     }
 
-    /// The file that lets the model see, and true if the user named it: a file beside the model may belong to another.
+    /// The file that lets the model see, and true if the user named it. Only then must it fit, because a file beside
+    /// the model may belong to another one.
     pub fn projector(&self) -> Option<(&Path, bool)> {
         self.projector.as_ref().map(|(path, is_given)| (path.as_path(), *is_given))
     }
@@ -207,8 +208,8 @@ impl ModelFile {
         &self.pieces
     }
 
-    /// Tells how many bytes the process will take beside the model. A copy in the background is made only where there is room
-    /// for both.
+    /// Tells how many bytes the process will take beside the model, so that a copy in the background is made only where
+    /// there is room for both.
     pub fn plans(&self, bytes: usize) {
         self.planned.store(bytes, Ordering::Relaxed);
     }

@@ -89,7 +89,7 @@ impl OpenModel {
                 DraftFile::Layers(layers) => (Some(layers), None),
                 DraftFile::Model(file) => (None, Some(file)),
             },
-            // The file may belong to another model of the folder.
+            // No error if the file does not fit, because it may belong to another model of the folder.
             DraftChoice::Beside(path) => match DraftFile::open(path) {
                 Ok(DraftFile::Layers(layers)) if layers.fit(&file) => (Some(layers), None),
                 _ => (None, None),
@@ -103,7 +103,7 @@ impl OpenModel {
         options.context = options.context.map(|context| if context == 0 { own } else { context });
         let workers = workers::start(options.threads);
         let open = Self { cell, options, workers, small, eyes: OnceLock::new() };
-        // A file that the user named must be right.
+        // Open a file that the user named now, since it must be right. Others are opened when they are first asked for.
         if open.file().projector().is_some_and(|(_, is_given)| is_given) {
             open.need_eyes()?;
         }
@@ -139,7 +139,8 @@ impl OpenModel {
 
     /// Opens the smaller model that proposes tokens for the model in `gguf`.
     fn small_for(file: ModelFile, options: &RunOptions, gguf: &Gguf<'_>) -> Result<Box<Self>> {
-        // The adapters belong to the large model.
+        // Without adapters, because they belong to the large model. One thread, because the large model's threads run
+        // it.
         let options = RunOptions { lora: Vec::new(), threads: 1, draft: DraftChoice::Off, ..options.clone() };
         let small = Self::new(file, options)?;
         let [own, other] = [gguf, small.gguf()].map(|gguf| Spec::read(gguf).map(|spec| spec.vocab));
@@ -204,7 +205,7 @@ impl OpenModel {
         let kv = runtime::kv(kv, self.gguf());
         let options = Options::new().context(context).batch(batch).kv(kv).workers(self.workers.count());
         let options = self.eyes().map_or(options, |eyes| eyes.planned(options));
-        // The earlier conversation stays while a prompt reuses its tokens.
+        // Two contexts, because the earlier conversation stays while a prompt reuses its tokens.
         let options = if self.options.reuse > 0 { options.contexts(2) } else { options };
         self.cell.borrow_owner().lora.planned(options)
     }

@@ -39,7 +39,7 @@ impl Output {
         let are_unnamed = labels.iter().all(|label| label.starts_with("LABEL_"));
         match labels {
             [_] => Ok(Self::Score),
-            // Models that a template asks answer yes or no.
+            // The first class without names, because models that a template asks answer yes or no.
             [_, _] if has_template && are_unnamed => Ok(Self::Relevant(0)),
             [a, b] if is_relevant(a) != is_relevant(b) => Ok(Self::Relevant(usize::from(is_relevant(b)))),
             _ => bail!(
@@ -95,7 +95,7 @@ impl Ranking {
         let mut ids = text::encode(tokenizer, query.as_bytes(), how)?;
         let mut second = text::encode(tokenizer, document.as_bytes(), how)?;
         let frame = &self.frame;
-        // The second text has no start token of its own, but may have a separator.
+        // Skip the start token of the second text, because a pair has only one.
         let start = frame.before_len();
         if let Some(limit) = limit {
             let special = 2 * frame.len() - start + usize::from(self.separated);
@@ -104,7 +104,6 @@ impl Ranking {
             (ids, second) = (frame.cut(ids, one + frame.len())?, frame.cut(second, two + frame.len())?);
         }
         let first = ids.len();
-        // If texts are separated, the end token of the first text is repeated before the second.
         ids.extend(ids.last().copied().filter(|_| self.separated));
         ids.extend(second.iter().skip(start));
         Ok(Texts { ids, second: first })

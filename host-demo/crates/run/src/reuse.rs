@@ -16,8 +16,8 @@ pub struct Block {
     pub len: usize,
 }
 
-/// Finds blocks of at least `least` equal tokens after the first `start` tokens of both. They have the same order in both.
-/// The prompt's last token is in no block, because its logits are needed.
+/// Finds blocks of at least `least` equal tokens after the first `start` tokens of both. They have the same order in
+/// both. The prompt's last token is in no block, because its logits are needed.
 pub fn blocks(prompt: &[TokenId], earlier: &[TokenId], start: usize, least: usize) -> Vec<Block> {
     let mut found = Vec::new();
     let end = prompt.len().saturating_sub(1);

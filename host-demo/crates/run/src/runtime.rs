@@ -9,8 +9,8 @@ use arenite_files::Bytes;
 
 use crate::workers;
 
-/// Default maximum size of a context. Many models allow a hundred thousand positions, which would need too much
-/// memory.
+/// Default maximum size of a context. It is limited because many models allow a hundred thousand positions, which would
+/// need too much memory.
 const DEFAULT_CONTEXT: usize = 4096;
 
 /// Options for running a model.
@@ -142,8 +142,8 @@ pub fn must_continue(model: &Model<'_>) -> Result<(), Error> {
 }
 
 /// Returns the data type of the KV cache: the user's choice, otherwise f16. For llama2.c models the default is f32, as
-/// in llama2.c's own programs. For encoders it is f32, too: their cache holds only one text, so f16 would save little
-/// memory and cost accuracy.
+/// in llama2.c's own programs. For encoders it is f32, too, because their cache holds only one text: f16 would save
+/// little memory and cost accuracy.
 pub fn kv(choice: Option<KvType>, gguf: &Gguf<'_>) -> KvType {
     let is_encoder = || Spec::read(gguf).is_ok_and(|spec| !spec.has_head());
     choice.unwrap_or(if gguf.get(LLAMA2C_VERSION).is_some() || is_encoder() { KvType::F32 } else { KvType::F16 })
@@ -159,8 +159,9 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Allocates the memory for `plan`. The system provides pages on first write, so an unused part of a large context
-    /// costs nothing. (A zeroed vector with this alignment would write all pages at once.)
+    /// Allocates the memory for `plan`. Maps pages instead of using a vector, because the system provides mapped pages
+    /// on first write: an unused part of a large context costs nothing. (A zeroed vector with this alignment would
+    /// write all pages at once.)
     pub fn new(plan: &Plan) -> Result<Self> {
         Ok(Self { workspace: pages("workspace", plan.workspace)?, kv: pages("KV cache", plan.kv)? })
     }

@@ -59,7 +59,7 @@ impl SessionFile {
         };
         let wrong = |error| anyhow!("{}: {error}: give another file, or remove it", path.display());
         let loaded = bytes.map(|bytes| parsed(&bytes).map_err(wrong)).transpose()?;
-        // If the file cannot be written, this fails now and not after the computation.
+        // Create it now, so that a file that cannot be written fails before the computation.
         NewFile::create(path)?;
         Ok(Self { path: path.to_owned(), loaded })
     }

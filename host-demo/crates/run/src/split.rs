@@ -22,7 +22,7 @@ pub fn files(path: &Path, first: Mmap) -> Result<Vec<(PathBuf, Mmap)>> {
     let numbers = |gguf: &Gguf<'_>| -> Result<_, arenite::Error> {
         Ok((gguf.u32("", no)?.unwrap_or(0), gguf.u32("", count)?.unwrap_or(1).max(1), gguf.u32("", tensors)?))
     };
-    // Errors in the first file are reported when the model is parsed.
+    // Not an error here, because errors in the first file are reported when the model is parsed.
     let (number, count, tensors) = match Gguf::parse(&first) {
         Ok(gguf) => numbers(&gguf)?,
         Err(_) => (0, 1, None),

@@ -10,7 +10,7 @@ pub struct StopFilter {
 }
 
 impl StopFilter {
-    /// Creates a filter. Empty stop strings are ignored: they would end everything at once.
+    /// Creates a filter. Empty stop strings are ignored because they would end everything at once.
     pub fn new(stops: &[String]) -> Self {
         Self {
             stops: stops.iter().filter(|stop| !stop.is_empty()).cloned().collect(),

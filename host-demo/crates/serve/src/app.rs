@@ -37,7 +37,7 @@ use arenite_run::service::token_count;
 use arenite_run::service::{Choice, Decisions, Prepared, Service, by_chance};
 
 /// Maximum number of open requests beyond [`App::most_open`]. Each of these must be the only open request of its
-/// client.
+/// client, so that a client with many requests does not lock out the others.
 const MOST_FIRST: usize = 64;
 
 /// The clients that share the cache of conversations, and what each is told.
@@ -90,7 +90,6 @@ impl<T: Send> ResultClient<T> for Waiting<T> {
     }
 }
 
-/// A client whose answer is recorded.
 struct Recorded {
     events: Outbox,
     record: Arc<Record>,
@@ -380,7 +379,8 @@ impl App {
 const TEXT_BYTES: usize = 512;
 /// Memory for one value of an embedding, in bytes: the number, its JSON value and its text.
 const VALUE_BYTES: usize = 48;
-/// An answer of more bytes than this is converted to JSON on a reader thread.
+/// An answer of more bytes than this is converted to JSON on a reader thread, because one thread serves all
+/// connections.
 const LARGE_ANSWER: usize = 128 << 10;
 
 /// Embeddings, whose memory counts toward the limit of answers until this value is dropped.
@@ -418,7 +418,7 @@ pub fn json(body: &Received) -> Result<Value> {
     crate::http::body::parse(body.json()?)
 }
 
-/// Returns the body if it is an object, to which fields can be added. Refuses any other body.
+/// Returns the body if it is an object. Refuses any other body, because the routes add fields to it.
 pub fn object(body: Value) -> Result<Value> {
     if body.is_object() { Ok(body) } else { Err(ApiError::invalid("the body must be a JSON object")) }
 }
@@ -434,7 +434,7 @@ impl Client {
     fn of(app: &App, request: &Request<HttpBody>) -> Self {
         let slot: Option<Arc<ConnectionSlot>> = request.extensions().get().cloned();
         let record = request.extensions().get().cloned().unwrap_or_else(|| Arc::new(Record::none()));
-        // The router has checked the secret.
+        // Trusted because the router has checked the secret.
         let passed = app.proxy.as_ref().and_then(|secret| passed_by(secret, request));
         let client = app.identities.id((slot.as_ref().map(|slot| network(slot.client)), passed));
         let asker = Asker { client, request: by_chance() };
@@ -479,7 +479,8 @@ impl OpenRequest {
             *of_client += 1;
             *of_client == 1
         };
-        // The only request of a client is accepted even if other clients have reached the limit.
+        // The only request of a client is accepted even if the limit is reached, because other clients may have reached
+        // it.
         let most = app.most_open + if is_first { MOST_FIRST } else { 0 };
         if before >= most { Err(ApiError::busy()) } else { Ok(open) }
     }

@@ -43,7 +43,7 @@ struct Item {
 }
 
 impl Item {
-    /// Leaves out log-probabilities, which no prompt contains.
+    /// Leaves out log-probabilities, because no prompt contains them.
     fn of(item: &Value) -> Option<Self> {
         let mut item = item.clone();
         for part in item["content"].as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
@@ -66,8 +66,9 @@ impl KeptItems {
         }
     }
 
-    /// Replaces the references in a request's `input` by the items that they name. A reference to an unknown item stays, as
-    /// does one for which there is no memory because the request names an item many times.
+    /// Replaces the references in a request's `input` by the items that they name. A reference to an unknown item
+    /// stays, so that reading the request tells the client. So does one for which there is no memory because the
+    /// request names an item many times.
     pub fn resolve(&self, client: Option<u64>, body: &mut Value) {
         let Some(input) = body.get_mut("input").and_then(Value::as_array_mut) else { return };
         let mut references = input.iter_mut().filter(|item| item["type"] == "item_reference").peekable();

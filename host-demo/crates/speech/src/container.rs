@@ -1,5 +1,5 @@
-//! Reduces a sound file to what decoding needs. Tags, pictures and cue points have lengths that the file chooses, and
-//! decoders allocate them before they read them, so they are left out before a decoder sees the file.
+//! Reduces a sound file to what decoding needs. Tags, pictures and cue points are left out before a decoder sees the
+//! file, because the file chooses their lengths and decoders allocate them before they read them.
 
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
@@ -18,8 +18,8 @@ const STREAM_INFO: usize = 34;
 pub const OTHER_KIND: &str =
     "this is not a WAV, FLAC or MP3 file: convert it with `ffmpeg -i FILE -ar 16000 -ac 1 out.wav`";
 
-/// Returns true for the start of a container of another format. The search for a WAV or FLAC file would find the streams
-/// in it, without the container's own marks between their frames.
+/// Returns true for the start of a container of another format. It is refused because the search for a WAV or FLAC file
+/// would find the streams in it, with the container's own marks between their frames.
 fn is_other(all: &[u8]) -> bool {
     /// Marks and their positions.
     const MARKS: [(usize, &[u8]); 12] = [
@@ -133,7 +133,8 @@ fn wav(all: &[u8], start: usize) -> Result<Parts> {
             bail!("the file is damaged: it has no samples");
         };
         let body = at + 8;
-        // Chunks have an even length. The length of the samples may be that of a stream, which is not known.
+        // Cut at the end of the file, because the length of the samples may be that of a stream, which is not known.
+        // Chunks have an even length.
         let end = body.saturating_add(len as usize).saturating_add(len as usize & 1).min(all.len());
         match name {
             b"data" => {
@@ -185,7 +186,8 @@ fn flac(all: &[u8], start: usize) -> Result<Parts> {
     Ok(([b"fLaC", &[0x80, 0, 0, STREAM_INFO as u8][..], info].concat(), std::iter::once(at..end).collect()))
 }
 
-/// Returns the position before the ID3v1 and APE tags at the end of a file. Decoders take them for a part of the last frame.
+/// Returns the position before the ID3v1 and APE tags at the end of a file. They are cut off because decoders take them
+/// for a part of the last frame.
 fn before_tags(all: &[u8]) -> usize {
     let mut end = all.len();
     loop {

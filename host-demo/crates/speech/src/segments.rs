@@ -52,8 +52,8 @@ pub fn divide<'t>(tokens: &'t [TokenId], rules: &Rules<'_>, seconds: f64) -> (Ve
         from = end;
     }
     let last = slices.last().map_or(seconds, |slice| slice.end);
-    // Unless a single timestamp ends the window, the text after the last slice is unfinished, and the next window
-    // begins at the end of that slice.
+    // Unless a single timestamp ends the window, the next window begins at the end of the last slice, because the text
+    // after it is unfinished.
     let next = if ends_alone || last <= 0.0 { seconds } else { last.min(seconds) };
     (slices, next)
 }

@@ -162,11 +162,11 @@ enum Decoded {
     Failed(String),
 }
 
-/// A sound file that is decoded by a thread of its own. A panic of the decoder ends only this sound, a decoder that gets
-/// stuck does not hold the caller for long, and the channel bounds the samples that wait.
+/// A sound file that is decoded by a thread of its own, so that a panic of the decoder ends only this sound and a
+/// decoder that gets stuck does not hold the caller for long. The channel bounds the samples that wait.
 pub struct SoundFile {
     blocks: Receiver<Decoded>,
-    /// The first samples, which show that the file can be decoded.
+    /// The first samples. They are decoded at once, so that a file that cannot be decoded is an error here.
     first: Vec<f32>,
     /// False after the end of the file.
     is_open: bool,
@@ -298,7 +298,8 @@ struct Packets {
 struct Trim {
     /// Number of samples before the sound.
     delay: u64,
-    /// The samples after the sound. Files that are joined go on behind them, and then they are kept.
+    /// The samples after the sound. They are held back because files that are joined go on behind them, and then they
+    /// are kept.
     padding: Range<u64>,
     /// Samples of the padding, until it is known that the file ends there.
     held: Vec<f32>,
@@ -422,7 +423,7 @@ impl Converter {
         self.waiting.drain(..converted);
         self.written += samples.len() - before;
         if !is_open {
-            // The output starts without a delay, so only the padding at its end is cut.
+            // Cut only the end, because the output starts without a delay.
             let len = (self.received as f64 * (RATE as f64 / f64::from(self.rate))).ceil() as usize;
             samples.truncate(samples.len().saturating_sub(self.written.saturating_sub(len)));
         }

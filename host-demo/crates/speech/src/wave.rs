@@ -86,8 +86,8 @@ fn usual(format: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// The bits of a sample with its padding, if PCM samples have some: 24 bits in 4 bytes, or 20 bits in 3. The padding comes
-/// after the sample, so the decoder reads both as one number.
+/// The bits of a sample with its padding, if PCM samples have some: 24 bits in 4 bytes, or 20 bits in 3. The decoder
+/// may read both as one number, because the padding comes after the sample.
 fn padded_bits(format: &[u8]) -> Option<u16> {
     let number = |at: usize| Some(u16::from_le_bytes([*format.get(at)?, *format.get(at + 1)?]));
     let kind = if number(0)? == 0xfffe { number(24)? } else { number(0)? };
@@ -105,7 +105,7 @@ fn of_w64(file: &[u8]) -> Option<Vec<u8>> {
         let size = u64::from_le_bytes(file.get(at + 16..at + 24)?.try_into().ok()?);
         let body = file.get(at + 24..)?;
         if id[4..] == W64 && id.starts_with(b"data") {
-            // A recorder that does not know the length writes 0.
+            // An unknown length becomes 0, because a recorder that does not know it writes 0.
             return Some(plain(format?, cut(body, size.saturating_sub(24))));
         }
         let size = usize::try_from(size).ok().filter(|size| *size >= 24)?;

@@ -70,7 +70,7 @@ fn warn_of_old_file(gguf: &Gguf<'_>, tokenizer: &Tokenizer<'_, '_>) {
 /// Normalizes `text` by the vocabulary's steps, and tokenizes it.
 pub fn encode(tokenizer: &Tokenizer<'_, '_>, text: &[u8], how: Encode) -> Result<Vec<TokenId>> {
     let (text, tokenizer) = &normalized(tokenizer, text, how)?;
-    // Start with little scratch memory and double it: most texts need far less than the upper bound `most`.
+    // Start with little scratch memory and double it, because most texts need far less than the upper bound `most`.
     let most = tokenizer.scratch_bytes_for(text);
     let mut scratch = vec![0; most.min(text.len().saturating_add(FIRST_SCRATCH))];
     // A text almost never has more tokens than bytes. If it has, the error gives the number of tokens.
@@ -78,7 +78,7 @@ pub fn encode(tokenizer: &Tokenizer<'_, '_>, text: &[u8], how: Encode) -> Result
     loop {
         match tokenizer.encode(text, how, &mut scratch, &mut ids) {
             Err(Error::BufferTooSmall { given, .. }) if given == scratch.len() && given < most => {
-                // Free the old memory first.
+                // Free the old memory first, so that both are never held at once.
                 drop(std::mem::take(&mut scratch));
                 scratch = vec![0; most.min(given.saturating_mul(2))];
             }

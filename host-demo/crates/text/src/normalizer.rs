@@ -109,7 +109,8 @@ impl Step {
             Self::Nfd => text.nfd().collect(),
             Self::Nfkc => text.nfkc().collect(),
             Self::Nfkd => text.nfkd().collect(),
-            // Converts each character separately: `str::to_lowercase` treats a sigma at the end of a word differently.
+            // Convert each character separately, because `str::to_lowercase` treats a sigma at the end of a word
+            // differently.
             Self::Lowercase => text.chars().flat_map(char::to_lowercase).collect(),
             Self::StripAccents => text.chars().filter(|char| !is_combining_mark(*char)).collect(),
             Self::Nmt => text.chars().filter_map(nmt).collect(),

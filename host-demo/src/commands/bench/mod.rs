@@ -299,8 +299,8 @@ fn verify(engine: &mut Engine<'_, '_>, contexts: &mut [Context], run: &[TokenId]
     Ok(())
 }
 
-/// Returns pseudo-random token ids, the same in every run. Random ids read different rows of the embedding, as real
-/// text does.
+/// Returns pseudo-random token ids, the same in every run. They are random, because they then read different rows of
+/// the embedding, as real text does.
 fn random_ids(count: usize, vocab: usize) -> Vec<TokenId> {
     let mut state = 1u64;
     let mut next = || {

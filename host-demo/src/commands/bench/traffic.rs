@@ -27,7 +27,7 @@ pub fn total(gguf: &Gguf<'_>, model: &Model<'_>, run: &Run) -> Traffic {
     let mut sum = Traffic::default();
     for section in Section::ALL {
         sum.bytes += of(section, gguf, model, run).map_or(0, |traffic| traffic.bytes);
-        // Attention multiplies floats.
+        // Attention does not count, because it multiplies floats.
         if section != Section::Attention {
             sum.multiplications +=
                 matrices(section, gguf, model, run, |tensor| tensor.kind.block().0 > 1).multiplications;

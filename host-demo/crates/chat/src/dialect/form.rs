@@ -119,7 +119,7 @@ impl Constraint<'_> {
                 let is_line = matches!(form.syntax, Syntax::Json { .. }) && !form.close.is_empty();
                 let line = || Piece::Text(if is_line { "\n" } else { "" }.into());
                 let one = Piece::Seq(vec![open, line(), one, line(), close]);
-                // If the opening or the closing mark is empty, an answer has only one call.
+                // Only one call if the opening or the closing mark is empty, because nothing would divide two.
                 let most = if form.trigger().is_empty() || form.close.is_empty() { 1 } else { most };
                 let more = Piece::Seq(vec![line(), one.clone()]);
                 Piece::Seq(vec![one, Piece::Repeat(Box::new(more), 0, most - 1)])
@@ -353,7 +353,7 @@ fn fence(form: &CallForm<String>) -> (&'static str, &'static str) {
 /// The value of an argument, in JSON.
 fn value_of(tool: &Tool, name: &str) -> Piece {
     let mut schema = tool.schema(name).cloned().unwrap_or(Value::Bool(true));
-    // Adds the definitions to which references in this part of the schema point.
+    // Add the definitions, because references in this part of the schema point to them.
     for key in ["$defs", "definitions"] {
         if let (Some(defs), Some(schema)) = (tool.parameters.get(key), schema.as_object_mut()) {
             schema.entry(key).or_insert_with(|| defs.clone());

@@ -20,7 +20,7 @@ pub struct Literals<'t> {
 
 /// Parses all of `text` as one value.
 pub fn whole(text: &str) -> Option<Value> {
-    // The line break ends an unquoted word.
+    // Add a line break, because an unquoted word has no other end.
     let text = format!("{text}\n");
     let mut literals = Literals::new(&text, "");
     match literals.value(0) {
@@ -64,8 +64,8 @@ impl<'t> Literals<'t> {
         }
     }
 
-    /// Returns the length of the name that `close` ends. Only the first bytes count, so the result is the same before and
-    /// after more text has come.
+    /// Returns the length of the name that `close` ends. Only the first bytes count, so that the result is the same
+    /// before and after more text has come.
     pub fn name_end(&self, close: &str) -> Step<usize> {
         match self.rest().find(close) {
             Some(len) if len <= MOST_NAME => Ok(len),

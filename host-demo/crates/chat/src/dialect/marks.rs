@@ -8,8 +8,8 @@ use arenite::tokenizer::{TokenType, Tokenizer};
 use super::table::{CALLS, CHANNELS, THOUGHTS, WRAPPERS};
 use super::{Syntax, Tag};
 
-/// Delimiter before a mark that is a token, in the text of an answer. The delimiters are noncharacters, which do not
-/// occur in other text.
+/// Delimiter before a mark that is a token, in the text of an answer. The delimiters are noncharacters because these do
+/// not occur in other text.
 const OPEN: char = '\u{fdd0}';
 const CLOSE: char = '\u{fdd1}';
 /// Delimiter after a mark that is a control token; [`CLOSE`] is the one after other tokens.

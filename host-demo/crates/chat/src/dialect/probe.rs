@@ -87,7 +87,8 @@ pub fn look(template: &dyn Template, dialect: &mut Dialect) -> Probe {
     let with_tools = template.render(&question, &tools, true);
     let without_tools = template.render(&question, &Value::Null, true);
     let mut probe = Probe {
-        // A template that only counts the functions, for example, is for models that know them from elsewhere.
+        // Any change of the text counts, because a template that only counts the functions, for example, is for models
+        // that know them from elsewhere.
         shows_tools: with_tools.is_some_and(|text| text.contains(NAME) || Some(&text) != without_tools.as_ref()),
         shows_texts: without_tools.as_ref().is_some_and(|text| text.contains(SAID)),
         shows_calls: false,
@@ -108,7 +109,7 @@ pub fn look(template: &dyn Template, dialect: &mut Dialect) -> Probe {
             .into_iter()
             .find_map(|has_result| template.render(&conversation(id, as_text, is_null, has_result), &tools, false));
         let Some(text) = rendered.as_deref().and_then(|text| Some(text.rsplit_once(SAID)?.1)) else { continue };
-        // A template that prints `null` as a word does not support it as content.
+        // Try the next form if the template prints `null` as a word, because it does not support it as content.
         let shows_null = is_null && (text.contains("None") || text.contains("null"));
         if let Some(found) = found(&written, text).filter(|_| !shows_null) {
             own = Some(found);
@@ -127,7 +128,7 @@ impl Probe {
     /// Finds out about contents that are lists of parts. `question` is the rendered question as one text.
     fn look_at_parts(&mut self, template: &dyn Template, question: Option<&str>) {
         let text = json!({ "type": "text", "text": SAID });
-        // A template that does not know parts writes the list itself, or nothing.
+        // Look for the list's notation, because a template that does not know parts writes the list itself, or nothing.
         let shown = |parts: Value| {
             let rendered = template.render(&json!([{ "role": "user", "content": parts }]), &Value::Null, true);
             rendered.filter(|text| text.contains(SAID) && !text.contains("'type'") && !text.contains("\"type\""))
@@ -135,7 +136,7 @@ impl Probe {
         let Some(alone) = shown(json!([text])) else { return };
         self.shows_texts = true;
         self.needs_parts = question.is_none_or(|text| !text.contains(SAID));
-        // Some templates write no space before a picture, so that the prompt need not be longer.
+        // Compare the texts and not their lengths, because some templates leave out a space before a picture.
         self.shows_pictures = shown(json!([text, { "type": "image" }])).is_some_and(|text| text != alone);
     }
 }

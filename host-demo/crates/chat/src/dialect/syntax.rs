@@ -66,7 +66,7 @@ pub fn read(form: &CallForm<String>, tools: &Tools, text: &str, end: End) -> Ste
             }
         }
     };
-    // Models often omit the closing mark.
+    // Calls count without the closing mark, because models often omit it.
     match calls.is_empty() {
         false => Ok((calls, input.at)),
         true => done,
@@ -262,7 +262,7 @@ fn tagged(
         }
         let (key, attributes) = head(input, parameter)?;
         let rest = input.rest();
-        // A value in a CDATA section may contain the closing mark.
+        // Look for the end of a CDATA section first, because its value may contain the closing mark.
         let literal = rest.trim_start().strip_prefix(CDATA.0).map(|inner| rest.len() - inner.len());
         let from = match literal {
             Some(start) => start + rest[start..].find(CDATA.1).ok_or(Unread::More)?,

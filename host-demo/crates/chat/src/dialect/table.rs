@@ -256,7 +256,7 @@ pub const CALLS: &[CallForm<&str>] = &[
     form("Functionary 3.1, Llama 3", "", "", named("<function=", ">", "</function>")),
     form("Functionary 3.2", "", "", named(">>>", "\n", "")),
     form("Qwen3-Coder without the outer tag", "", "", FUNCTION),
-    // These forms have no mark: they count only if the whole answer consists of calls.
+    // These forms count only if the whole answer consists of calls, because they have no mark.
     form("Llama 3.1 to 3.3, xLAM", "", "", PARAMETERS),
     form("Llama 3.2", "", "", Syntax::Python),
 ];

@@ -51,7 +51,7 @@ impl Settings {
         for name in ["layer_replication", "use_bdlora", "kasa_config", "monteclora_config"] {
             ensure!(!is_set(name), "{name} in adapter_config.json is set: not supported, {INSTEAD}");
         }
-        // PEFT does not merge these.
+        // Without that advice, because PEFT does not merge these.
         for name in ["use_qalora", "alora_invocation_tokens", "invocation_string", "arrow_config"] {
             ensure!(!is_set(name), "{name} in adapter_config.json is set: not supported");
         }

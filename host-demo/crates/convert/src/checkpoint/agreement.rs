@@ -70,7 +70,7 @@ fn activation(spec: &Spec<'_>, gguf: &Gguf<'_>, config: &Config) -> Option<Diffe
     let is_fixed = architecture.starts_with("rwkv")
         || ["apertus", "gpt-oss", "jais", "refact", "smallthinker"].contains(&architecture);
     let named = match architecture {
-        // transformers ignores the field `hidden_activation` of these configs.
+        // Only this field counts, because transformers ignores the field `hidden_activation` of these configs.
         "gemma" => Some(("hidden_act", config.text("hidden_act").unwrap_or("gelu_pytorch_tanh"))),
         _ => config.activation(),
     };
@@ -88,7 +88,8 @@ fn activation(spec: &Spec<'_>, gguf: &Gguf<'_>, config: &Config) -> Option<Diffe
         Activation::ReluSquared => "relu2",
         _ => "",
     };
-    // The recurrent mixers of these models also use the function, so a key cannot change it for the feed-forward alone.
+    // A key cannot change the function for the feed-forward alone, because the recurrent mixers of these models also
+    // use it.
     let is_mixed = spec.is_recurrent() && !["kimi-linear", "bailingmoe3"].contains(&architecture);
     let is_known = ["silu", "gelu_pytorch_tanh", "gelu", "relu", "relu2"].contains(&name);
     let keys = if is_known && !is_mixed { vec![("hidden_activation", Meta::from(name))] } else { Vec::new() };
@@ -117,7 +118,7 @@ fn windows(spec: &Spec<'_>, _: &Gguf<'_>, config: &Config) -> Option<Difference>
     if !is_plain || types.len() != spec.layers || config.flag("use_sliding_window") == Some(false) {
         return None;
     }
-    // An encoder's window has two sides, so its length differs: only the presence of a window is compared.
+    // Only the presence of an encoder's window is compared, because the window has two sides and so another length.
     let length = |own| if spec.stack() == Stack::Encoder { window } else { own };
     let own: Vec<_> = (0..spec.layers).map(|index| spec.layer(index).window().map(length)).collect();
     let wanted = types.iter().map(|kind| is_local(kind).then_some(window));
@@ -134,7 +135,7 @@ fn rope_base(spec: &Spec<'_>, gguf: &Gguf<'_>, config: &Config) -> Option<Differ
     const KEY: &str = "rope.freq_base";
     let rope = spec.rope(false).or(spec.rope(true)).filter(|_| spec.positions() == Positions::Rotary)?;
     let base = config.rope_float("rope_theta")? as f32;
-    // A base in the file is right: some families multiply the base of the config by a factor.
+    // A base in the file counts as right, because some families multiply the base of the config by a factor.
     let is_written = gguf.get2(gguf.architecture().ok()?, KEY).is_some();
     (!is_written && rope.base != base).then(|| Difference::new("rope_theta", base, vec![(KEY, base.into())]))
 }

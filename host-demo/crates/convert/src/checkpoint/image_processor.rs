@@ -150,7 +150,7 @@ impl ImageProcessor {
             _ => 3,
         };
         let mut fixed = vec![("resample", json!(resample))];
-        // The other classes resize in any case.
+        // These two are not checked, because their classes resize in any case.
         if !matches!(self.kind, "lfm2" | "internvl") {
             fixed.push(("do_resize", json!(true)));
         }
@@ -170,7 +170,7 @@ impl ImageProcessor {
             "pixtral" => vec![("do_center_crop", json!(false))],
             _ => vec![("patch_size", json!(patch)), ("merge_size", json!(merge)), ("temporal_patch_size", json!(2))],
         });
-        // A picture that is no longer than a tile is one view, split or not.
+        // Either value is right if pictures are no longer than a tile, because they are one view then, split or not.
         if self.kind == "idefics3" && self.number("size/longest_edge") != Some(image.into()) {
             fixed.push(("do_image_splitting", json!(true)));
         }

@@ -83,7 +83,7 @@ pub fn gptq(checkpoint: &mut Checkpoint<'_>, settings: &Value) -> Result<()> {
         let groups_of = match listed {
             Some(list) => {
                 ensure!(list.iter().all(|group| (*group as usize) < groups), "{stem}g_idx has a group without factors");
-                // Consecutive columns are decoded faster than listed ones.
+                // Do not list consecutive columns, because they are decoded faster than listed ones.
                 if list.iter().enumerate().all(|(at, group)| *group as usize == at / size) {
                     Groups::OfColumns(size)
                 } else {

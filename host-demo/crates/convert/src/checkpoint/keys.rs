@@ -187,8 +187,8 @@ impl Keys<'_> {
                 let original = original.and_then(|n| n.as_u64());
                 let original = original.context("config.json has no original_max_position_embeddings")?;
                 self.set("rope.scaling.original_context_length", original as u32);
-                // llama.cpp has no key for rounding the ends of YaRN's ramp. `yarn_truncate` is written only if its
-                // value is not the architecture's default.
+                // `yarn_truncate` is written only if its value is not the architecture's default, because llama.cpp has
+                // no key for rounding the ends of YaRN's ramp.
                 let rounded = c.rope("truncate").and_then(|rounded| rounded.as_bool()).unwrap_or(true);
                 if rounded != (self.architecture != "gpt-oss" || original != 4096) {
                     self.set("rope.scaling.yarn_truncate", rounded);
@@ -276,7 +276,7 @@ impl Keys<'_> {
     fn short_window(&self) -> Option<u32> {
         let number = |name| self.config.get(name).and_then(Value::as_u64);
         let (window, context) = (number("sliding_window")?, number("max_position_embeddings")?);
-        // The code of Llama has no window, whatever its config says.
+        // The window of these classes does not count, because the code of Llama has none, whatever its config says.
         let has_none = ["LlamaForCausalLM", "LLaMAForCausalLM", "LlamaModel", "LlamaForSequenceClassification"];
         let ignores = self.config.classes().iter().any(|class| has_none.contains(class));
         let is_used =

@@ -61,7 +61,8 @@ pub fn convert(directory: &Path, base: Option<&Path>, output: &Path) -> Result<R
         }
         let first = [("lora_B", "lora_A"), ("lora_embedding_B", "lora_embedding_A"), (".lora_b", MLX)];
         let first = first.iter().fold(name.clone(), |name, (second, first)| name.replace(second, first));
-        // PEFT repeats the model's own weights of adapted embeddings and heads, which are not trained.
+        // The model's own weights are allowed, because PEFT repeats those of adapted embeddings and heads, which are
+        // not trained.
         let is_frozen = [".base_layer.weight", ".base_layer.bias"].iter().any(|end| name.ends_with(end));
         ensure!(
             is_frozen || FIRST.iter().any(|end| first.ends_with(end)),

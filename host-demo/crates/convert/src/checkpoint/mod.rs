@@ -103,7 +103,8 @@ pub struct Progress<'p> {
 
 /// Converts a checkpoint. Calls `go_on` while the file is written, and stops without a file if it returns false.
 pub fn convert(request: &Request<'_>, go_on: &mut dyn FnMut(&Progress<'_>) -> bool) -> Result<Report> {
-    // Refuses the adapters of decision models before their files of weights, which are not those of a whole model.
+    // Refuse the adapters of decision models before their files of weights are read, because these are not those of a
+    // whole model.
     if request.from.is_dir() {
         Decision::of(request.from)?;
     }
@@ -156,7 +157,8 @@ fn assemble<'f>(request: &Request<'_>, checkpoint: &mut Checkpoint<'f>) -> Resul
     let folder = if request.from.is_dir() { Some(request.from) } else { request.from.parent() };
     let decision = folder.map(Decision::of).transpose()?.flatten();
     let (config, family, directory) = match plain::config(checkpoint)? {
-        // Other files in the folder of a training script's checkpoint do not belong to the model.
+        // Without the folder, because other files in the folder of a training script's checkpoint do not belong to the
+        // model.
         Some(config) => {
             let family = plain::family(&config)?;
             (config, family, None)

@@ -86,7 +86,7 @@ pub fn assemble<'f>(
                 || checkpoint.view("shared.weight").is_none_or(is_shared),
             "the tensor {name} differs from shared.weight, which is not supported"
         );
-        // transformers leaves out the layers beyond the number in the config.
+        // Layers beyond the number in the config are left out, because transformers leaves them out, too.
         let is_beyond = place.number.is_some_and(|number| number >= layers) && !name.starts_with("mtp.");
         if is_beyond && !place.layer.starts_with("dec.") && !predicting.contains(&place.layer) {
             beyond += 1;
@@ -440,7 +440,7 @@ impl<'f> Output<'f> {
         let rows = self.len() / columns.max(1);
         let row_bytes = self.kind.row_bytes(columns).context("rows that are not whole blocks")?;
         if let Some(parts) = self.copied() {
-            // The thread that checks is ahead, so the copy waits for no page.
+            // Another thread checks, so that it reads ahead and the copy waits for no page.
             let are_finite = thread::scope(|scope| -> Result<bool> {
                 let check = scope.spawn(|| parts.iter().all(|part| are_finite(self.kind, part)));
                 for bytes in parts.iter().flat_map(|part| part.chunks(PIECE)) {

@@ -56,7 +56,8 @@ fn weights(directory: &Path) -> Result<Vec<PathBuf>> {
         let named = if index.is_file() { Some(indexed(&index)?) } else { None };
         let shards = shards(directory, stem, kind)?;
         let lost = shards.iter().find(|path| !path.is_file()).cloned();
-        // An index may belong to older shards, which these replaced.
+        // Complete shards count more than an index whose files are missing, because it may belong to older shards,
+        // which these replaced.
         match named {
             Some(named) if shards.is_empty() || lost.is_some() || named.iter().all(|path| path.is_file()) => {
                 return Ok(named);

@@ -162,7 +162,7 @@ impl<'s> Checkpoint<'s> {
             self.each_layer(rest, name, rows, columns);
         }
         self.vector(rest, "output_norm.weight".to_string());
-        // Skip the tables of cosines and sines, which are computed instead.
+        // Skip the tables of cosines and sines, because they are computed instead.
         rest.take(self.context as u64 * (dim / self.heads) as u64, 4);
         if !tied {
             self.matrix(rest, "output.weight".to_string(), vocab, dim);

@@ -74,7 +74,7 @@ fn pieces(directory: &Path, family: Family, model: &Model<'_>, header: &mut Head
         let ids: HashMap<String, u64> =
             serde_json::from_slice(&read_file(directory, "vocab.json")?).context("vocab.json is not a list of ids")?;
         let found: HashMap<&str, &Piece> = source.pieces.iter().map(|piece| (piece.piece.as_str(), piece)).collect();
-        // Refuse a piece without an id: Marian would encode the piece as the unknown token.
+        // Refuse a piece without an id, because Marian would encode the piece as the unknown token.
         for piece in &source.pieces {
             let known = ids.contains_key(&piece.piece) || kind_of(piece) != NORMAL;
             ensure!(known, "the piece {:?} of source.spm is not in vocab.json", piece.piece);

@@ -57,7 +57,7 @@ fn find(wanted: &Wanted<'_>, notes: &mut Vec<String>) -> Result<PathBuf> {
         bail!("there is no tokenizer in {}: none of {}", directory.display(), FILES.join(", "))
     };
     let model = others.first().filter(|path| path.extension().is_some_and(|kind| kind == "model"));
-    // The merges of Gemma 4 are only in tokenizer.json.
+    // Gemma 4 needs tokenizer.json, because its merges are only there.
     let Some(model) = model.filter(|_| first.ends_with("tokenizer.json") && wanted.architecture != "gemma4") else {
         return Ok(first.clone());
     };
@@ -65,7 +65,7 @@ fn find(wanted: &Wanted<'_>, notes: &mut Vec<String>) -> Result<PathBuf> {
     if support::is_byte_level(&json) || json["model"]["type"] != "BPE" {
         return Ok(first.clone());
     }
-    // SentencePiece's own file has scores, which a tokenizer.json of the same vocabulary lacks.
+    // Prefer SentencePiece's own file, because it has scores, which a tokenizer.json of the same vocabulary lacks.
     if fs::read(model).is_ok_and(|file| is_same(&json, &file)) {
         return Ok(model.clone());
     }
@@ -133,7 +133,7 @@ fn read(wanted: &Wanted<'_>, path: &Path, folder: &Path, file: &[u8], header: &m
             vocabulary
         }
     };
-    // Without the key, readers add a start token for these pre-tokenizers.
+    // Write the key, because readers would otherwise add a start token for these pre-tokenizers.
     let adds_start = ["llama-bpe", "tekken"].map(|name| ("pre", Meta::from(name)));
     let adds_start = vocabulary.keys.iter().any(|key| adds_start.contains(key));
     if adds_start && !header.has("tokenizer.ggml.add_bos_token") {

@@ -91,7 +91,7 @@ pub fn chat_templates(folder: &Path, settings: &Value) -> Result<Vec<(String, St
 /// Sets `bos_token` to nothing in templates, as transformers does if the settings have no start token. Programs that
 /// read GGUF files use the start token of the model, which many have without using it.
 pub fn without_start(templates: Vec<(String, String)>, settings: &Value) -> Vec<(String, String)> {
-    // Other classes have a start token by default.
+    // A missing setting means no start token for these classes only, because others have one by default.
     let class = settings["tokenizer_class"].as_str().map(|class| class.strip_suffix("Fast").unwrap_or(class));
     let is_plain = matches!(class, None | Some("PreTrainedTokenizer" | "TokenizersBackend" | "Qwen2Tokenizer"));
     let has_none = match settings.get("bos_token") {
@@ -197,7 +197,7 @@ impl Special {
             match (id, wanted.config[&field].as_u64()) {
                 (Some(id), _) => special.ids.push((key, id)),
                 (None, Some(id)) if id < wanted.rows as u64 => special.ids.push((key, id as u32)),
-                // Many config classes set such an id by default, for a larger vocabulary.
+                // Only a note, because many config classes set such an id by default, for a larger vocabulary.
                 (None, Some(id)) => special.notes.push(format!(
                     "{field} in config.json is {id}, but the model has {} tokens: it is left out",
                     wanted.rows

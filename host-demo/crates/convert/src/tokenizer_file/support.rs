@@ -63,7 +63,7 @@ fn normalization(json: &Value, normalizers: &[&Value], notes: &mut Vec<String>) 
     for (at, normalizer) in normalizers.iter().enumerate() {
         let kind = normalizer["type"].as_str().unwrap_or("of no type");
         match Step::of_normalizer(kind) {
-            // The host applies steps first, so a step may only follow normalizers that do not change its result.
+            // A step may only follow normalizers that do not change its result, because the host applies steps first.
             Some(step) if normalizers[..at].iter().all(|before| commute(before, step, strips_spaces)) => {
                 steps.push(step)
             }

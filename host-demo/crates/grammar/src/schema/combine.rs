@@ -59,8 +59,8 @@ impl Reader<'_> {
         self.check_keywords(&b, path)?;
         // Within `allOf`, `unevaluatedProperties` applies to all properties that `b` does not list itself.
         close(&mut b, path)?;
-        // A property that matches a pattern of one schema may be an additional property of the other, so the other
-        // schema must allow all additional properties.
+        // The other schema must allow all additional properties, because a property that matches a pattern of one
+        // schema may be an additional property of the other.
         let is_open = |schema: &Map<String, Value>| {
             schema.get("additionalProperties").is_none_or(|others| *others == Value::Bool(true))
         };
@@ -104,8 +104,8 @@ impl Reader<'_> {
             Value::Array(values) => values.clone(),
             one => vec![one.clone()],
         };
-        // Each value is copied once. Two lists are also compared element by element, and an `anyOf` list is copied
-        // again for each element of the other list.
+        // Charge the work first, because two lists are compared element by element, and an `anyOf` list is copied again
+        // for each element of the other list. Other values are copied once.
         let len = |value: &Value| value.as_array().map_or(1, Vec::len);
         let (times, other_times) = if key == "anyOf" { (1 + len(b), 1 + len(a)) } else { (1, 1) };
         let counted = self.budget.copies(a, times).and_then(|()| self.budget.copies(b, other_times));

@@ -13,7 +13,7 @@ const LIMITS: [(&str, &str); 2] = [("minimum", "exclusiveMinimum"), ("maximum", 
 pub(super) fn with_integers(mut schema: Value) -> Value {
     match &mut schema {
         Value::Number(number) if number.is_f64() => {
-            // Beyond 2^53 not every integer has an exact `f64`.
+            // Up to 2^53, because beyond it not every integer has an exact `f64`.
             let whole = number.as_f64().filter(|f| f.fract() == 0.0 && f.abs() <= (1u64 << 53) as f64);
             whole.map_or(schema, |whole| json!(whole as i64))
         }
@@ -66,7 +66,7 @@ fn left_types(schema: &Map<String, Value>) -> Option<Vec<&'static str>> {
     };
     let has = |name| excluded.contains(&name);
     let mut left = of(schema)?;
-    // Only numbers that are not whole would be left, and a grammar cannot match just these.
+    // Not supported because only numbers that are not whole would be left, and a grammar cannot match just these.
     if has("integer") && !has("number") && left.contains(&"number") {
         return None;
     }

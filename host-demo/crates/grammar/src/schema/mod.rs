@@ -82,13 +82,14 @@ const TYPES: [&str; 7] = ["object", "array", "string", "number", "integer", "boo
 const MAX_RULES: usize = 4000;
 /// Maximum nesting of schemas.
 const MAX_NESTING: usize = 100;
-/// Number of listed elements that count as one level of nesting: an element's expression contains those of all later
-/// elements.
+/// Number of listed elements that count as one level of nesting, because an element's expression contains those of all
+/// later elements.
 const ELEMENTS: usize = 4;
 
-/// Maximum number of listed values for which `uniqueItems` is enforced: each set of used values takes a rule.
+/// Maximum number of listed values for which `uniqueItems` is enforced. It is low because each set of used values takes
+/// a rule.
 const MOST_DISTINCT: usize = 8;
-/// A limit beyond this many characters or elements is left out: no answer is so long.
+/// A limit beyond this many characters or elements is left out, because no answer is so long.
 const BEYOND: u32 = 1 << 20;
 
 /// The rules of one or more schemas.
@@ -97,7 +98,8 @@ pub struct Schemas {
     pub rules: Rules,
     /// See [`Table::differences`](crate::Table::differences).
     pub differences: Vec<String>,
-    /// Rules of texts with a pattern or a format, by the keywords' values: a hundred functions have the same few.
+    /// Rules of texts with a pattern or a format, by the keywords' values. They are shared because a hundred functions
+    /// have the same few.
     texts: HashMap<String, usize>,
     /// The rule for any value.
     value: Option<usize>,
@@ -310,12 +312,12 @@ impl Reader<'_> {
                 self.root.pointer(pointer).ok_or_else(none)?
             }
             Some(anchor) => {
-                // The search may visit the whole schema.
+                // Charge for the whole schema, because the search may visit all of it.
                 self.budget.copy(self.root).with_context(|| path.to_string())?;
                 anchored(self.root, anchor).ok_or_else(none)?
             }
         };
-        // Charges the budget for the copy that the caller makes.
+        // Charge the budget here, because the caller makes a copy.
         self.budget.copy(target).with_context(|| path.to_string())?;
         Ok(target)
     }
@@ -350,7 +352,7 @@ impl Reader<'_> {
     /// Matches those of the listed values that the rest of the schema allows.
     fn values(&mut self, values: &[Value], schema: &Map<String, Value>, path: &str) -> Result<Expr> {
         let mut allowed = Vec::new();
-        // Once, not for each value: a client chooses their number.
+        // Once and not for each value, because a client chooses their number.
         if values.iter().any(Value::is_string) {
             self.differ_in_format(schema, path);
         }
@@ -425,8 +427,7 @@ impl Reader<'_> {
         }
         self.differ_in_uniqueness(schema, max, path);
         let known = first.len() as u32;
-        // Elements without a schema are generated only if `minItems` requires them or no elements are described at
-        // all.
+        // Elements without a schema are generated only if `minItems` requires them or no elements are described at all.
         let mut rest = match others {
             Some((others, key)) => self.schema(others, &format!("{path}.{key}"))?,
             None if known == 0 || min > known => self.any_value(),
@@ -553,7 +554,7 @@ fn anchored<'s>(root: &'s Value, anchor: &str) -> Option<&'s Value> {
                 if text("$anchor") == Some(anchor) || is_id("$id") || is_id("id") {
                     return Some(schema);
                 }
-                // Listed values are not schemas.
+                // Not within `const` and `enum`, because listed values are not schemas.
                 left.extend(
                     object.iter().filter(|(key, _)| !["const", "enum"].contains(&key.as_str())).map(|(_, value)| value),
                 );
@@ -652,7 +653,7 @@ fn is_allowed(value: &Value, all: &[Value], schema: &Map<String, Value>, path: &
             "exclusiveMaximum" => compared(number, |a, b| a < b),
             "minLength" => compared(length, |a, b| a >= b),
             "maxLength" => compared(length, |a, b| a <= b),
-            // Patterns and formats are intersected with the text instead.
+            // True here because patterns and formats are intersected with the text instead.
             "type" | "nullable" | "pattern" | "format" => true,
             "unevaluatedProperties" => !value.is_object(),
             "unevaluatedItems" => !value.is_array(),

@@ -11,7 +11,8 @@ use super::overlap::listed;
 use super::{Reader, UNSUPPORTED, comma, count, is_allowed, is_assertion, list, names, pattern, short, space, string};
 use crate::expr::{Chars, Expr};
 
-/// Maximum size of a compiled name pattern in bytes. It also bounds the steps of a match for each byte of a name.
+/// Maximum size of a compiled name pattern in bytes. It is limited because it also bounds the steps of a match for each
+/// byte of a name.
 const MAX_COMPILED: usize = 1 << 16;
 /// Budget steps to match one byte of a name with one pattern.
 pub(super) const LOOKS: usize = 200;
@@ -90,7 +91,8 @@ impl Reader<'_> {
         Ok(Expr::seq([Expr::text("{"), space(), inner, space(), Expr::text("}")]))
     }
 
-    /// Matches `min` to `max` members. Unlisted names may repeat, so only one of them counts towards `min`.
+    /// Matches `min` to `max` members. Only one unlisted member counts towards `min`, because unlisted names may
+    /// repeat.
     fn counted(
         &mut self,
         members: Vec<(Expr, bool)>,
@@ -149,14 +151,14 @@ impl Reader<'_> {
         // The expression of each pattern excludes all listed names and all other patterns.
         let parts = known.iter().map(|name| pattern::WAYS * name.len()).sum::<usize>()
             + patterns.iter().map(|(_, key, _)| key.parts()).sum::<usize>();
-        // Nothing is built if there are no patterns and no other names.
+        // Free if there are no patterns and no other names, because nothing is built then.
         let is_closed = schema.get("additionalProperties").is_none_or(|others| *others == Value::Bool(false));
         let times = if is_closed { patterns.len() } else { 1 + patterns.len() };
         self.budget.steps(parts * times).with_context(|| format!("{path}.patternProperties"))?;
         let names = known.iter().map(|name| pattern::literal(name));
         let mut members = Vec::new();
         for (i, (name, key, value)) in patterns.iter().enumerate() {
-            // A name that matches several patterns would have to satisfy all of them, so it is not generated.
+            // Exclude the other patterns, because a name that matches several would have to satisfy all of them.
             let others = patterns.iter().enumerate().filter(|(j, _)| *j != i).map(|(_, (_, key, _))| key.clone());
             let key = without(key.clone(), names.clone().chain(others));
             let value = self.schema(value, &format!("{path}.patternProperties.{}", short(name)))?;

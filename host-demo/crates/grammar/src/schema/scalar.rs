@@ -19,7 +19,7 @@ pub(super) fn string(schema: &Map<String, Value>, path: &str, budget: &Budget) -
         return Ok(Expr::never());
     }
     let mut conditions = Vec::new();
-    // Combined schemas may have several patterns.
+    // A list, because combined schemas may have several patterns.
     let patterns = match schema.get("pattern") {
         Some(Value::Array(patterns)) => patterns.iter().collect(),
         one => one.into_iter().collect::<Vec<_>>(),
@@ -42,7 +42,7 @@ pub(super) fn string(schema: &Map<String, Value>, path: &str, budget: &Budget) -
     if conditions.is_empty() {
         return Ok(pattern::any_char().repeat(min, max));
     }
-    // Limits that a pattern keeps anyway are left out.
+    // Leave out limits that a pattern keeps anyway, because an intersection takes many states.
     let is_kept = conditions.iter().any(|one| one.least >= min)
         && max.is_none_or(|max| conditions.iter().any(|one| one.most.is_some_and(|most| most <= max)));
     let mut conditions: Vec<Expr> = conditions.into_iter().map(|one| one.expr).collect();

@@ -36,8 +36,8 @@ pub fn reading(
     }
     let how = Encode { add_special: true, parse_special: false };
     let prompt = format!("{asked}\n\nAnswer:");
-    // Prompt and answer are tokenized together, since a vocabulary may join or split tokens where they meet. The line
-    // break keeps an option from winning because it begins another one.
+    // Prompt and answer are tokenized together, since a vocabulary may join or split tokens where they meet. A line
+    // break follows, so that an option that begins another one does not win.
     let whole = answers.map(|answer| text::encode(tokenizer, format!("{prompt} {answer}\n").as_bytes(), how));
     let whole = whole.collect::<Result<Vec<_>>>()?;
     let mut ids = text::encode(tokenizer, prompt.as_bytes(), how)?;
@@ -60,11 +60,11 @@ fn in_chat(
     let conversation = style.conversation(&[message], &[]);
     let quiet = Map::from_iter([("enable_thinking".to_string(), Value::Bool(false))]);
     let (prompt, _) = style.prompt(renderer, conversation, &quiet, false).map_err(anyhow::Error::msg)?;
-    // The end of the turn keeps an option from winning because it begins another one.
+    // The end of the turn follows, so that an option that begins another one does not win.
     let end = text::token(tokenizer, renderer.stop()).or(tokenizer.eos());
     let how = Encode { add_special: false, parse_special: false };
-    // The answer begins with the question's name: SmolLM2 chooses among texts rightly more often then. Its yes or no is no
-    // better with the name, whose tokens are a quarter of a short question.
+    // The answer begins with the question's name, because SmolLM2 then chooses among texts rightly more often. Yes or
+    // no has none, because it is no better with the name, whose tokens are a quarter of a short question.
     let (name, before) = match question.kind {
         Kind::Noul => (String::new(), ""),
         _ => (format!("{}:", question.id), " "),
@@ -80,8 +80,8 @@ fn in_chat(
     Ok(Reading { ids, scored: Scored::Labels(told_apart(labels)) })
 }
 
-/// Cuts each label behind the token that tells it from all others. What follows would only make long options less
-/// probable, and cost passes.
+/// Cuts each label behind the token that tells it from all others, because the tokens after it would only make long
+/// options less probable, and cost passes.
 fn told_apart(labels: Vec<Vec<TokenId>>) -> Vec<Vec<TokenId>> {
     let cut = |(at, label): (usize, &Vec<TokenId>)| {
         let others = labels.iter().enumerate().filter(|(other, _)| *other != at);

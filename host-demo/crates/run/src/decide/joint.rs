@@ -2,7 +2,8 @@
 //! layers reads the states of its tokens and scores every option.
 //!
 //! Sources: llama.cpp's `src/models/clef.cpp` and `fill_task_joint`, after the class `JointSchemaHead` of the published
-//! models. The head is computed in f64: it is small beside the model, and its result is close to the published model's.
+//! models. The head is computed in f64, so that its result is close to the published model's. It is small beside the
+//! model.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -22,7 +23,7 @@ pub const SEPARATOR: &str = "<<clef:sep>>";
 /// Text that the template puts before the piece with a question's or an option's text.
 pub const QUESTION: &str = "<<clef:question>>";
 pub const OPTION: &str = "<<clef:option>>";
-/// Beginning of these texts, which is replaced in requests.
+/// Beginning of these texts. It is replaced in requests, so that a client's text does not add pieces to a prompt.
 pub const MARKER: &str = "<<clef:";
 pub const NO_MARKER: &str = "<<clef ";
 

@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-/// Returns a value as text. Names of special tokens in it become ordinary text.
+/// Returns a value as text. Names of special tokens in it become ordinary text, because the prompt's special tokens are
+/// parsed after the template is filled.
 pub fn text(value: &Value) -> String {
     without_special(&flat(value, 0))
 }

@@ -57,7 +57,7 @@ impl Scored {
     /// Tokens of the longest option that are read after the prompt.
     pub fn longest(&self) -> usize {
         match self {
-            // The last token of a label is not read.
+            // Without the last token of a label, because it is not read.
             Self::Labels(labels) => labels.iter().map(|label| label.len().saturating_sub(1)).max().unwrap_or(0),
             _ => 0,
         }
@@ -72,7 +72,7 @@ impl Scored {
     pub fn shareable(&self, len: usize) -> usize {
         match self {
             Self::Labels(_) => len.saturating_sub(1),
-            // The states of the options' ends are needed.
+            // Up to the first option's end, because the states of all ends are needed.
             Self::Ends(ends) => ends.first().copied().unwrap_or(0).min(len.saturating_sub(1)),
             Self::Marks { .. } | Self::Joint(_) => 0,
         }

@@ -1,4 +1,5 @@
-//! Weights that a token reads: decoding is limited by reading them, so their ratio is the cost of a proposed token.
+//! Weights that a token reads. Their ratio is the cost of a proposed token, because decoding is limited by reading
+//! them.
 
 use arenite::{Gguf, Model, model::Experts};
 
@@ -8,7 +9,7 @@ use crate::open_model::OpenModel;
 pub fn of_own(open: &OpenModel) -> f64 {
     let (gguf, model) = (open.gguf(), open.model());
     let layers = format!("blk.{}.", model.spec().layers);
-    // A file beside the model has the layers alone.
+    // All of its blocks count, because a file beside the model has the layers alone.
     let of_layers = |name: &str| name.starts_with(&layers) || name.contains("nextn.");
     let (own, others) = match gguf.drafter() {
         Some(file) => (bytes(file, model, |name| name.starts_with("blk.") || name.starts_with("nextn.")), file),

@@ -47,7 +47,7 @@ impl Drafting {
         let (model, options) = (open.model(), &open.options);
         let spec = model.spec();
         let continues = spec.has_head() && !spec.has_cross_attention();
-        // Several conversations at once leave less for long drafts.
+        // Shorter with several conversations, because their tokens share the pass with the drafts.
         let of_text = if has_others { 4 } else { 8 };
         let (source, most) = match &options.draft {
             _ if !continues => return Self::OFF,
@@ -55,7 +55,7 @@ impl Drafting {
             DraftChoice::Lookup => (Kind::Lookup, of_text),
             _ if model.can_draft() && open.small().is_none() => (Kind::Own, 3),
             DraftChoice::File(_) => (Kind::Small, 4),
-            // Other models would have to compute accepted tokens again.
+            // Off, because models that cannot undo would have to compute accepted tokens again.
             DraftChoice::Auto | DraftChoice::Beside(_) if !spec.can_undo() => return Self::OFF,
             DraftChoice::Auto | DraftChoice::Beside(_) => (Kind::Lookup, of_text),
         };
@@ -132,7 +132,7 @@ impl Draft {
     }
 
     /// Ends the verification: tells the pace how many tokens were right, and forgets them. `is_over` tells whether the
-    /// answer has ended: then no token was refused.
+    /// answer has ended, because then the next token was not refused.
     pub fn end(&mut self, is_over: bool) {
         self.pace.add(self.right, self.right < self.len() && !is_over);
         self.run.clear();
@@ -250,14 +250,14 @@ fn own(
             break;
         }
         match engine.draft(&mut works) {
-            // Proposals must not take the memory of others.
+            // Not an error, because proposals must not take the memory of others.
             Err(Error::OutOfPages { .. }) => return Ok(()),
             done => done?,
         }
         for ((turn, wanted), is_cut) in turns.iter_mut().zip(wanted).zip(&mut is_cut) {
             if step < *wanted && !*is_cut {
                 turn.draft.run.extend(argmax(engine.logits(turn.context)));
-                // After a token that the grammar forbids, no guess can be right.
+                // Stop after a token that the grammar forbids, because no guess after it can be right.
                 *is_cut = turn.generation.allowed(&turn.draft.run[1..], tokenizer) < turn.draft.len();
             }
         }

@@ -1,4 +1,4 @@
-//! The length of drafts, from the acceptance seen. There is no clock in it, so the counts of a request repeat.
+//! The length of drafts, from the acceptance seen. There is no clock in it, so that the counts of a request repeat.
 //!
 //! The rule: `p` estimates the probability that a proposed token is right if those before it are. It begins at
 //! [`START`]; every proposed token that was compared moves it by an eighth of the way to 1 or 0. A draft of `n` tokens

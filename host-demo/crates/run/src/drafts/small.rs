@@ -59,7 +59,8 @@ impl<'a> Small<'a> {
             reader.read.truncate(known);
             drafting.push((reader, &mut turn.draft.run, text, most));
         }
-        // The new tokens of the text except the last are prefilled; the state before the last one is saved.
+        // Prefill the new tokens of the text except the last. Save the state before the last one, so that the model can
+        // go back when a proposal is refused.
         for (reader, _, text, _) in &mut drafting {
             let unread = &text[reader.read.len()..text.len() - 1];
             if !unread.is_empty() {

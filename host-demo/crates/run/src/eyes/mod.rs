@@ -74,7 +74,6 @@ const ROWS: (usize, usize) = (64 << 20, 1 << 30);
 /// Patches that are computed together.
 const BATCH: usize = 256;
 
-/// Maximum number of files whose hashes are kept.
 const MOST_FILES: usize = 1024;
 
 /// A picture file that was decoded before.
@@ -87,7 +86,7 @@ struct KnownFile {
     views: Views,
 }
 
-/// Rows of pictures. A conversation sends its pictures with each turn, so the last ones are kept.
+/// Rows of pictures. The last ones are kept because a conversation sends its pictures with each turn.
 struct Known {
     files: VecDeque<KnownFile>,
     /// The last pictures, the last used one at the end. Their rows take at most half of `limit`.
@@ -128,7 +127,7 @@ impl Eyes {
     /// Same as [`open`](Self::open).
     pub fn of_vocabulary(path: &Path, tokenizer: &Tokenizer<'_, '_>) -> Result<Self> {
         let name = || path.display().to_string();
-        // Mapped: an encoder runs once for a picture, and copying the file would take longer.
+        // Mapped and not copied, because an encoder runs once for a picture, and copying the file would take longer.
         let file = ModelFile::open(Source { load: Load::Map, projector: Projector::None, ..Source::from(path) })?;
         let cell = Cell::try_new(file, |file| -> Result<_> { Vision::new(&file.gguf()?).with_context(name) })?;
         let vision = cell.borrow_dependent();
@@ -178,7 +177,7 @@ impl Eyes {
     /// Adds what pictures need to the options of a plan.
     pub fn planned(&self, options: arenite::Options) -> arenite::Options {
         let options = options.pictures(MOST_PICTURES);
-        // Tokens that attend to each other are read in one pass.
+        // The batch holds a whole picture if its tokens attend to each other, because they are read in one pass.
         let most = self.vision().views(1024, 1024).map_or(0, |views| views.tokens());
         if self.vision().is_together() { options.batch(options.batch.max(most)) } else { options }
     }
@@ -264,7 +263,7 @@ impl Eyes {
             return Ok(known);
         }
         let _turn = self.turn();
-        // Another request may have decoded the same file meanwhile.
+        // Look again, because another request may have decoded the same file meanwhile.
         if let Some(known) = known() {
             return Ok(known);
         }

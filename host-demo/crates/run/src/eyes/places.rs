@@ -11,7 +11,7 @@ use arenite::{Session, Span, TokenId, Work};
 
 use super::Sight;
 
-/// Bit that marks the ids of rows of pictures. No vocabulary has so many tokens.
+/// Bit that marks the ids of rows of pictures. It marks no other id, because no vocabulary has so many tokens.
 const ROW: TokenId = 1 << 31;
 
 /// Returns true if an id stands for a row of a picture.

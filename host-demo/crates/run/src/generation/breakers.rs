@@ -56,7 +56,7 @@ impl BreakerList {
 
     /// The sequences in the core's form.
     pub fn list(&self) -> Breakers<'_> {
-        // They are sorted, and their tails are in `tails`.
+        // Never an error, because the heads are sorted and their tails are in `tails`.
         Breakers::new(&self.heads, &self.tails).unwrap_or_default()
     }
 }

@@ -271,7 +271,7 @@ impl Generation {
         if self.settings.limit == Some(0) {
             return Ok(Step::ended(End::Length));
         }
-        // Copy the logits before penalties and temperature change them: log-probabilities are the model's own.
+        // Copy the logits before penalties and temperature change them, because log-probabilities are the model's own.
         let own = self.settings.logprobs.map(|_| logits.to_vec());
         let Some(token) = self.sample(logits, bench)? else { return Ok(Step::ended(End::Grammar)) };
         if self.is_end(token, bench.tokenizer) {
@@ -288,7 +288,7 @@ impl Generation {
         let logprob = own.zip(settings.logprobs).map(|(own, count)| logprob(tokenizer, &own, token, count, offset));
         let piece = self.text_of(token, tokenizer)?;
         let (shown, is_outdented) = self.indents.push(&piece);
-        // Stop strings end what the user reads, not a thought.
+        // No stop within a thought, because stop strings end what the user reads.
         let is_thought = self.thoughts.as_ref().is_some_and(ThoughtBudget::is_thinking);
         let (text, stopped) = if is_thought { (self.stops.finish() + shown, false) } else { self.stops.push(shown) };
         let is_cut = is_outdented || text.contains('\n') && self.is_late();
@@ -314,8 +314,8 @@ impl Generation {
         }
     }
 
-    /// Drops tokens from a full context, as many as llama.cpp does. Where it moves the other tokens in the cache, they are
-    /// read again here.
+    /// Drops tokens from a full context, as many as llama.cpp does. It moves the other tokens in the cache; here they
+    /// are read again.
     fn shift(&mut self, Shift { keep, discard }: Shift, context: usize) {
         let read = self.ids.len() - 1;
         let keep = keep.min(context.saturating_sub(4)).min(read);
@@ -332,8 +332,8 @@ impl Generation {
         left.saturating_sub(1).min(context.saturating_sub(self.ids.len()))
     }
 
-    /// Number of the first tokens of `draft` that may follow the answer: after an end token, or a token that the grammar
-    /// forbids, the others cannot be chosen.
+    /// Number of the first tokens of `draft` that may follow the answer. The others cannot be chosen, because they
+    /// follow an end token or a token that the grammar forbids.
     pub fn allowed(&self, draft: &[TokenId], tokenizer: Option<&Tokenizer<'_, '_>>) -> usize {
         let is_end = |token: &TokenId| self.is_end(*token, tokenizer);
         let draft = &draft[..draft.iter().position(is_end).unwrap_or(draft.len())];
@@ -407,8 +407,8 @@ impl Generation {
             let is_barred = *ignore_end || is_short || is_thought && !may_close;
             tokenizer.is_end(token) && is_barred || is_short && stop_ids.contains(&token)
         };
-        // Some models continue with line breaks for ever where a schema keeps them from ending, so line breaks between
-        // the elements of JSON are only taken where they are the model's first choice.
+        // Line breaks between the elements of JSON are only taken where they are the model's first choice, because some
+        // models otherwise continue with them for ever where a schema keeps them from ending.
         let first_choice = if settings.is_json { argmax(logits) } else { None };
         let is_padding =
             |token: TokenId| settings.is_json && Some(token) != first_choice && is_line_break(&bytes(tokenizer, token));
@@ -418,7 +418,7 @@ impl Generation {
             }
             _ => None,
         };
-        // A token may contain the mark and the start of the text after it, which must be the grammar's.
+        // Check the text after the mark, because a token may contain both, and the text must follow the grammar.
         let spoils = |token| match (&self.gate, &self.state, table) {
             (Some(gate), Some(state), Some(table)) => {
                 let rest = gate.rest_after(&spelled(token, settings.marks.as_deref(), tokenizer));
@@ -463,7 +463,8 @@ impl Generation {
     }
 
     fn is_end(&self, token: TokenId, tokenizer: Option<&Tokenizer<'_, '_>>) -> bool {
-        // While the grammar is not complete, an end token ends only one of several messages in the answer.
+        // Not while the grammar is incomplete, because an end token then ends only one of several messages in the
+        // answer.
         let may_end = || self.gate.is_some() || self.is_whole();
         let is_own =
             tokenizer.is_some_and(|tokenizer| !self.settings.ignore_end && may_end() && tokenizer.is_end(token));

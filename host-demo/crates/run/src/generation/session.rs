@@ -148,7 +148,8 @@ fn read(
 /// Returns to `position`, and reads the tokens of the text from there to `end`.
 fn go_back(session: &mut Session<'_, '_>, generation: &Generation, position: usize, end: usize) -> Result<()> {
     let (engine, context) = session.parts();
-    // Some recurrent layers can only go back to a checkpoint; the tokens after it are prefilled again.
+    // Go further back if necessary, because some recurrent layers can only go back to a checkpoint. The tokens after it
+    // are prefilled again.
     let back = generation.shown().whole(engine.nearest(context, position));
     session.rewind(back)?;
     if back < end { read_ids(session, generation, back..end) } else { Ok(()) }

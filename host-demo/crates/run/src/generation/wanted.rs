@@ -63,8 +63,8 @@ impl Wanted<'_> {
         let budget = match thoughts {
             ThoughtLimit::UpTo(tokens) => Some(tokens),
             ThoughtLimit::Usual if settings.table.is_some() => Some(settings.limit.unwrap_or(room).min(room) / 2),
-            // A limit that is never reached: the budget also closes a thought in which the model ends, and tells where
-            // stop strings count.
+            // A limit that is never reached. It is set because the budget also closes a thought in which the model
+            // ends, and tells where stop strings count.
             ThoughtLimit::Usual | ThoughtLimit::Unlimited => {
                 (settings.table.is_some() || !settings.stops.is_empty()).then_some(usize::MAX)
             }

@@ -127,7 +127,7 @@ impl Answer<'_> {
             match part {
                 Part::Content(text) => self.parts.push_back(text),
                 Part::Thought(text) => self.thought += &text,
-                // Requests declare no functions, so there are no calls.
+                // Never happens, because requests declare no functions.
                 Part::Call(_) => {}
             }
         }

@@ -345,7 +345,8 @@ impl Loaded {
 
 impl Drop for Loaded {
     fn drop(&mut self) {
-        // The engine ends when all senders are dropped. No answer is left, because answers borrow from `self`.
+        // Drop the sender first, because the engine ends when all senders are dropped. No answer is left, because
+        // answers borrow from `self`.
         self.commands = None;
         if let Some(engine) = self.engine.take() {
             let _ = engine.join(); // the answers have reported the engine's error

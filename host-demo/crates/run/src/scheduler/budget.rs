@@ -1,16 +1,16 @@
 //! Divides the tokens of a pass among the conversations.
 //!
 //! A request that arrives during a pass waits for the end of the pass. Long prompts are therefore read in pieces that
-//! take about the same time, one in each pass, and the conversations closest to their next token come first. A prompt whose
-//! rest is short, as of a known conversation, has a pass without the others now and then: a pass of one token is several
-//! times as fast as one of eight, or as one with a piece of a prompt.
+//! take about the same time, one in each pass, and the conversations closest to their next token come first. A prompt
+//! whose rest is short, as of a known conversation, has a pass without the others now and then, because a pass of one
+//! token is several times as fast as one of eight, or as one with a piece of a prompt.
 
 use arenite::Model;
 
-/// Maximum number of prompt tokens in a pass. With more tokens the cost per token hardly decreases, and a request that
-/// arrives waits longer.
+/// Maximum number of prompt tokens in a pass. Not more, because the cost per token hardly decreases then, and a request
+/// that arrives waits longer.
 const PROMPTS: usize = PIECE + 2 * LEAST;
-/// Number of tokens in the first piece of a long prompt. Smaller pieces read the weights too often.
+/// Number of tokens in the first piece of a long prompt. Not fewer, because smaller pieces read the weights too often.
 const PIECE: usize = 32;
 /// Number of tokens that kernels process together. The length of a piece is a multiple of this number.
 const LEAST: usize = 8;
@@ -75,8 +75,8 @@ impl PassBudget {
             let count = match left {
                 0 | 1 => left,
                 _ if left <= piece => left.min(for_prompts),
-                // The other conversations leave a group of eight tokens incomplete: a long prompt fills the group,
-                // which costs the others little.
+                // A long prompt fills the group of eight tokens that the others leave incomplete, because kernels
+                // process a whole group in any case.
                 _ if for_prompts < PROMPTS => for_prompts.min(LEAST - (self.batch - room) % LEAST),
                 _ => piece,
             };

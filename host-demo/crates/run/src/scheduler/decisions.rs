@@ -68,7 +68,7 @@ impl Scheduler<'_, '_, '_> {
     /// common beginning is read alone, because the others share this beginning.
     fn score_some(&mut self, decision: &Decision, at: usize) -> Result<Vec<Vec<f64>>> {
         let options = self.engine.plan().options;
-        // One context is the cached beginning of the prompts.
+        // One context less, because it is the cached beginning of the prompts.
         let most = options.logits.min(options.contexts.saturating_sub(1 + self.running.len()));
         let Decision { readings, scope, lora, .. } = decision;
         let together = at..readings.len().min(at + most);
@@ -83,7 +83,7 @@ impl Scheduler<'_, '_, '_> {
         let count = self.fitting(&pages);
         if count > 1 {
             match self.score_together(decision, at..at + count) {
-                // The estimate was too low: read one prompt.
+                // Read one prompt, because the estimate was too low.
                 Err(Error::TooManyContexts { .. } | Error::OutOfPages { .. }) => {}
                 done => return Ok(done?),
             }
@@ -173,8 +173,8 @@ impl Scheduler<'_, '_, '_> {
             }
             Scored::Marks { .. } => Ok(Vec::new()),
         };
-        // Keep only what the prompts share, so that many questions take one place of the cache. The prompt of a single question
-        // may share its beginning with the next request's.
+        // Keep only what the prompts share, so that many questions take one place of the cache. The prompt of a single
+        // question stays, because the next request's may share its beginning.
         let kept = self.engine.nearest(&context, if other.is_some() { branch } else { most });
         let unused = match done.is_ok() && kept > 0 && self.engine.rewind(&mut context, kept).is_ok() {
             true => self.cache.keep(context, *scope, ids[..kept].to_vec(), lora.clone(), self.clock),
@@ -212,7 +212,7 @@ impl Scheduler<'_, '_, '_> {
         for mark in marks {
             buffer[..dim].copy_from_slice(&self.engine.states()[mark * dim..][..dim]);
             let out = self.engine.headed(&mut buffer)?;
-            // Some models have a score for each type of question.
+            // One of several values, because some models have a score for each type of question.
             scores.push(f64::from(out[if out.len() > 1 { kind.min(out.len() - 1) } else { 0 }]));
         }
         Ok(scores)

@@ -26,7 +26,8 @@ pub struct DiskCache {
     folder: PathBuf,
     limit: u64,
     entries: Vec<Entry>,
-    /// Writes files in another thread. While one is written and another waits, further ones are dropped.
+    /// Writes files in another thread, so that answers do not wait for the disk. While one is written and another
+    /// waits, further ones are dropped.
     writer: SyncSender<(PathBuf, Head, Vec<u8>)>,
     thread: JoinHandle<()>,
     /// Number of the next file.
@@ -63,7 +64,8 @@ impl DiskCache {
         entries.sort_by_key(|(modified, _)| *modified);
         let (writer, files) = sync_channel::<(PathBuf, Head, Vec<u8>)>(1);
         let write = move || {
-            // A file that cannot be written is missing when it is to be read, and forgotten then.
+            // Errors are ignored because a file that cannot be written is missing when it is to be read, and forgotten
+            // then.
             files.into_iter().for_each(|(path, head, snapshot)| _ = store(&path, &head, &snapshot));
         };
         let thread = std::thread::Builder::new().name("cache on disk".into()).spawn(write)?;
@@ -143,7 +145,7 @@ impl Scheduler<'_, '_, '_> {
                 if let Some(context) = self.cache.keep(context, scope, tokens, head.lora, self.clock) {
                     self.engine.close(context);
                 }
-                // The file is the one that was used last.
+                // Move the file to the end, because it is the one that was used last.
                 if let Some(disk) = &mut self.disk {
                     disk.entries.push(entry);
                 }

@@ -53,7 +53,7 @@ impl History {
     pub fn add(&mut self, client: u64, ids: &[TokenId], prompt: usize, lora: &[(usize, f32)]) {
         let at = self.0.iter().position(|(known, _)| *known == client);
         let mut own = at.and_then(|at| self.0.remove(at)).map_or_else(VecDeque::new, |(_, own)| own);
-        // A conversation that this one continues is contained in it.
+        // Remove a conversation that this one continues, because it is contained in it.
         own.retain(|earlier| earlier.lora != lora || !ids.starts_with(&earlier.ids));
         let kept = ids.len().min(MOST_TOKENS);
         own.push_back(Conversation { ids: ids[..kept].to_vec(), prompt: prompt.min(kept), lora: lora.to_vec() });

@@ -15,8 +15,8 @@ use crate::generation::{End, Generation, Logprob, Workbench, offsets};
 use crate::reuse::Donor;
 use crate::rng::AnyRng;
 
-/// Distance of a checkpoint from the end of a prompt, in tokens: the next turn's prompt often differs in the last
-/// tokens.
+/// Distance of a checkpoint from the end of a prompt, in tokens. Not only at the end, because the next turn's prompt
+/// often differs in the last tokens.
 const BEFORE_END: usize = 12;
 
 /// An answer in progress, and its context.
@@ -171,7 +171,7 @@ impl Progress {
     pub fn choose(&mut self, logits: &mut [f32], bench: &mut Workbench<'_, '_, '_>, counters: &Counters) -> Result<()> {
         let is_first = self.generation.answer().is_empty();
         let step = self.generation.step(logits, bench)?;
-        // Counted before the end of the answer is told: its client may ask for the metrics next.
+        // Counted before the end of the answer is told, because its client may ask for the metrics next.
         if self.draft.take(step.token.as_ref().map(|token| token.id)) {
             counters.accepted_tokens.fetch_add(1, Ordering::Relaxed);
         }

@@ -154,7 +154,8 @@ impl Scheduler<'_, '_, '_> {
     fn save_slot(&mut self, scope: Option<u64>, number: usize) -> Result<SlotAnswer> {
         let Slot { ids, prompt, lora, .. } = self.slots.numbered(scope, number).clone();
         let head = Head { context: self.engine.plan().options.context, tokens: ids, prompt, lora, ..Head::default() };
-        // The snapshot has as much of the conversation as the cache has. The rest is read again after a restoration.
+        // The snapshot may have less than the conversation, because the cache may have lost the rest. That is read
+        // again after a restoration.
         let known = self.cache.best(&head.tokens, &head.lora, scope);
         let room = self.open()?;
         self.engine.close(room);

@@ -46,7 +46,7 @@ impl Service {
         let sights = self.sights("messages", prompt, request.context.is_empty())?.after(request.context.clone());
         let is_free = matches!(request.choice.must, Must::Auto | Must::Never);
         settings.table = self.chat_form(request, prepared)?;
-        // A call may need line breaks that are not the model's first choice.
+        // Not where calls are possible, because a call may need line breaks that are not the model's first choice.
         settings.is_json = is_free
             && request.schema().is_some()
             && !self.style.is_in_messages()
@@ -167,7 +167,7 @@ impl Service {
         if first.is_ok() || tools.iter().all(|tool| tool.strict) {
             return first;
         }
-        // One budget for all attempts.
+        // One budget for all attempts, so that a client's functions cannot multiply it.
         let budget = grammar::Budget::of_request();
         let mut loose: Vec<Tool> = tools.iter().map(|tool| (*tool).clone()).collect();
         for tool in loose.iter_mut().filter(|tool| !tool.strict) {

@@ -49,7 +49,7 @@ impl Decisions {
         const LABEL: usize = 64;
         let options: usize = self.request.questions.iter().map(|question| question.options.len()).sum();
         let labels = 2 * self.states * options;
-        // The cache of contexts keeps a copy of each prompt.
+        // Twice, because the cache of contexts keeps a copy of each prompt.
         self.tokens * (2 * size_of::<TokenId>() + self.state_bytes) + labels * LABEL
     }
 }
@@ -94,7 +94,7 @@ impl Service {
             return Err(Refusal::about("questions", message));
         }
         let states = each.len();
-        // The questions are read once: copies for all states could take gigabytes.
+        // The questions are read once, because copies for all states could take gigabytes.
         let mut request = decider.request(each.first().copied().flatten(), questions)?;
         for question in questions.and_then(Value::as_object).into_iter().flat_map(Map::values) {
             self.check_len("questions", &question.to_string())?;

@@ -11,7 +11,7 @@ use arenite_text as text;
 
 /// Maximum size of the cache in bytes.
 const MOST_BYTES: usize = 16 << 20;
-/// Size in bytes above which a source is not cached.
+/// Size in bytes above which a source is not cached, because it is the key of its grammar.
 const LARGE: usize = 1 << 20;
 
 /// The source of a grammar.

@@ -45,7 +45,8 @@ impl Host {
             .contexts(2 * parallel + 1)
             .pages(parallel.saturating_mul(context.div_ceil(16)))
             .logits(parallel)
-            // For recurrent models: checkpoints where conversations branch off, and near the end of each prompt.
+            // Three for recurrent models, because states are saved where conversations branch off, near the end of each
+            // prompt, and at its end.
             .checkpoints(3)
             .batch(open.options.batch.max(parallel));
         let hears = model.spec().sound().is_some();
@@ -119,7 +120,7 @@ fn token_bytes(gguf: &Gguf<'_>, tokenizer: &Tokenizer<'_, '_>) -> Option<usize> 
     let keeps_text = matches!(gguf.str("tokenizer.ggml", "model"), Ok(Some(b"gpt2" | b"llama")))
         && matches!(tokenizer.normalizer(), b"" | b"NFC");
     let longest = (0..tokenizer.vocab_len() as TokenId).map(|id| tokenizer.spelling(id).len()).max();
-    // An unknown character of up to four bytes may also be one token.
+    // At least four, because an unknown character of up to four bytes may also be one token.
     longest.filter(|_| keeps_text).map(|longest| SHRINKS * longest.max(4))
 }
 

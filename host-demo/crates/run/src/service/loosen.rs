@@ -20,7 +20,7 @@ fn without_faults(parameters: &Value, budget: &Budget) -> Option<Value> {
     let mut loose = parameters.clone();
     for _ in 0..MOST_TRIED {
         let Err(why) = grammar::from_json_schema(&loose, budget) else { return Some(loose) };
-        // Errors begin with the path of the keyword.
+        // The text is split because errors begin with the path of the keyword.
         let why = format!("{why:#}");
         let place = place(&loose, String::new(), why.split(": ").next()?.strip_prefix('$')?, MOST_STEPS)?;
         remove(&mut loose, &place)?;

@@ -248,7 +248,7 @@ impl Service {
         let Some(token_bytes) = self.token_bytes.filter(|most| text.len() / most >= self.context) else {
             return Ok(());
         };
-        // Some vocabularies drop white space beside special tokens.
+        // Without white space, because some vocabularies drop it beside special tokens.
         let bytes: usize = text.chars().filter(|c| !c.is_whitespace()).map(char::len_utf8).sum();
         let least = bytes / token_bytes;
         match least >= self.context {
@@ -328,7 +328,7 @@ impl Service {
                         String::from_utf8_lossy(&text::decode(self.tokenizer(), &ids).unwrap_or_default()).into_owned();
                 }
             }
-            // A prompt that is only scored may fill the context.
+            // One position more without an answer, since a prompt that is only scored may fill the context.
             let room = self.context + usize::from(settings.limit == Some(0));
             if ids.len() >= room && !request.is_counted {
                 let param = if is_chat { "messages" } else { "prompt" };
@@ -454,7 +454,7 @@ fn with_pictures(settings: &Settings, shown: Shown) -> Result<Arc<Settings>, Ref
             "log-probabilities of a prompt with pictures are not reported: leave out echo",
         ));
     }
-    // A full context cannot lose a part of a picture.
+    // No shift, because a full context cannot lose a part of a picture.
     Ok(Arc::new(Settings { shown, shift: None, ..settings.clone() }))
 }
 
@@ -480,7 +480,8 @@ fn bytes_of(value: &Value) -> usize {
     bytes
 }
 
-/// Returns true if a request with this name of a model takes any. huggingface_hub sends `dummy` for the model of a URL.
+/// Returns true if a request with this name of a model takes any. `dummy` is one because huggingface_hub sends it for
+/// the model of a URL.
 pub fn is_any(asked: &str) -> bool {
     matches!(asked, "" | "default" | "dummy")
 }

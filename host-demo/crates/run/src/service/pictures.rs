@@ -31,7 +31,7 @@ impl Service {
                 *picture = PictureSource::File(fetch(address).map_err(refused)?.into());
             }
         }
-        // A prompt that is too long is refused before its pictures are encoded.
+        // Check the length first, so that a prompt that is too long is refused before its pictures are encoded.
         let ids = eyes.tokens(&prompt, is_first, self.tokenizer(), &self.limits).map_err(refused)?;
         if ids.len() > self.context {
             return Err(Refusal::too_long(field, ids.len(), self.context));

@@ -8,8 +8,8 @@ use crate::generation::{BreakerList, Settings};
 use arenite_request::{Biased, Refusal, TextRequest};
 use arenite_text as text;
 
-/// Maximum number of stop strings. All of them are searched with every token. Programs for role play send one for each
-/// character.
+/// Maximum number of stop strings. It is limited because all of them are searched with every token, and not lower
+/// because programs for role play send one for each character.
 const MOST_STOPS: usize = 64;
 /// Maximum number of texts that end repetitions.
 const MOST_BREAKERS: usize = 16;
@@ -66,7 +66,7 @@ fn biases(
             }
             Biased::Token(id) => biases.push((*id, *bias)),
             Biased::Text(text) => {
-                // The tokens are those of `/tokenize`.
+                // Without special tokens, so that the tokens are those of `/tokenize`.
                 let how = Encode { add_special: false, parse_special: false };
                 let ids = text::encode(tokenizer, text.as_bytes(), how).map_err(|error| wrong(error.to_string()))?;
                 biases.extend(ids.into_iter().map(|id| (id, *bias)));
@@ -76,7 +76,7 @@ fn biases(
             return Err(wrong(format!("logit_bias names more than {MOST_BIASES} tokens")));
         }
     }
-    // Sort by token: sums depend on the order, and the order of fields in a JSON object has no meaning.
+    // Sort by token, because sums depend on the order, and the order of fields in a JSON object has no meaning.
     biases.sort_by_key(|(id, _)| *id);
     Ok(biases)
 }

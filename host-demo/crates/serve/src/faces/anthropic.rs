@@ -50,13 +50,14 @@ pub(super) const MESSAGES: &[Row<Asked>] = &[
     Row(&["thinking"], Use::Reads(thinking)),
     Row(&["output_format"], Use::Reads(schema)),
     Row(&["output_config"], Use::Reads(output)),
-    // The service would connect to other servers, run code in a container, or summarize the conversation.
+    // Refused because the service would connect to other servers, run code in a container, or summarize the
+    // conversation.
     Row(&["mcp_servers"], Use::Refused(Neutral::Empty)),
     Row(&["container"], Use::Refused(Neutral::Empty)),
     Row(&["thread"], Use::Reads(thread)),
     Row(&["compaction"], Use::Refused(Neutral::Empty)),
-    // They ask the service to drop old parts of long conversations: this server keeps them, and refuses a conversation
-    // that is too long.
+    // It asks the service to drop old parts of long conversations. Ignored because this server keeps them, and refuses
+    // a conversation that is too long.
     Row(&["context_management"], Use::Harmless),
     Row(
         &[
@@ -76,8 +77,8 @@ pub(super) const MESSAGES: &[Row<Asked>] = &[
     ),
 ];
 
-/// The start of a line with which Claude Code reports to Anthropic's accounting. It changes with every request, so that
-/// nothing after it could be reused from the cache.
+/// The start of a line with which Claude Code reports to Anthropic's accounting. It is removed because it changes with
+/// every request, and nothing after it could be reused from the cache.
 const ACCOUNTING: &str = "x-anthropic-billing-header:";
 
 /// Removes the line for accounting at the start of a text.
@@ -143,7 +144,7 @@ fn blocks(role: &str, list: &[Value], field: &Field<'_>, messages: &mut Vec<Mess
                 has_results = true;
                 messages.push(Message { call_id: given("tool_use_id"), ..Message::with_content("tool", result) });
             }
-            // Blocks of the service's own tools are notes; the text after them has their results.
+            // Blocks of the service's own tools are left out, since the text after them has their results.
             kind if kind.ends_with("_tool_use") || kind.ends_with("_tool_result") => {}
             "fallback" => {}
             "container_upload" => {
@@ -201,7 +202,8 @@ fn thinking(asked: &mut Asked, field: &Field<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Refuses to keep the conversation. Anthropic's packages then send whole conversations.
+/// Refuses to keep the conversation. The refusal has a code of its own, because Anthropic's packages then send whole
+/// conversations.
 fn thread(_: &mut Asked, field: &Field<'_>) -> Result<()> {
     match Neutral::Empty.includes(field.value) {
         true => Ok(()),

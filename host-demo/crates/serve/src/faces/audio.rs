@@ -40,7 +40,7 @@ pub(super) const ROWS: &[Row<Transcribe>] = &[
             Ok(())
         }),
     ),
-    // One possible language is the language. With several, the model recognizes the language itself.
+    // With several possible languages, the model recognizes the language itself, because it cannot choose among some.
     Row(
         &["languages"],
         Use::Reads(|asked, field| {
@@ -96,7 +96,7 @@ pub(super) const ROWS: &[Row<Transcribe>] = &[
     Row(&["split_on_word"], off()),
     Row(&["max_len"], off()),
     Row(&["no_timestamps"], off()),
-    // The search and the detection of silence are the server's own.
+    // Ignored because the search and the detection of silence are the server's own.
     Row(
         &[
             "user",
@@ -113,7 +113,7 @@ pub(super) const ROWS: &[Row<Transcribe>] = &[
     ),
 ];
 
-/// A row of a field that must be off. Form libraries write a switch in different ways.
+/// A row of a field that must be off. Several texts mean off, because form libraries write a switch in different ways.
 const fn off() -> Use<Transcribe> {
     Use::Reads(|_, field| one_of(field, &["false", "0", "0.0", "no", "off", "none", "null", "[]"]))
 }

@@ -31,7 +31,8 @@ pub fn decisions(service: &Service, body: &Value) -> Result<Decisions> {
     Ok(decisions)
 }
 
-/// Refuses pictures and films, in llama.cpp's words. It looks at them after the questions.
+/// Refuses pictures and films, in llama.cpp's words. They are read after the questions, so that a request with several
+/// faults gets llama.cpp's error.
 fn check_pictures(body: &Value) -> Result<()> {
     read(body.as_object().unwrap_or(&Map::new()), &[PICTURES], &mut ())
 }
@@ -59,7 +60,7 @@ const ROWS: &[Row<Asked>] = &[
             Ok(())
         }),
     ),
-    // As in llama.cpp, a server of one model answers for any name: clients send that of their own service.
+    // As in llama.cpp, a server of one model answers for any name, because clients send the name of their own service.
     Row(&["model"], Use::Harmless),
     Row(&["stream"], Use::Harmless),
 ];

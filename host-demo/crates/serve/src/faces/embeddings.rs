@@ -68,7 +68,7 @@ pub(super) const ROWS: &[Row<Embedded>] = &[
             false => Err(Refusal::unsupported(field.name)),
         }),
     ),
-    // Cohere's and text-embeddings-inference's; vLLM's field comes after it and wins.
+    // Cohere's and text-embeddings-inference's. This row is before vLLM's field, so that vLLM's wins.
     Row(
         &["truncate"],
         Use::Reads(|asked, field| {
@@ -79,9 +79,10 @@ pub(super) const ROWS: &[Row<Embedded>] = &[
         }),
     ),
     Row(&["truncate_prompt_tokens"], Use::Reads(keep)),
-    // Accounting, and how long Ollama keeps the model. Ollama's options are those of the sampler and of the machine.
+    // Accounting, and how long Ollama keeps the model. Ollama's options change no embedding, because they belong to the
+    // sampler and the machine.
     Row(&["user", "keep_alive", "options"], Use::Harmless),
-    // Read with the adapters of the server.
+    // Ignored here because the routes read it with the adapters of the server.
     Row(&["lora"], Use::Harmless),
 ];
 

@@ -40,7 +40,7 @@ impl<'v> Field<'v> {
         self.value.as_f64().map(|number| number as f32).ok_or_else(|| self.wrong("a number"))
     }
 
-    /// Returns a whole number, which some programs write with a decimal point.
+    /// Returns a whole number. It may have a decimal point, because some programs write all numbers so.
     pub fn whole(&self) -> Result<i64> {
         let rounded = || self.value.as_f64().filter(|number| number.fract() == 0.0 && number.abs() < 1e15);
         let large = || self.value.as_u64().map(|number| number.cast_signed());
@@ -121,7 +121,7 @@ impl<'v> Field<'v> {
                 self.refused(format!("prompt_string has {MEDIA} {places} times, for {count} in multimodal_data"))
             );
         }
-        // Without these places, the pictures stand where the model's own marker stands, or before the text.
+        // Place 0 otherwise: the pictures then stand where the model's own marker stands, or before the text.
         let mut ends = parts.iter().scan(0, |end, part| {
             *end += part.len();
             Some(*end)

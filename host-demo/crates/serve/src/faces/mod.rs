@@ -1,7 +1,8 @@
 //! The faces of the server: tables of fields by which each interface's requests become a [`TextRequest`].
 //!
 //! A row of a table names a field, and says whether the server reads it, ignores it because it changes no answer, or
-//! refuses it. `null` means that a field is absent. Fields without a row are ignored: clients send fields of their own.
+//! refuses it. `null` means that a field is absent. Fields without a row are ignored because clients send fields of
+//! their own.
 
 pub mod anthropic;
 pub mod audio;
@@ -38,7 +39,6 @@ pub struct Asked {
     left_out: Vec<String>,
 }
 
-/// The form of an answer.
 #[derive(Clone, Debug, Default)]
 pub struct Reply {
     pub stream: bool,

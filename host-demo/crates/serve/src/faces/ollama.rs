@@ -133,7 +133,7 @@ pub(super) const ROWS: &[Row<OllamaAsked>] = &[
         &["think"],
         Use::Reads(|read, field| {
             let thinking = &mut read.asked.request.thinking;
-            // As in Ollama.
+            // An error for a model that does not think, because Ollama refuses it, too. Other interfaces warn.
             thinking.is_required = true;
             match field.value {
                 Value::Bool(is_on) => thinking.turn(field.name, *is_on),
@@ -184,7 +184,7 @@ pub(super) const ROWS: &[Row<OllamaAsked>] = &[
         }),
     ),
     Row(&["truncate", "shift", "dimensions", "_debug_render_only"], Use::Harmless),
-    // They concern pictures that a model draws.
+    // Ignored because they concern pictures that a model draws.
     Row(&["width", "height", "steps"], Use::Harmless),
 ];
 
@@ -196,7 +196,7 @@ const OPTIONS: &[Row<Asked>] = &[
     Row(
         &["num_predict"],
         Use::Reads(|asked, field| {
-            // Only a positive number is a limit.
+            // Only a positive number is a limit, since Ollama takes 0 and negative numbers for none.
             asked.request.limit = usize::try_from(field.whole()?).ok().filter(|limit| *limit > 0);
             Ok(())
         }),

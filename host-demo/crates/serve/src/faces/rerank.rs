@@ -66,7 +66,7 @@ pub(super) const ROWS: &[Row<Ranked>] = &[
                 let text = document.as_str().or_else(|| document.get("text")?.as_str());
                 let text = text.ok_or_else(|| field.refused("each document must be a text"))?;
                 asked.texts.push(text.into());
-                // Cohere returns an object, even if the request has a text.
+                // A text becomes an object, because Cohere returns objects in any case.
                 let shown = if document.is_string() { json!({ "text": text }) } else { document.clone() };
                 asked.documents.push(shown);
             }

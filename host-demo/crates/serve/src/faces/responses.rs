@@ -39,7 +39,7 @@ const RESPONSE: &[Row<Asked>] = &[
     Row(&["text"], Use::Reads(text)),
 ];
 
-/// Rows that come after those of all interfaces.
+/// Rows that come after the tables of all interfaces, because they read what these have set (`top_logprobs`).
 const OTHERS: &[Row<Asked>] = &[
     Row(
         &["include"],
@@ -75,14 +75,13 @@ const OTHERS: &[Row<Asked>] = &[
             Ok(())
         }),
     ),
-    // They concern tools of the service, the service's storage, or reports.
+    // Ignored because they concern tools of the service, the service's storage, or reports.
     Row(
         &["max_tool_calls", "context_management", "client_metadata", "access_programs", "background_options", "image"],
         Use::Harmless,
     ),
 ];
 
-/// A warning for the client.
 const LOST: &str = "input: thoughts that the server no longer has are left out";
 
 fn stored(_: &mut Asked, field: &Field<'_>) -> Result<()> {
@@ -167,7 +166,7 @@ fn items(asked: &mut Asked, list: &[Value], field: &Field<'_>) -> Result<Vec<Mes
             }
             "item_reference" => {
                 let id = text("id").unwrap_or_default();
-                // An answer is possible without an earlier thought.
+                // A missing thought is only a warning, because an answer is possible without it.
                 if !id.starts_with("rs_") {
                     let why = format!("the server does not have the item `{id}`: send it itself, as with store: false");
                     return Err(wrong(why));
@@ -185,7 +184,7 @@ fn items(asked: &mut Asked, list: &[Value], field: &Field<'_>) -> Result<Vec<Mes
                 })?;
                 messages.push(Message { call_id: text("call_id"), ..Message::with_content("tool", shown) });
             }
-            // Items of the service's own tools are notes about what it did; the answer after them has their results.
+            // Items of the service's own tools are left out, since the answer after them has their results.
             _ if kind.ends_with("_call") || kind.ends_with("_list_tools") || kind.contains("mcp_approval") => {}
             "compaction" | "compaction_summary" | "context_compaction" | "additional_tools" => {}
             other => return Err(wrong(format!("an item of type `{other}` cannot be read"))),

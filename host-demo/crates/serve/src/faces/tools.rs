@@ -40,7 +40,7 @@ pub fn tools(asked: &mut Asked, field: &Field<'_>) -> Result<()> {
         if nested.is_none() {
             inner.retain(|key, value| key != "type" && !value.is_null());
         }
-        // Templates read the parameters, which clients may omit or leave empty.
+        // Add the parameters if a client omits them or leaves them empty, because templates read them.
         let parameters = inner.entry("parameters").or_insert(Value::Null);
         if parameters.as_object().is_none_or(Map::is_empty) {
             *parameters = json!({ "type": "object", "properties": {} });
@@ -121,7 +121,7 @@ impl Asked {
         let name = |tool: &Value| tool.pointer("/function/name").and_then(Value::as_str).map(str::to_string);
         if let Some(allowed) = allowed {
             tools.retain(|tool| name(tool).is_some_and(|name| allowed.contains(&name)));
-            // A list without functions allows only tools that are left out: the model answers without them.
+            // Not an error if the list allows only tools that are left out, since the model can answer without them.
             if tools.is_empty() && !(allowed.is_empty() && *must == Must::Auto) {
                 return wrong("there is no such function among the tools");
             }

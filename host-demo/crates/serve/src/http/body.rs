@@ -22,7 +22,7 @@ pub fn not_json(error: &serde_json::Error) -> ApiError {
     ApiError::invalid(format!("the body is not JSON: {error}"))
 }
 
-/// Converts whole numbers with a decimal point, as some programs write all numbers, to integers.
+/// Converts whole numbers with a decimal point to integers, because some programs write all numbers so.
 fn with_integers(mut body: Value) -> Value {
     for value in body.as_object_mut().into_iter().flat_map(Map::values_mut) {
         if let Some(number) =
@@ -34,8 +34,9 @@ fn with_integers(mut body: Value) -> Value {
     body
 }
 
-/// Skips a byte order mark, and replaces each escape of half a surrogate pair. Programs that cut texts by UTF-16 units
-/// write such escapes, and send them again with every later message.
+/// Skips a byte order mark, and replaces each escape of half a surrogate pair, which serde_json would refuse. Not an
+/// error, because programs that cut texts by UTF-16 units write such escapes and send them again with every later
+/// message.
 pub fn well_formed(bytes: &[u8]) -> Cow<'_, [u8]> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let mut out: Option<Vec<u8>> = None;
@@ -43,7 +44,7 @@ pub fn well_formed(bytes: &[u8]) -> Cow<'_, [u8]> {
     while let Some(next) = bytes[at..].iter().position(|byte| *byte == b'\\') {
         let start = at + next;
         let Some(unit) = unit(&bytes[start..]) else {
-            // Skips the escaped character, which may be a backslash.
+            // Skip the escaped character, because it may be a backslash that would otherwise begin an escape.
             at = (start + 2).min(bytes.len());
             continue;
         };

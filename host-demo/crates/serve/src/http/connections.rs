@@ -62,7 +62,7 @@ pub struct Connections(Vec<Weak<ConnectionSlot>>);
 impl Connections {
     /// Adds a connection.
     pub fn add(&mut self, client: IpAddr) -> Arc<ConnectionSlot> {
-        // Remove closed connections before the list grows.
+        // Remove closed connections before the list grows, so that its length stays near the number of open ones.
         if self.0.len() == self.0.capacity() {
             self.forget_closed();
         }

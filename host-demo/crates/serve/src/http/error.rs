@@ -63,8 +63,8 @@ pub struct ApiError {
 pub type Result<T> = std::result::Result<T, ApiError>;
 
 impl ApiError {
-    /// Makes an error. The message may quote the request, so its line breaks become spaces, and a long message is
-    /// truncated.
+    /// Makes an error. Line breaks of the message become spaces and a long message is truncated, because it may quote
+    /// the request.
     pub fn new(status: StatusCode, message: impl Into<String>) -> Self {
         Self { status, message: short_line(message.into()), param: None, code: None }
     }
@@ -74,8 +74,8 @@ impl ApiError {
         Self::new(StatusCode::BAD_REQUEST, message)
     }
 
-    /// Makes the error for an invalid field. The field's name may come from the request, so it is shortened like a
-    /// message.
+    /// Makes the error for an invalid field. The field's name is shortened like a message, because it may come from the
+    /// request.
     pub fn about(param: impl Into<String>, message: impl Into<String>) -> Self {
         Self { param: Some(short_line(param.into())), ..Self::invalid(message) }
     }

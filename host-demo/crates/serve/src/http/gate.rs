@@ -26,7 +26,8 @@ pub struct Gate {
     origins: Vec<HeaderValue>,
 }
 
-/// Schemes of pages that belong to programs of this machine. No web site has an origin with such a scheme.
+/// Schemes of pages that belong to programs of this machine. They are trusted because no web site has an origin with
+/// such a scheme.
 const PROGRAMS: [&str; 6] = ["app", "capacitor", "file", "tauri", "vscode-file", "vscode-webview"];
 
 impl Gate {
@@ -51,7 +52,8 @@ impl Gate {
         if let Some(origin) = foreign.filter(|_| self.is_local && *method != Method::OPTIONS) {
             return refused(format!("pages of `{origin}` may not use this server: allow them with --cors-origin"));
         }
-        // Browsers send the header with each request, also with those that have no origin. Programs do not.
+        // Browsers send this header with every request, therefore it also marks requests that have no origin. Programs
+        // do not send it.
         let is_page = headers.contains_key("sec-fetch-site");
         if let Some(host) = text(header::HOST).filter(|host| self.is_local && is_page && !self.is_own(host)) {
             return refused(format!("pages of `{host}` may not use this server: call it localhost in the browser"));
@@ -59,8 +61,8 @@ impl Gate {
         if *method == Method::POST {
             let kind = text(header::CONTENT_TYPE).unwrap_or_default();
             let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-            // Browsers let a page send these types to any server. Programs may send JSON with the type of a form, but they
-            // send no origin.
+            // Refuse the types that browsers let a page send to any server without asking it. A form's type is only
+            // refused with an origin, because programs may send JSON with it, but they send no origin.
             let simple = matches!(kind.as_str(), "" | "application/x-www-form-urlencoded" | "multipart/form-data");
             if kind == "text/plain" || simple && foreign.is_some() {
                 let why = "the Content-Type must be application/json";
@@ -75,7 +77,8 @@ impl Gate {
     pub fn trusts(&self, origin: &str, host: Option<&str>) -> bool {
         let listed = self.origins.iter().any(|allowed| allowed == "*" || allowed == origin);
         let Some((scheme, own)) = origin.split_once("://") else { return listed };
-        // On a server for this machine, the own page has a name that nobody else can take.
+        // On a server for this machine, only names that nobody else can take are trusted, because `host` may resolve to
+        // it by DNS rebinding.
         let is_own_page = host == Some(own) && !self.is_local;
         listed || is_own_page || self.is_local && (self.is_own(own) || PROGRAMS.contains(&scheme))
     }
@@ -93,8 +96,8 @@ impl Gate {
 
 impl Gate {
     /// Returns true if `host`, perhaps with a port, is a name for which no public DNS server can answer: a name of
-    /// containers' hosts (`host.docker.internal`), of the local network, or of this machine. Other machines may have
-    /// such names, so that pages from there are not trusted.
+    /// containers' hosts (`host.docker.internal`), of the local network, or of this machine. Pages from there are not
+    /// trusted, because other machines may have such names.
     fn is_near(&self, host: &str) -> bool {
         let name = without_port(host);
         let is_reserved = [".internal", ".local"].iter().any(|end| name.ends_with(end));
@@ -102,8 +105,8 @@ impl Gate {
     }
 }
 
-/// Returns true for loopback addresses and for `0.0.0.0` and `::`. Programs that listen on all addresses show `0.0.0.0` as
-/// their own, and only this machine can be reached by it.
+/// Returns true for loopback addresses and for `0.0.0.0` and `::`. They are trusted because only this machine can be
+/// reached by them, and programs that listen on all addresses show `0.0.0.0` as their own.
 fn is_here(address: IpAddr) -> bool {
     let address = address.to_canonical();
     address.is_loopback() || address.is_unspecified()

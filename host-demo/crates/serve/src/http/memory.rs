@@ -51,7 +51,7 @@ pub struct RequestMemory {
 
 /// Returns the encoding of a compressed body. Refuses all but gzip.
 fn encoding(headers: &HeaderMap) -> Result<Option<&HeaderValue>> {
-    // Names of codings are case-insensitive.
+    // Compare without case, because HTTP's names of codings are case-insensitive.
     let is =
         |encoding: &HeaderValue, name: &str| encoding.as_bytes().trim_ascii().eq_ignore_ascii_case(name.as_bytes());
     let encoding = headers.get(header::CONTENT_ENCODING).filter(|encoding| !is(encoding, "identity"));
@@ -93,7 +93,7 @@ impl Received {
         if weight(&self.bytes) > MOST_WEIGHT {
             return Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "the body has too many values: send fewer"));
         }
-        // Some programs write a byte order mark before JSON.
+        // Skip a byte order mark, because some programs write one before JSON.
         Ok(self.bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&self.bytes))
     }
 }
@@ -141,7 +141,8 @@ impl RequestMemory {
         let (mut body, mut bytes) = (request.into_body(), Vec::new());
         let mut permit = reserve(&self.small, client, len.min(SMALL)).await?;
         let mut is_whole = read(&mut body, &mut bytes, &permit).await?;
-        // A large body has its memory once the first part of it has come.
+        // A large body gets its memory only after its first part has come, so that a client that only sends a head
+        // cannot hold it.
         if !is_whole || is_packed {
             permit = reserve(&self.large, client, len).await?;
         }
@@ -158,8 +159,8 @@ impl RequestMemory {
         Ok(Received { bytes: bytes.into(), _permit: permit })
     }
 
-    /// Returns the announced length of a body, or `most` if none is announced or the body is compressed. Refuses a longer
-    /// one.
+    /// Returns the announced length of a body, or `most` if none is announced or the body is compressed, since its
+    /// unpacked length is unknown. Refuses a longer one.
     pub fn announced(headers: &HeaderMap, most: usize) -> Result<usize> {
         if encoding(headers)?.is_some() {
             return Ok(most);
@@ -227,8 +228,8 @@ fn weight(json: &[u8]) -> usize {
     weight
 }
 
-/// Returns freed memory to the system. Without this, glibc's allocator keeps the memory of freed small values, as much
-/// as a whole body in each thread.
+/// Returns freed memory to the system, because glibc's allocator otherwise keeps the memory of freed small values, as
+/// much as a whole body in each thread.
 pub fn trim() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     #[allow(unsafe_code)]
@@ -363,7 +364,8 @@ pub struct Meter {
     all: Arc<Answers>,
     is_full: AtomicBool,
     is_streamed: bool,
-    /// The connection of a response text. Closing it frees the memory.
+    /// The connection of a response text. It is closed to free the memory, because the connection holds the text until
+    /// it is sent.
     slot: Option<Arc<ConnectionSlot>>,
 }
 

@@ -76,7 +76,7 @@ pub fn serve(
         })?;
         let address: SocketAddr = listener.local_addr()?;
         if ready.await.is_err() {
-            return Ok(()); // The engine's thread reports the error.
+            return Ok(()); // because the engine's thread reports the error
         }
         (limits.listening)(address)?;
         let gate = Gate::new(address.ip(), &limits.host, limits.origins.clone());
@@ -101,7 +101,7 @@ async fn all_done(counters: &Counters) {
     while counters.open.load(Ordering::Relaxed) > 0 {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    // Give the last answer time to reach the socket.
+    // Wait because a request is closed before the last bytes of its answer reach the socket.
     tokio::time::sleep(Duration::from_millis(100)).await;
 }
 
@@ -110,7 +110,7 @@ async fn accept(listener: TcpListener, routes: Router) {
     let mut connections = Connections::default();
     loop {
         let Ok((socket, peer)) = listener.accept().await else {
-            // There may be too many open files: close an idle connection.
+            // Close an idle connection, because there may be too many open files.
             connections.make_room();
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
@@ -144,7 +144,8 @@ async fn accept(listener: TcpListener, routes: Router) {
     }
 }
 
-/// A socket that fails if its client reads nothing for the time `patience`. This frees the memory of an unread answer.
+/// A socket that fails if its client reads nothing for the time `patience`, because an unread answer would otherwise
+/// hold its memory for ever.
 struct Patient<S> {
     socket: S,
     patience: Duration,
@@ -198,7 +199,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
     }
 }
 
-/// Removes empty segments of a path (`//` and a `/` at the end). Clients create such segments from a base address that
+/// Removes empty segments of a path (`//` and a `/` at the end), because clients create them from a base address that
 /// ends in `/`.
 fn without_empty_segments(uri: &Uri) -> Option<Uri> {
     let path = uri.path();

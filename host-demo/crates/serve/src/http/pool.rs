@@ -44,7 +44,7 @@ struct Held {
 struct Waiter {
     client: u64,
     bytes: usize,
-    /// Number of bodies that its client had when it came.
+    /// Number of bodies that its client had when it came, so that clients with few bodies come first.
     rank: usize,
     grant: oneshot::Sender<Permit>,
 }
@@ -85,7 +85,7 @@ impl Pool {
     fn serve_waiting(self: &Arc<Self>) {
         loop {
             let Some(Waiter { client, bytes, grant, .. }) = self.state().next(self.share) else { return };
-            // If the client has disconnected, this drops the permit.
+            // An error is ignored because it drops the permit: the client has disconnected.
             let _ = grant.send(Permit { pool: self.clone(), client, bytes });
         }
     }
@@ -111,7 +111,8 @@ impl Pool {
 }
 
 impl State {
-    /// Takes memory for the first body whose client has not used up its share, if there is enough.
+    /// Takes memory for the first body whose client has not used up its share. Bodies behind it wait even if they would
+    /// fit, because a large one would otherwise have to wait for all of them.
     fn next(&mut self, share: usize) -> Option<Waiter> {
         self.waiting.retain(|waiter| !waiter.grant.is_closed());
         let may =

@@ -15,7 +15,8 @@ pub const READERS: usize = 2;
 const LITTLE: Duration = Duration::from_millis(20);
 /// Half-life of a client's used time.
 const HALF: Duration = Duration::from_secs(5);
-/// Maximum number of clients whose used time is counted. At the limit, clients with little used time are removed.
+/// Maximum number of clients whose used time is counted, so that many addresses do not fill the memory. At the limit,
+/// clients with little used time are removed.
 const MOST_CLIENTS: usize = 1024;
 
 /// The threads, which end when this value is dropped.
@@ -133,7 +134,7 @@ impl Readers {
     pub async fn run<T: Send + 'static>(&self, client: u64, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
         let (sender, result) = oneshot::channel();
         let work = Box::new(move || {
-            // Skip the work if the client has disconnected.
+            // Skip the work if the client has disconnected, because nobody receives the result.
             if !sender.is_closed() {
                 let _ = sender.send(work());
             }
@@ -179,7 +180,8 @@ fn processor_time() -> Option<Duration> {
 
 /// Lowers the priority of this thread below that of the threads that run the model and serve.
 fn yield_to_others() {
-    // On Linux, no process means the calling thread. Failure is harmless.
+    // On Linux, no process means the calling thread. An error is ignored because the reader then only has the usual
+    // priority.
     #[cfg(target_os = "linux")]
     let _ = rustix::process::setpriority_process(None, 10);
 }

@@ -21,7 +21,8 @@ pub const CLIENT: HeaderName = HeaderName::from_static("x-arenite-client");
 pub const ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Maximum length of a client's own identifier.
 const MOST_ID: usize = 128;
-/// Number of lines that may wait for the log's reader. Further lines are dropped.
+/// Number of lines that may wait for the log's reader. Further lines are dropped, so that a slow reader neither delays
+/// requests nor fills the memory.
 const WAITING: usize = 1024;
 
 /// The format of lines in the log.
@@ -92,7 +93,7 @@ impl Record {
     fn new(log: Option<Log>, id: String, request: &Request<Body>) -> Self {
         let mut record = Self::none();
         (record.log, record.id, record.method) = (log, id, request.method().to_string());
-        // The query may contain a key.
+        // Without the query, because it may contain a key.
         record.path = request.uri().path().chars().take(200).collect();
         record
     }
@@ -170,7 +171,7 @@ impl Drop for Record {
 /// Gives each request its record, and the answer the request's identifier.
 pub async fn record(State(log): State<Option<Log>>, mut request: Request<Body>, next: Next) -> Response {
     let given = request.headers().get(ID).filter(|id| id.len() <= MOST_ID).and_then(|id| id.to_str().ok());
-    // An identifier with spaces could look like other fields of the log.
+    // Only graphic characters, because an identifier with spaces could look like other fields of the log.
     let given = given.filter(|id| !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_graphic()));
     let id = given.map_or_else(|| format!("{:016x}", by_chance()), str::to_string);
     let record = Arc::new(Record::new(log, id, &request));

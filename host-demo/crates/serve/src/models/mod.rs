@@ -70,18 +70,20 @@ pub struct Models {
     token: String,
     /// Arguments of this process, which are passed on to the processes of the models.
     arguments: Vec<OsString>,
-    /// The process of each model. Never locked while a lock inside a [`ProcessSlot`] is held.
+    /// The process of each model. Never locked while a lock inside a [`ProcessSlot`] is held, because `take` locks in
+    /// the other order.
     slots: Mutex<Vec<Option<Arc<ProcessSlot>>>>,
     /// Notified when memory may have become free.
     freed: Notify,
     /// Write-locked by a request that has waited too long for memory. All other requests then wait until this request
-    /// has its memory.
+    /// has its memory, because they would otherwise keep other models loaded without end.
     turn: RwLock<()>,
     /// Time without requests after which a model is unloaded; `None` keeps it.
     idle: Option<Duration>,
 }
 
-/// Tells one state of a file from another: its length, and the time of its last change.
+/// Tells one state of a file from another: its length, and the time of its last change. No hash, because each request
+/// compares it.
 type FileStamp = Option<(u64, SystemTime)>;
 
 fn stamp(path: &Path) -> FileStamp {
@@ -226,7 +228,7 @@ impl Models {
         if lease.slot.runs() == Some(true) {
             return Ok(lease);
         }
-        // The start continues even if the client disconnects.
+        // A task of its own, so that the start continues even if the client disconnects.
         let started = tokio::spawn(async move { lease.start(ended).await.map(|()| lease) });
         let failed = |why: String| {
             let why = format!("the model `{}` cannot be loaded: {why}", self.models[at].name);
@@ -306,7 +308,7 @@ impl Models {
     /// Starts the process of a model, and waits until the model is loaded.
     async fn start(&self, at: usize) -> Result<Process> {
         let ModelEntry { name, path, .. } = &self.models[at];
-        // These options override those in `arguments`: the last value of a repeated option counts.
+        // These options come last, because the last value of a repeated option counts: they override `arguments`.
         let mut child = Command::new(std::env::current_exe()?)
             .args(&self.arguments)
             .args([OsStr::new("-m"), path.as_os_str(), OsStr::new("--alias"), OsStr::new(name)])
@@ -315,7 +317,8 @@ impl Models {
             .stdout(Stdio::piped())
             .kill_on_drop(true)
             .spawn()?;
-        // Standard input stays open: the process ends when it is closed.
+        // Standard input stays open, because the process ends when it is closed: therefore also when this process is
+        // killed.
         if let Some(input) = &mut child.stdin {
             input.write_all(format!("{}\n", self.token).as_bytes()).await?;
         }
@@ -356,7 +359,8 @@ impl Lease {
             }
             self.models.start(self.at).await.map_err(|error| error.to_string())
         };
-        // All requests that wait for this start share its error; the next request starts the process again.
+        // One start for all requests that wait, so that they share its error. The next request starts the process
+        // again.
         let started = self.slot.process.get_or_init(start).await;
         started.as_ref().map(|_| ()).map_err(String::clone)
     }

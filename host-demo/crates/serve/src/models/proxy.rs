@@ -32,7 +32,8 @@ use crate::routes::ollama;
 use crate::sounds;
 use arenite_run::scheduler::Counters;
 
-/// Time after which an idle connection to a process is closed. The process itself would close it after a longer time.
+/// Time after which an idle connection to a process is closed. It is shorter than the process's own limit
+/// (`HEAD_TIME`), because a request on a connection that the process is closing would fail.
 const IDLE: Duration = Duration::from_secs(10);
 
 /// Headers that are not forwarded.
@@ -133,7 +134,7 @@ pub async fn forward(State(proxy): State<Arc<Proxy>>, request: Request) -> Resul
         Method::POST => named(&proxy, request).await?,
         _ => ((None, None), Body::empty()),
     };
-    // A connection whose body still comes may be closed to make room for others.
+    // Opened after the body, so that a connection whose body still comes may be closed to make room for others.
     let mut open = OpenRequest::new(&proxy, slot.as_ref())?;
     let (name, keep_alive) = (name.0.or(in_address), name.1);
     let lease = proxy.models.lease(proxy.models.find(name.as_deref())?).await?;
@@ -192,7 +193,7 @@ fn name_in_json(body: &Received) -> Result<Named> {
     }
     match serde_json::from_slice::<ModelName>(&body::well_formed(body.json()?)) {
         Ok(ModelName { model, name, keep_alive }) => Ok((model.or(name), keep_alive)),
-        // Without a name, the request would go to the first model, which may answer it.
+        // An error, because without a name the request would go to the first model, which may answer it.
         Err(error) if error.is_data() => Err(ApiError::about("model", format!("model is invalid: {error}"))),
         Err(error) => Err(body::not_json(&error)),
     }
@@ -324,7 +325,7 @@ pub async fn metrics(State(proxy): State<Arc<Proxy>>, request: Request) -> Resul
         let why = format!("the model `{}` is not loaded", model.name);
         return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, why));
     }
-    // Prometheus knows only these three escapes.
+    // Not Rust's escapes, because Prometheus knows only these three.
     let label = |name: &str| name.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
     let row = |(model, value): (&str, usize)| format!("{{model=\"{}\"}} {value}\n", label(model));
     let rows = |name: &str, help: &str, values: Vec<(&str, usize)>| {

@@ -214,10 +214,11 @@ fn completion_choice(prepared: &Prepared, choice: &Choice, index: usize) -> Valu
     })
 }
 
-/// Maximum number of characters in the header of a warning: proxies limit the size of headers.
+/// Maximum number of characters in the header of a warning, because proxies limit the size of headers.
 const LONGEST_WARNING: usize = 1000;
 
-/// Adds a warning for the client as a header. It may name a client's schema, so characters other than ASCII's are escaped.
+/// Adds a warning for the client as a header. Characters other than ASCII's are escaped, because the warning may name a
+/// client's schema.
 pub fn with_warning(mut response: Response, warning: Option<String>) -> Response {
     let escaped = |warning: String| warning.escape_default().take(LONGEST_WARNING).collect::<String>();
     if let Some(value) = warning.and_then(|warning| HeaderValue::try_from(escaped(warning)).ok()) {

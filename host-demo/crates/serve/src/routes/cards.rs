@@ -72,7 +72,7 @@ impl<'s> ModelCard<'s> {
         if !is_of_anthropic(headers) {
             return json!(self);
         }
-        // By Anthropic's documentation, an unknown time may be 0.
+        // The time is 0 since Anthropic's documentation allows this for an unknown one.
         json!({
             "type": "model", "id": self.id, "display_name": self.id, "created_at": "1970-01-01T00:00:00Z",
             "lifecycle": "active", "max_input_tokens": self.max_model_len, "max_tokens": self.max_model_len,

@@ -184,7 +184,7 @@ impl Format {
             model: &service.name,
             tokens_predicted: choice.answer,
             tokens_evaluated: choice.prompt,
-            // The tokens in the context: the last one was not read.
+            // The tokens in the context. They exclude the last one, since it was not read.
             tokens_cached: choice.read,
             timings: Timings::of(std::slice::from_ref(choice), true),
             id_slot: choice.slot,

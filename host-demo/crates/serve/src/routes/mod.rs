@@ -170,14 +170,14 @@ impl Common {
             }),
         };
         let cors = CorsLayer::new().allow_origin(origins).allow_methods([Method::GET, Method::POST]);
-        // Allow all requested headers: clients' libraries add headers of their own. A page of a public site may reach a
-        // server on this machine only with the last one.
+        // Allow all requested headers, because clients' libraries add headers of their own. The last header is there
+        // because a page of a public site may otherwise not reach a server on this machine.
         let cors = cors.allow_headers(AllowHeaders::mirror_request()).allow_private_network(true);
         routes.layer(cors.expose_headers([HeaderName::from_static("x-warning")]))
     }
 }
 
-/// Refuses requests that do not come from the proxy process: they could name any client's address.
+/// Refuses requests that do not come from the proxy process, because they could name any client's address.
 async fn of_proxy(State(secret): State<Arc<str>>, request: Request, next: Next) -> Response {
     match passed_by(&secret, &request) {
         Some(_) => next.run(request).await,
@@ -192,7 +192,7 @@ async fn with_key(State(keys): State<Arc<[String]>>, headers: HeaderMap, request
         let (scheme, key) = value.to_str().ok()?.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then(|| key.trim_start())
     });
-    // Anthropic's clients send the key in another header.
+    // The second header is read because Anthropic's clients send the key in it.
     let given = bearer.or_else(|| headers.get("x-api-key")?.to_str().ok());
     // Compares with all keys, so that the time does not tell which one is similar.
     let is_known = |given: &str| keys.iter().fold(false, |known, key| known | same(given.as_bytes(), key.as_bytes()));
@@ -247,7 +247,7 @@ async fn embeddings(State(app): State<Arc<App>>, request: Request<HttpBody>) -> 
     let read = |app: &App, mut body: Value| {
         let inputs = vectors::embedding_inputs(&app.service, &body, false)?;
         let lora = lora::of_body(&app.service.lora, &body)?;
-        // llama.cpp's own field, which has its own format of answers.
+        // Only `content` asks for llama.cpp's own format of answers, since it is llama.cpp's field.
         let is_llama = body.get("input").is_none_or(Value::is_null) && body.get("content").is_some();
         keep(&mut body, &["encoding_format", "dimensions"]);
         Ok((body, inputs, lora, is_llama))
@@ -277,7 +277,7 @@ async fn rerank(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Resu
     let (open, (pairs, ranked, lora)) = app.asked(request, read).await?;
     let tokens = token_count(&pairs);
     let made = app.vectors(&open, pairs, lora).await?;
-    // An answer that contains the documents may be long.
+    // No bound on the size, because an answer that contains the documents may be long.
     let bytes = if ranked.returns_documents { usize::MAX } else { made.bytes() };
     app.write(&open, bytes, move |app| vectors::ranking(&app.service, &ranked, &made.vectors, tokens)).await
 }
@@ -304,7 +304,7 @@ async fn tokenize(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Re
     app.answered(request, tokens_of).await
 }
 
-/// The answer to `/tokenize`. The tokens are numbers, which take an eighth of the memory of JSON values.
+/// The answer to `/tokenize`. The tokens are numbers, because these take an eighth of the memory of JSON values.
 #[derive(Serialize)]
 struct Tokenized {
     count: usize,
@@ -334,7 +334,7 @@ fn tokens_of(app: &App, body: Value) -> Result<Tokenized> {
     if body.get("with_pieces") != Some(&Value::Bool(true)) {
         return Ok(Tokenized { count, max_model_len, tokens: TokenList::Ids(tokens) });
     }
-    // The pieces of a text take a hundred times the memory of its ids.
+    // Limited to the context, because the pieces of a text take a hundred times the memory of its ids.
     if count > max_model_len {
         let message = format!("content has {count} tokens, but with_pieces takes at most {max_model_len}: shorten it");
         return Err(ApiError::about("content", message));
@@ -405,7 +405,7 @@ async fn metrics(State(app): State<Arc<App>>) -> Response {
         ("kv_bytes", "gauge", "Bytes of KV cache", app.kv as u64),
         ("uptime_seconds", "gauge", "Seconds since the start", app.started.elapsed().as_secs()),
     ];
-    // All other values depend on the requests of other clients.
+    // Shown only if clients share the cache, because all other values depend on the requests of other clients.
     let shared = [
         ("requests_total", "counter", "Answers that were started", load(&counters.requests)),
         ("answer_tokens_total", "counter", "Tokens of answers", load(&counters.answer_tokens)),

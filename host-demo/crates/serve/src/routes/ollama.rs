@@ -89,7 +89,7 @@ async fn answer(app: Arc<App>, request: Request<HttpBody>, is_chat: bool) -> Res
         Err(reason) => return Ok(Json(empty(&app, is_chat, reason)).into_response()),
     };
     let warning = prepared.warning.take();
-    // Pictures cannot be part of a context that is sent back.
+    // No context with pictures, because tokens that are sent back cannot contain them.
     let first = prepared.jobs.first().filter(|(_, settings, _)| !is_chat && settings.shown.is_empty());
     let prompt = first.map(|(prompt, ..)| prompt.clone());
     let answer = app.begin(&open, prepared)?;
@@ -127,7 +127,7 @@ fn prepared(app: &App, body: &Value, is_chat: bool) -> Result<std::result::Resul
         app.service.check_model(read.asked.request.model.as_deref())?;
         return Ok(Err(if read.unloads { "unload" } else { "load" }));
     }
-    // The command line's temperature replaces Ollama's default.
+    // Ollama's default is 0.8, therefore its clients get it unless the command line has a temperature.
     read.asked.request.sampling.temperature.get_or_insert(app.service.temperature.unwrap_or(0.8));
     Ok(Ok(app.prepare(read.asked)?))
 }
@@ -287,7 +287,7 @@ pub fn loaded_tag(name: &str, facts: &Facts, context: usize) -> Value {
     let mut entry = tag(name, facts);
     entry["context_length"] = json!(context);
     entry["size_vram"] = json!(0);
-    // The idle time ends models, and every request begins it anew.
+    // No time is known, because every request begins the idle time anew.
     entry["expires_at"] = json!("9999-12-31T23:59:59Z");
     entry
 }
@@ -323,7 +323,7 @@ fn shown(app: &App, body: Value) -> Result<Value> {
     let family = &service.facts.family;
     let info = json!({
         "general.architecture": family,
-        // Clients show this as the model's name.
+        // Always present, because clients show this as the model's name.
         "general.basename": service.facts.basename.as_deref().unwrap_or(&service.name),
         "general.parameter_count": service.facts.parameters,
         format!("{family}.context_length"): service.context,
@@ -351,7 +351,7 @@ pub async fn embed(State(app): State<Arc<App>>, request: Request<HttpBody>) -> R
         if let Some(name) = body.get("model").and_then(Value::as_str) {
             body["model"] = json!(name.trim_end_matches(":latest"));
         }
-        // Ollama cuts long texts unless the request forbids it.
+        // True by default, because Ollama cuts long texts unless the request forbids it.
         body["truncate"] = json!(body.get("truncate").and_then(Value::as_bool).unwrap_or(true));
         let inputs = vectors::embedding_inputs(&app.service, &body, true)?;
         Ok((inputs, is_old, json!({ "dimensions": body["dimensions"] })))
@@ -379,7 +379,8 @@ pub async fn embed(State(app): State<Arc<App>>, request: Request<HttpBody>) -> R
     app.write(&open, bytes, answer).await
 }
 
-/// The version of Ollama whose interface the server speaks. Clients refuse lower versions than those that they need.
+/// The version of Ollama whose interface the server speaks. It is not Arenite's own, because clients refuse lower
+/// versions than they need.
 const INTERFACE: &str = "0.14.0";
 
 /// `GET /api/version`.

@@ -38,7 +38,7 @@ const HEADERS: [(HeaderName, &str); 4] = [
     (header::CACHE_CONTROL, "no-cache"),
 ];
 
-/// Returns the routes of the page. These routes need no key: the page asks the user for the key.
+/// Returns the routes of the page. These routes need no key, because the page asks the user for it.
 pub fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
     FILES.into_iter().fold(Router::new(), |routes, (path, kind, content)| {
         let headers = HEADERS.into_iter().chain([(header::CONTENT_TYPE, kind)]);

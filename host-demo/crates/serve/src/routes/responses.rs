@@ -67,7 +67,7 @@ async fn read_by<T: Send + 'static>(
     let work = move |app: &App| {
         let mut body = json(&body)?;
         app.items.resolve(client, &mut body);
-        // The conversation's name in this interface.
+        // Rename the field, because this interface calls the conversation `input`.
         read(app, &body).map_err(|error| match error.param.as_deref() {
             Some("messages") => ApiError { param: Some("input".into()), ..error },
             _ => error,

@@ -81,7 +81,7 @@ pub async fn act(
         let name = name.ok_or_else(|| ApiError::about("filename", "filename must name a file"))?;
         Ok((name.to_string(), path_of(&app, folder, &open, name)?))
     };
-    // The snapshot of a conversation may be large: one is in memory at a time.
+    // One at a time, because the snapshot of a conversation may be large.
     let _turn = app.saving.lock().await;
     let began = Instant::now();
     let spent = || json!(began.elapsed().as_micros() as f64 / 1000.0);
@@ -145,11 +145,12 @@ pub async fn act(
 fn path_of(app: &App, folder: &std::path::Path, open: &OpenRequest, name: &str) -> Result<PathBuf> {
     let is_plain = |name: &str| {
         let forbidden = |c: char| c.is_control() || "/\\:*?\"<>|".contains(c);
-        // Some systems leave out points and spaces at the end.
+        // No points or spaces at the end, because some systems leave them out and two names would be one file.
         let is_same_everywhere = !name.starts_with('.') && !name.ends_with(['.', ' ']);
         (1..=255).contains(&name.len()) && is_same_everywhere && !name.contains(forbidden)
     };
-    // `client.key`, folders of clients, and folders of models in `--cache-disk`.
+    // Refused because the server's own files may be in this folder: `client.key`, folders of clients, and folders of
+    // models in `--cache-disk`.
     let lower = name.to_ascii_lowercase();
     let is_of_server = lower == KEY_FILE
         || lower.starts_with(CLIENT_FOLDER)

@@ -106,7 +106,7 @@ impl<T> Events<T> {
         if !self.has_room().await {
             return None;
         }
-        // The second branch detects a client that disconnects while no events arrive.
+        // The second branch is there because a client may disconnect while no events arrive.
         let (event, unsent) = tokio::select! {
             received = events.recv_unsent() => received?,
             () = self.items.closed() => return None,
@@ -132,7 +132,7 @@ pub fn sse(value: &Value) -> Sse {
     Sse::default().data(json_line(value))
 }
 
-/// Formats JSON as one line of a stream. Some clients also end lines at the line breaks of Unicode.
+/// Formats JSON as one line of a stream. Line breaks of Unicode are escaped because some clients also end lines there.
 pub fn json_line(value: &Value) -> String {
     without_line_breaks(value.to_string())
 }
@@ -141,7 +141,7 @@ pub fn json_line(value: &Value) -> String {
 pub fn unbuffered(mut response: Response) -> Response {
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
-    // nginx's header for answers of a server behind it.
+    // nginx's own header, since it buffers answers of a server behind it by default.
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
     response
 }

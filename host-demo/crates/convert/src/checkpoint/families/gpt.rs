@@ -213,7 +213,8 @@ pub const ALL: &[Family] = &[
         architecture: "jais2",
         keys: |k| {
             k.common()?;
-            // The core prefers the key for RMS norms, so the epsilon of this model's layer norms is also written there.
+            // The epsilon of this model's layer norms is also written here, because the core prefers the key for RMS
+            // norms.
             if let Some(epsilon) = k.config.float(&["layer_norm_eps"])? {
                 k.set("attention.layer_norm_rms_epsilon", epsilon);
             }

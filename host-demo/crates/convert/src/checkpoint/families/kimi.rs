@@ -43,7 +43,7 @@ const KIMI: &[Row] = &[
     ("self_attn.b_proj", "ssm_beta", same),
     ("self_attn.o_norm", "ssm_norm", same),
     ("block_sparse_moe.gate.e_score_correction_bias", "exp_probs_b.bias", same),
-    // transformers saves dense layers under the name of the experts.
+    // Dense layers have these names, too, because transformers saves them under the name of the experts.
     ("block_sparse_moe.gate_proj", "ffn_gate", same),
     ("block_sparse_moe.up_proj", "ffn_up", same),
     ("block_sparse_moe.down_proj", "ffn_down", same),

@@ -264,7 +264,7 @@ pub const ALL: &[Family] = &[
             logit_scale(k)?;
             k.number("attention.sliding_window", &["sliding_window"])?;
             k.vocab_size()?;
-            // llama.cpp and transformers treat other fractions differently.
+            // Other fractions are refused, because llama.cpp and transformers treat them differently.
             k.config.only("rotary_pct", &Value::from(1.0))?;
             let head = k.config.head_width()? as u32;
             k.set("rope.dimension_count", head);

@@ -39,7 +39,7 @@ pub const ALL: &[Family] = &[
         ]],
         keys: |k| {
             llama::keys(k)?;
-            // The code in transformers ignores these fields: only the values that it implies are accepted.
+            // Only the values that the code in transformers implies are accepted, because it ignores these fields.
             for (name, only) in [("route_norm", true.into()), ("score_func", "sigmoid".into()), ("n_group", 1.into())] {
                 k.config.only(name, &only)?;
             }
@@ -48,7 +48,7 @@ pub const ALL: &[Family] = &[
             k.maybe("leading_dense_block_count", &["num_dense_layers"])?;
             k.flag("expert_weights_norm", "route_norm");
             k.maybe_float("expert_weights_scale", &["route_scale"])?;
-            // llama.cpp always scales the embeddings of this architecture; the key turns scaling off.
+            // The key turns scaling off, because llama.cpp otherwise scales the embeddings of this architecture.
             if k.config.flag("mup_enabled") != Some(true) {
                 k.set("embedding_scale", 1.0f32);
             }

@@ -74,7 +74,8 @@ fn mamba1(keys: &mut Keys<'_>) -> Result<()> {
     keys.set("ssm.time_step_rank", c.number(&["time_step_rank", "dt_rank"])?.unwrap_or(width.div_ceil(16)));
     norm(keys)?;
     keys.set("ssm.dt_b_c_rms", c.text("model_type") == Some("falcon_mamba"));
-    // llama.cpp has no key for the mixer's epsilon and uses that of the layer norms.
+    // Write the mixer's epsilon only if it is another, because llama.cpp has no key for it and uses that of the layer
+    // norms.
     let (own, other) = (c.float(&["mixer_rms_eps"])?, c.float(&["layer_norm_epsilon"])?);
     if let Some(own) = own.filter(|own| Some(*own) != other) {
         keys.set("ssm.dt_b_c_rms_epsilon", own);
@@ -390,7 +391,8 @@ pub const ALL: &[Family] = &[
     Family {
         classes: &["NemotronHForCausalLM"],
         architecture: "nemotron_h",
-        // transformers also writes the settings of experts into the config of a model without them.
+        // The layers decide, because transformers also writes the settings of experts into the config of a model
+        // without them.
         variant: |config| pattern(config).is_ok_and(|layers| layers.contains(&'E')).then_some("nemotron_h_moe"),
         names: &[&[
             ("mixer.gate", "ffn_gate_inp", same),

@@ -195,7 +195,7 @@ pub fn tokens(settings: &Value, tokenizer: &Value, keys: &mut Keys<'_>) -> Resul
             keys.set(key, id);
         }
     }
-    // A model for English alone has the tokens of languages in its vocabulary, but was not trained with them.
+    // A model for English alone gets no tokens of languages, because it was not trained with those in its vocabulary.
     if find("is_multilingual") == Some(&Value::Bool(false)) {
         return Ok(());
     }

@@ -451,7 +451,7 @@ fn tensor(args: &[Item], kind: Result<Option<Coding>, &str>, metadata: &[Item]) 
         Ok(kind) => kind.unwrap_or_else(|| stored.clone()),
         Err(kind) => return Ok(Object::Unsupported(kind.to_owned())),
     };
-    // Views of negated or conjugated values store the values before the change.
+    // Not supported, because views of negated or conjugated values store the values before the change.
     if metadata.iter().any(|changes| matches!(&*changes.object, Object::Dict(changes) if !changes.is_empty())) {
         return Ok(Object::Unsupported("the metadata of a view".to_owned()));
     }
