@@ -204,8 +204,8 @@ impl Engine<'_, '_> {
         }
     }
 
-    /// Keeps tokens and states of the pass that has just run. The predicting layer reads works of more tokens than are
-    /// kept at once.
+    /// Keeps tokens and states of the pass that has just run. The predicting layer reads a work of more tokens than are
+    /// kept at once, because not all of its states can be kept.
     pub(super) fn keep_pass(&mut self, works: &mut [Work<'_>]) {
         let Self { forward, .. } = self;
         let mut row = 0;

@@ -244,7 +244,7 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Bytes of a layer's tiles in a pool. Cannot overflow: the plan has checked the product.
+    /// Bytes of a layer's tiles in a pool. Cannot overflow, because the plan has checked the product.
     pub fn layer_bytes(&self, layer: &Layer, pool: usize) -> usize {
         self.head_pages(layer, pool).unwrap_or(0)
     }
@@ -363,7 +363,8 @@ pub(crate) const fn biases(spec: &Spec<'_>, context: usize) -> Result<usize, Err
     }
 }
 
-/// The product, or [`Error::PlanTooLarge`] if it is so large that a few such products could not be added.
+/// The product, or [`Error::PlanTooLarge`] above a quarter of the address space, so that a few such products can be
+/// added.
 pub(crate) const fn product(factors: &[usize]) -> Result<usize, Error> {
     let mut product = 1usize;
     let mut i = 0;
