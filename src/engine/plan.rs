@@ -577,7 +577,8 @@ impl Store {
         while kind < 2 && spec.has_head() {
             if store.position_bytes[kind] > 0 {
                 (store.tiles[kind], store.pages[kind]) = match windows[kind] {
-                    // A sliding window's table holds the window of the first token of a batch and the whole batch.
+                    // A sliding window's table holds the window of the first token of a batch and the whole batch,
+                    // because the keys of a batch are stored before its first token attends.
                     Some(window) => {
                         let tiles = min(context, window.saturating_add(batch - 1)).div_ceil(TILE);
                         (tiles, tri!(product(&[tiles, contexts])))

@@ -262,7 +262,8 @@ impl<S: Isa, K: Keys, E: Values, const R: usize, const N: usize> Work<S> for Row
 }
 
 /// The queries of `R` rows and the positions that each attends to; `None` if a row attends to none. Short queries are
-/// copied to `copies`: at distances of a power of two they would compete for the same lines of the first-level cache.
+/// copied to `copies`, because at distances of a power of two they would compete for the same lines of the first-level
+/// cache.
 #[inline(always)]
 fn rows<'a, const R: usize>(
     job: &Attention<'a>,

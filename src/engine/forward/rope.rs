@@ -120,8 +120,8 @@ impl<'w> Rotary<'w> {
     }
 }
 
-/// Context scaling of frequencies. All fields are always valid: the compiler may evaluate them before it branches on
-/// the kind of scaling.
+/// Context scaling of frequencies. All fields are always valid, because the compiler may evaluate them before it
+/// branches on the kind of scaling.
 struct Scaled {
     scaling: Scaling,
     factor: f32,

@@ -67,7 +67,7 @@ unsafe fn spread_all(first: u32, rest: *const i8, to: *mut u32) {
 
 impl Spread {
     /// Writes the block in the order in which the kernel reads it. If the scale of the `next` block is given, the last
-    /// two quants come first. (The block is written in place: copying it would take as long.)
+    /// two quants come first. (The block is written in place, because copying it would take as long.)
     #[inline(always)]
     fn write<F: Format>(to: &mut MaybeUninit<Self>, q: &[i8; 32], [a, b]: [i16; 2], scale: f32, next: Option<f32>) {
         let words: &[[u8; 4]; 8] = bytemuck::must_cast_ref(q);
@@ -174,7 +174,8 @@ pub(super) unsafe fn matmul<F: Format>(job: &mut Job<'_>) {
     }
 }
 
-/// Writes `n` zeros, at least one. (The function that the compiler would call takes four instructions per float.)
+/// Writes `n` zeros, at least one. (Not by `fill`, because the function that the compiler would call takes four
+/// instructions per float.)
 ///
 /// # Safety
 ///

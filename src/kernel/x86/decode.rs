@@ -117,7 +117,7 @@ impl<D: Dot, F: Format> Rows<D, F> {
             let mut acc = [_mm256_setzero_ps(); T];
             let mut ahead = [[[_mm256_setzero_si256(); 4]; 2]; T];
             let chunks = x[0].d.len();
-            // More tokens leave no registers for the next sums, and overlap with each other.
+            // Not for more tokens, because these leave no registers for the next sums, and overlap with each other.
             let is_ahead = Self::AHEAD && (T == 1 || D::WIDE && T == 2);
             if is_ahead && chunks > 0 {
                 ahead = Self::sums(rows, &x, 0, next);
@@ -282,7 +282,7 @@ impl<D: Dot, F: Format> Rows<D, F> {
                     let (q, sums) = (x[t].q.as_ptr().add(b * 256), x[t].sums.as_ptr().add(b * 16));
                     each[t] = wide::Activations::new::<F>(&*q.cast(), &*sums.cast());
                 }
-                // Prefetches 24 rows ahead. Whole models lose 1 % with 16 or 32 rows.
+                // Prefetches 24 rows ahead, because whole models lose 1 % with 16 or 32 rows.
                 let ahead = rows.rows[0].wrapping_add(3 * 8 * rows.row_bytes + 8 * at);
                 let all = wide::dots::<F, T>(&each, &blocks, ahead);
                 for (t, [sums, of_minimums]) in all.into_iter().enumerate() {
