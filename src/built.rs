@@ -1,9 +1,9 @@
 //! The contents of this build: the list of all model families, and the abilities that the enabled families need. An
 //! ability is an operation or property of models that only some families have.
 //!
-//! Code tests the ability constants, so the optimizer removes all code that no enabled family needs. Opening a file
-//! that needs a missing ability fails with [`Error::Unsupported`](crate::Error::Unsupported). Weight types and KV cache
-//! types are not abilities: see `TensorType::is_built` and `KvType::is_built`.
+//! Code tests the ability constants, so that the optimizer removes all code that no enabled family needs. Opening a
+//! file that needs a missing ability fails with [`Error::Unsupported`](crate::Error::Unsupported). Weight types and KV
+//! cache types are not abilities: see `TensorType::is_built` and `KvType::is_built`.
 
 use crate::gguf::equal;
 use crate::{Error, KvType};

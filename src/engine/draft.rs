@@ -120,7 +120,6 @@ impl Engine<'_, '_> {
         finished
     }
 
-    /// Checks that the context can draft another token.
     fn check_draft(&self, context: &Context) -> Result<(), Error> {
         let Some(next) = &self.forward.next else {
             return Err(Error::NoPart { part: "layer that predicts further tokens" });

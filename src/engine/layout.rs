@@ -55,7 +55,6 @@ macro_rules! pieces {
 pub(crate) use pieces;
 
 pieces! {
-    /// Table of weights.
     weights: Entry,
     /// Table of weights of an encoder that precedes a decoder.
     source_weights: Entry,
@@ -93,7 +92,6 @@ pieces! {
     states: f32,
     /// Flags of open contexts, positions of checkpoints, free lists of the page pools, and page tables of all contexts.
     pages: u32,
-    /// Segments of a pass.
     segments: Segment,
     /// `[adapters][EMBEDDINGS + matrices]`: pairs of token embeddings, then of linear layers.
     #[cfg(feature = "lora")]

@@ -163,7 +163,6 @@ impl Forward<'_, '_> {
 }
 
 impl Engine<'_, '_> {
-    /// Checks the pictures of a work.
     pub(super) fn check_pictures(&self, work: &Work<'_>) -> Result<(), Error> {
         let spec = self.forward.spec;
         let mut end = 0;

@@ -103,7 +103,6 @@ impl<'c> Work<'c> {
         }
     }
 
-    /// Number of rows of logits.
     pub(super) fn logits(&self) -> usize {
         match self.wanted {
             Wanted::None => 0,

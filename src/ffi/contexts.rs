@@ -258,7 +258,7 @@ pub unsafe extern "C" fn arenite_session_run(
                 if earlier.iter().any(|earlier| earlier.context == work.context) {
                     return Err(argument("for the context"));
                 }
-                // No two works have the same context, so no two references alias.
+                // No two references alias, because no two works have the same context.
                 let context = match work.context.as_mut() {
                     Some(context) => &mut context.0,
                     None => own.take().ok_or(argument("for the context"))?,

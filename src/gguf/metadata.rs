@@ -9,9 +9,7 @@ use super::value::{Array, Value, ValueType, split_strings};
 use crate::hash::Hash;
 use crate::{Error, Name, tri};
 
-/// Names a key in errors.
 const KEY: &str = "a metadata key";
-/// Names a value in errors.
 const VALUE: &str = "a metadata value";
 
 /// Longest key in bytes, by the specification.

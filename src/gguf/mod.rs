@@ -175,7 +175,6 @@ impl<'a> Gguf<'a> {
         self.pieces.first
     }
 
-    /// The bytes of all pieces.
     pub(crate) const fn pieces(&self) -> Pieces<'a> {
         self.pieces
     }

@@ -13,7 +13,6 @@ use super::{DEFAULT_ALIGNMENT, header::Header, metadata};
 use crate::quant::TensorType;
 use crate::{Error, Name, tri};
 
-/// Names a tensor's name in errors.
 const NAME: &str = "a tensor's name";
 
 /// Longest name in bytes; ggml stores names in 64 bytes with a terminating zero.

@@ -47,7 +47,6 @@ pub(super) unsafe trait Isa: Copy {
         work.run(self);
     }
     fn splat(self, x: f32) -> Self::V;
-    /// Zeros.
     #[inline(always)]
     fn zero(self) -> Self::V {
         self.splat(0.0)

@@ -36,7 +36,6 @@ pub(super) unsafe trait Unit: Copy {
         }
         a
     }
-    /// Zeros in all lanes.
     #[inline(always)]
     fn zero() -> [f32; 16] {
         [0.0; 16]

@@ -12,7 +12,6 @@ pub struct Layer {
     pub(crate) index: usize,
     /// True if the layer is one of the [local layers](super::Spec::local_layers).
     pub(crate) is_local: bool,
-    /// Query heads.
     pub(crate) heads: usize,
     /// Key and value heads.
     pub(crate) kv_heads: usize,
@@ -121,7 +120,7 @@ impl Layer {
 
     /// Query heads that share a key and value head.
     pub(crate) const fn group(&self) -> usize {
-        // Without the condition the compiler emits a panic for division by 0.
+        // The condition avoids a panic for division by 0, which the compiler would emit.
         self.heads / if self.kv_heads > 0 { self.kv_heads } else { 1 }
     }
 

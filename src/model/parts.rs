@@ -1,7 +1,8 @@
 //! Functions that read those fields of a [`Spec`] whose values may need an ability (see `built.rs`).
 //!
 //! The fields are private; the forward pass, the plan and the tensor checks read them with these functions. In a build
-//! without the ability, the function of a field returns a constant, so the optimizer removes the code for other values.
+//! without the ability, the function of a field returns a constant, so that the optimizer removes the code for other
+//! values.
 
 use super::altup::AltUp;
 use super::choices::{

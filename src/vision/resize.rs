@@ -1,9 +1,9 @@
 //! Resizes pictures with the bits of Pillow's `Image.resize` before version 13.
 //!
-//! The horizontal pass comes first, and each pass rounds to bytes; a pass that does not change its side is left out.
-//! An output is a weighted sum of the inputs around its center. When a picture shrinks, the filter is widened by the
+//! The horizontal pass comes first, and each pass rounds to bytes; a pass that does not change its side is left out. An
+//! output is a weighted sum of the inputs around its center. When a picture shrinks, the filter is widened by the
 //! scale, which removes what the smaller picture cannot show. Weights are computed in f64 and rounded to 22 fraction
-//! bits, so the sums are exact in integers.
+//! bits, so that the sums are exact in integers.
 
 use bytemuck::{Pod, Zeroable};
 

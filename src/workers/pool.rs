@@ -198,7 +198,6 @@ struct Shared {
     gate: AtomicUsize,
     /// The job, a `*const &(dyn Fn() + Sync)`; valid while the gate is open or threads are running the job.
     job: AtomicPtr<()>,
-    /// Number of sleeping threads.
     sleeping: AtomicUsize,
     cores: Option<&'static dyn Cores>,
     /// The core on which the caller opened the latest job; set only if `cores` is `Some`.

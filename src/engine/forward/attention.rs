@@ -322,7 +322,6 @@ fn gate(compute: &Compute<'_, '_>, (spec, layer): (&Spec<'_>, &Layer), shape: Sh
     }
 }
 
-/// Position of a row.
 pub(super) fn position_of(segments: &[Segment], mut row: usize) -> usize {
     for segment in segments {
         let tokens = segment.tokens as usize;

@@ -639,7 +639,6 @@ pub(crate) fn rows_mut<T>(mut x: &mut [T], width: usize) -> impl Iterator<Item =
     })
 }
 
-/// `x *= factor`.
 fn scale(x: &mut [f32], factor: f32) {
     if factor != 1.0 {
         for x in x {
