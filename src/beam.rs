@@ -215,8 +215,8 @@ impl Hypotheses {
         Ok(())
     }
 
-    /// Replaces the contexts of the hypotheses by those of their children; `parents` has the index of each child's
-    /// parent. The last child of a parent gets the parent's context, the other children get forks of it.
+    /// Replaces the contexts of the hypotheses by the contexts of their children; `parents` has the index of each
+    /// child's parent. The last child of a parent gets the parent's context, the other children get forks of it.
     fn follow(&mut self, parents: &[u32], engine: &mut Engine<'_, '_>) -> Result<(), Error> {
         for (beam, context) in (0..).zip(&mut self.0) {
             if !parents.contains(&beam)

@@ -281,13 +281,14 @@ impl Abilities {
 
 macro_rules! all {
     ($($file:ident $feature:literal [$($ability:ident)*] $architectures:tt)*) => {
-        /// All abilities in the list's rows of the enabled families, including those that need the feature `experts`.
+        /// All abilities in the list's rows of the enabled families, including abilities that need the feature
+        /// `experts`.
         const LISTED: Abilities = Abilities::union(&[$(
             if cfg!(feature = $feature) { Abilities::union(&[$(Abilities::$ability),*]) } else { Abilities(0) }
         ),*]);
 
-        /// The abilities in this build: [`LISTED`] and [`LAYOUTS`]. Without the feature `experts`, those of experts are
-        /// left out.
+        /// The abilities in this build: [`LISTED`] and [`LAYOUTS`]. Without the feature `experts`, the abilities of
+        /// experts are left out.
         pub(crate) const ALL: Abilities = {
             let all = LISTED;
             let experts = Abilities::union(&[

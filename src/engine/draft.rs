@@ -10,10 +10,10 @@ use super::{Context, Engine, Work};
 use crate::Error;
 
 impl Engine<'_, '_> {
-    /// Proposes tokens with the model's own layers: each work has one token, which follows those of its context, and
-    /// [`logits`](Self::logits) then returns the logits of the token after it, as the predicting layer guesses them. The
-    /// first token is one that the model has chosen; each further call takes a guess of the call before. The contexts do
-    /// not change: a [run](Self::run) with the same tokens verifies them ([`Work::tentative`]).
+    /// Proposes tokens with the model's own layers: each work has one token, which follows the tokens of its context,
+    /// and [`logits`](Self::logits) then returns the logits of the token after it, as the predicting layer guesses
+    /// them. The first token is one that the model has chosen; each further call takes a guess of the call before. The
+    /// contexts do not change: a [run](Self::run) with the same tokens verifies them ([`Work::tentative`]).
     ///
     /// Guesses are deterministic: they depend on the tokens of the context, and on what was read before a rewind.
     ///
@@ -233,8 +233,8 @@ impl Engine<'_, '_> {
 }
 
 impl Ahead {
-    /// The progress after a rewind to `position`. The recurrent states are those of position `settled`; in a torn
-    /// context they are damaged.
+    /// The progress after a rewind to `position`. The recurrent states are at position `settled`; in a torn context
+    /// they are damaged.
     fn rewound(self, position: usize, settled: usize, torn: bool) -> Self {
         let pending = if torn { 0 } else { position.saturating_sub(settled) as u32 };
         let position = position as u32;

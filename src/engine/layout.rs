@@ -236,7 +236,7 @@ pub(crate) struct Store {
     /// Bytes of a page of recurrent states, and the offset of the first page.
     pub state_bytes: usize,
     pub states_at: usize,
-    /// Bytes of the tiles of the layer that predicts further tokens, stored after those of the other layers.
+    /// Bytes of the tiles of the layer that predicts further tokens, stored after the tiles of the other layers.
     #[cfg(feature = "drafts")]
     pub next: usize,
 }

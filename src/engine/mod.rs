@@ -91,7 +91,7 @@ pub struct Engine<'m, 'w> {
     marks: &'w mut [u32],
     /// Number of the last run that computed logits.
     run: u64,
-    /// Distinguishes the contexts of this engine from those of others.
+    /// Distinguishes the contexts of this engine from contexts of others.
     id: Id,
 }
 
@@ -185,7 +185,7 @@ impl<'m, 'w> Engine<'m, 'w> {
 
     /// Replaces the adapters of a context. `adapters` has the index and the scale of each. The context restarts at
     /// position 0, because its keys and values were computed with the adapters before. A new context has no adapters,
-    /// and a fork has those of its original.
+    /// and a fork has the adapters of its original.
     ///
     /// # Errors
     ///

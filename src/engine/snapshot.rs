@@ -315,8 +315,8 @@ impl Engine<'_, '_> {
         }
     }
 
-    /// Number of positions to save from the start of a context's table in each pool: those of the context's tokens, or
-    /// the whole table once a ring has wrapped.
+    /// Number of positions to save from the start of a context's table in each pool: one per token, or the whole table
+    /// once a ring has wrapped, because its positions are then in any order.
     fn used(&self, position: usize, reached: usize) -> [usize; 2] {
         [0, 1].map(|kind| {
             let kept = self.plan.store.kept(kind);

@@ -28,7 +28,7 @@ use crate::quant::le_f32;
 use element::{F16, F32, Keys, Q4, Q8, Values, value_at};
 use tiles::{BLOCK, Range, TILES, Tile, Tiles};
 
-/// The operands of attention for `heads` KV heads. The query rows are those of `tokens` consecutive positions, with
+/// The operands of attention for `heads` KV heads. The query rows belong to `tokens` consecutive positions, with
 /// `group` query heads per KV head.
 pub struct Attention<'a> {
     /// Number of KV heads.

@@ -17,8 +17,8 @@ pub type Product<'a> = (Option<Matrix<'a>>, usize);
 /// Matrices with the same input: `out[at + t * stride + r] = row r of w * token t of x` for each `(w, at)` of
 /// `products`.
 ///
-/// The outputs must not overlap. The outputs of a product are either beside those of the product before it, within the
-/// same stride, or after the outputs of all products before it.
+/// The outputs must not overlap. The outputs of a product are either beside the outputs of the product before it,
+/// within the same stride, or after the outputs of all products before it.
 pub struct Batch<'a> {
     pub products: &'a [Product<'a>],
     pub x: Acts<'a>,

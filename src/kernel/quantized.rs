@@ -144,8 +144,7 @@ impl Tile<'_> {
     }
 }
 
-/// Pointers `by` bytes after `q`. (Not by `map`, because that of an array compiles slowly, and each of its closures
-/// again.)
+/// Pointers `by` bytes after `q`. (Not by `map`, because it compiles slowly for arrays, and again for each closure.)
 ///
 /// # Safety
 ///

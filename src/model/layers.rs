@@ -25,7 +25,8 @@ pub struct Layer {
     pub(crate) has_experts: bool,
     /// The layer's mixer of tokens.
     pub(crate) mixer: Mixer,
-    /// True if the layer computes keys and values; otherwise it reads those of [`Spec::owner`](super::Spec::owner).
+    /// True if the layer computes keys and values; otherwise it reads the keys and values of
+    /// [`Spec::owner`](super::Spec::owner).
     pub(crate) owns_kv: bool,
 }
 

@@ -142,7 +142,7 @@ parts! {
     pub stack: Stack = Stack::Alone,
         Stack::Encoder | Stack::Source { .. } => ENCODER,
         Stack::Target { .. } => CROSS_ATTENTION;
-    /// Layers that use the heads of `local`; the others use those of `global`.
+    /// Layers that use the heads of `local`; the others use the heads of `global`.
     pub(crate) local_layers: Pattern<'a> = Pattern::Never,
         Pattern::Always | Pattern::Every(_) | Pattern::AllBut(_) | Pattern::AllButFirst(_) | Pattern::Steps { .. } | Pattern::Set(_) | Pattern::Where(_) | Pattern::Zero(_) => LOCAL_LAYERS;
     /// Kind of position encoding.

@@ -425,7 +425,7 @@ impl<'s> Sampler<'s> {
         self.memory.state
     }
 
-    /// Sets the state of Mirostat and adaptive-p, such as that of another sampler.
+    /// Sets the state of Mirostat and adaptive-p, such as another sampler's.
     pub fn set_state(&mut self, state: State) {
         self.memory.state = state;
     }

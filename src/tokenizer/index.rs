@@ -160,7 +160,7 @@ pub(super) mod rule {
 }
 
 impl Special {
-    /// Order of special tokens with equal spelling: first those that do not depend on `parse_special`.
+    /// Order of special tokens with equal spelling: tokens that do not depend on `parse_special` come first.
     pub fn rank(&self) -> (bool, TokenId) {
         (self.kind != TokenType::UserDefined, self.id)
     }

@@ -94,7 +94,7 @@ impl Table<'_> {
         let bounds = self.bounds.get_mut(..to).unwrap_or_default();
         for (i, (bound, weights)) in bounds.iter_mut().zip(weights.chunks_mut(taps.max(1))).enumerate() {
             let center = (i as f64 + 0.5) * scale;
-            // Conversions truncate; those of negative numbers are 0.
+            // Conversions truncate; negative numbers become 0.
             let first = (center - reach + 0.5) as usize;
             let last = ((center + reach + 0.5) as usize).min(from);
             let weight = |input: usize| filter.weight((input as f64 - center + 0.5) * narrowed);

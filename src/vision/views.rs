@@ -1,6 +1,6 @@
 //! The views of a picture: it is resized, cut into tiles, or both, as each model's processor does it.
 //!
-//! The numbers are those of the processors in `transformers`, with which the models were trained.
+//! The numbers are taken from the processors in `transformers`, because the models were trained with these.
 
 use super::picture::check_sides;
 use super::projector::Projector;
@@ -223,8 +223,8 @@ const fn smart((width, height): Size, cell: usize, (least, most): (usize, usize)
     }
 }
 
-/// The grid of `least` to `most` tiles whose aspect ratio is the closest to that of the picture. Among equally close
-/// grids, the larger one is chosen if the picture has more than half of its pixels.
+/// The grid of `least` to `most` tiles whose aspect ratio is the closest to the picture's. Among equally close grids,
+/// the larger one is chosen if the picture has more than half of its pixels.
 const fn closest_grid(least: usize, most: usize, (width, height): Size, tile: usize) -> Size {
     let (aspect, area) = (width as f64 / height as f64, width as f64 * height as f64);
     let (mut best, mut distance, mut tiles) = ((1, 1), f64::INFINITY, least);

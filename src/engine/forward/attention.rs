@@ -161,7 +161,7 @@ impl Forward<'_, '_> {
     }
 }
 
-/// Projects the queries, keys and values of all rows, or only those that `view.part` needs.
+/// Projects what `view.part` needs of the queries, keys and values of all rows.
 ///
 /// The q, k and v of a row are adjacent, whether they come from one matrix or from three. A layer that shares another
 /// layer's keys and values only projects q.

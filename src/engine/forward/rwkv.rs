@@ -288,7 +288,7 @@ impl Mixing<'_> {
         pieces.shift.fill(0.0);
     }
 
-    /// Computes all projections of the rows. Values of later layers are mixed with those of the first layer.
+    /// Computes all projections of the rows. Values of later layers are mixed with the first layer's values.
     fn project(&self, compute: &mut Compute<'_, '_>, input: &[f32], pieces: &mut Pieces<'_>, first: &mut [f32]) {
         let Pieces { shift, x, query, decay, key, value, rate, gate, low } = pieces;
         let (dim, none): (_, fn(&Kernels, &mut [f32])) = (self.dim, |_, _| {});

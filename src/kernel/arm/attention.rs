@@ -59,7 +59,7 @@ macro_rules! times {
     ($($x:literal)*) => { concat!($("vmul.f32 ", $x, ", ", $x, ", s28\n",)*) };
 }
 
-/// Updates the running maximum with r0 to r3. The code for a new maximum is out of line, because it is rare.
+/// Updates the running maximum with r0 to r3. The code for a new maximum is out of line, because a new maximum is rare.
 ///
 /// - With a condition first, compares the four registers with the maximum, and branches to `$then` if the condition
 ///   says that a register is larger.

@@ -174,7 +174,7 @@ pub(super) unsafe fn matmul<F: Format>(job: &mut Job<'_>) {
     }
 }
 
-/// Writes `n` zeros, at least one. (Not by `fill`, because the function that the compiler would call takes four
+/// Writes `n` zeros, at least one. (In assembly, because the function that the compiler would call takes four
 /// instructions per float.)
 ///
 /// # Safety
@@ -208,9 +208,9 @@ pub(super) unsafe fn clear(at: *mut f32, n: usize) {
 }
 
 /// Defines a kernel, which adds the dot products of one or more blocks of rows to the outputs. `$start` runs first.
-/// `$block` multiplies one or two blocks of the token at r0 with those of two rows at r1 and r2; s0 and s1 are the
-/// sums. `$block` may use s2 to s11. Code outside of `$block` leaves r12 as `$start` set it, or as the
-/// address of `$table`.
+/// `$block` multiplies one or two blocks of the token at r0 with blocks of two rows at r1 and r2; s0 and s1 are the
+/// sums. `$block` may use s2 to s11. Code outside of `$block` leaves r12 as `$start` set it, or as the address of
+/// `$table`.
 macro_rules! kernel {
     ($name:ident, $start:literal, $($block:expr,)*) => {
         kernel!($name(out("r12") _,), $start, $($block,)*);

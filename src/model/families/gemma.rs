@@ -3,7 +3,7 @@
 //!
 //! Gemma 2 and 3 also have norms on the outputs of attention and feed-forward, and local layers with a sliding window:
 //! every other layer in Gemma 2, five of six in Gemma 3. Gemma 2 caps scores and logits. Gemma 3 norms the heads of q
-//! and k and rotates those of local layers with a different base.
+//! and k, and local layers rotate them with another base.
 
 use crate::kernel::Activation;
 use crate::model::keys::Keys;

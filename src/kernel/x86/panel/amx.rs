@@ -53,7 +53,8 @@ fn next(offset: &mut usize, stride: usize) -> usize {
 }
 
 /// Runs an expression for each token `t`. The values of the token are at byte `at` of an array, `stride` bytes after
-/// those of the token before. Not a loop, because it would not be unrolled, and its accumulators would be in memory.
+/// the values of the token before. Not a loop, because it would not be unrolled, and its accumulators would be in
+/// memory.
 macro_rules! each {
     ($t:ident, ($at:ident, $first:expr, $stride:expr), $body:expr) => {{
         let (mut offset, stride): (usize, usize) = ($first, $stride);
