@@ -11,8 +11,8 @@
 //!   `l`, one position per lane.
 //! - `out = out * exp(m - m')`, then `out = fma(p * value scale, value, out)` for each position in order.
 //!
-//! The result is `out * (1 / sum(l))`. Only visible positions are read, so the result depends neither on the rest of
-//! the cache nor on the number of rows that are processed together.
+//! The result is `out * (1 / sum(l))`. Only visible positions are read, so that the result depends neither on the rest
+//! of the cache nor on the number of rows that are processed together.
 
 mod element;
 mod tiles;
@@ -198,8 +198,8 @@ fn attend_rows<S: Isa, K: Keys, E: Values, const R: usize, const N: usize>(
     R
 }
 
-/// The arguments of attention for `R` rows. A sum is a chain of fused multiply-adds, each of which takes several
-/// cycles, so with few rows `N` registers per row are summed at a time.
+/// The arguments of attention for `R` rows. With few rows, `N` registers per row are summed at a time, because a sum is
+/// a chain of fused multiply-adds that take several cycles each.
 struct Rows<'a, K, E, const R: usize, const N: usize> {
     job: &'a Attention<'a>,
     row: usize,
@@ -447,7 +447,7 @@ impl<S: Isa, const R: usize> Softmax<S, R> {
         for r in 0..R {
             let top = top[r];
             if top > self.best[r] {
-                // Before the first score the sums are zero, and are not rescaled.
+                // Nothing is rescaled before the first score, because the sums are zero.
                 if self.best[r] > f32::NEG_INFINITY {
                     let rescale = s.exp(s.splat(self.best[r] - top));
                     self.total[r] = self.total[r].mul(rescale);

@@ -12,8 +12,8 @@ const LAST: (u32, f32) = (30, 4.0);
 /// Number of frames in a period of 2 seconds. The search for the quietest frame starts anew in each period, so that the
 /// noise can also rise.
 const PERIOD: u32 = 200;
-/// Minimum energy of a frame, a sum of squares, so that after digital silence not every sound is a voice. It
-/// corresponds to a change of 1e-4 per sample.
+/// Minimum energy of a frame, a sum of squares, so that digital silence is not taken for noise without energy, above
+/// which every sound would be a voice. It corresponds to a change of 1e-4 per sample.
 const FAINT: f32 = FRAME as f32 * 1e-8;
 /// Maximum energy of the noise in the first period, because a sound may begin with a voice.
 const PRESUMED: f32 = FRAME as f32 * 1e-5;

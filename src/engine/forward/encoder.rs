@@ -94,6 +94,7 @@ impl Forward<'_, '_> {
         if at.is_done() {
             return false;
         }
+        // The stacks are swapped within each step, so that an abandoned encoder leaves the decoder in its place.
         let is_encoder = at.step != Step::CrossKeys;
         if is_encoder {
             self.swap_stacks();

@@ -286,7 +286,7 @@ fn choose(scores: &mut [f32], experts: Experts, router: Router, bias: &[u8]) {
         }
         _ => (usize::MAX, [u64::MAX; GROUP_WORDS]),
     };
-    // Negates the scores of chosen experts, as a mark.
+    // Negates the scores of chosen experts as a mark, so that no list of them is needed.
     let mut kept = 0.0;
     for _ in 0..experts.used {
         let mut best: Option<(&mut f32, f32)> = None;

@@ -151,8 +151,8 @@ impl Delta<'_> {
             }
             for (all, factor) in [(&mut *query, 1.0 / n), (&mut *key, 1.0 / libm::sqrtf(n))] {
                 for head in rows_mut(all, keys) {
-                    // The epsilon is divided by `n`, because the model adds it to the sum of squares, not to their
-                    // mean.
+                    // The epsilon is divided by `n`, because it belongs to the sum of squares and `rms_norm` adds it to
+                    // their mean.
                     compute.kernels.rms_norm(head, &[], LENGTH_EPS / n);
                     scale(head, factor);
                 }

@@ -345,7 +345,8 @@ impl Mixing<'_> {
             *removal = key * f32::from_le_bytes(*k_k);
         }
         for head in rows_mut(removal, self.mixer.keys) {
-            // The epsilon is divided by `n`, because the model adds it to the sum of squares, not to their mean.
+            // The epsilon is divided by `n`, because it belongs to the sum of squares and `rms_norm` adds it to their
+            // mean.
             kernels.rms_norm(head, &[], KEY_EPS / n);
             super::scale(head, 1.0 / libm::sqrtf(n));
         }

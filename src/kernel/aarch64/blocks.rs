@@ -254,7 +254,7 @@ impl<F: Format, D: Dot> Rows<F, D> {
     }
 }
 
-/// Prefetches two cache lines from `p + AT`, which may be past the file. The hardware is not enough, because some
+/// Prefetches two cache lines from `p + AT`, which may be past the file. This is needed because some hardware
 /// prefetchers cannot follow eight rows at once. Rows are contiguous, so each step prefetches one range of memory: as
 /// many bytes as the step reads, 16 rows ahead. (The distance was measured on x86.)
 #[inline(always)]
