@@ -209,15 +209,14 @@ impl<'w> Beams<'w> {
 struct Hypotheses(Vec<Option<Context>, MAX_BEAMS>);
 
 impl Hypotheses {
-    /// Adds a context.
     fn add(&mut self, context: Result<Context, Error>) -> Result<(), Error> {
         // Cannot fail: there are at most `MAX_BEAMS`.
         let _ = self.0.push(Some(context?));
         Ok(())
     }
 
-    /// Replaces the contexts of the hypotheses by those of their children; `parents` has the index of each child's
-    /// parent. The last child of a parent gets the parent's context, the other children get forks of it.
+    /// Replaces the contexts of the hypotheses by the contexts of their children; `parents` has the index of each
+    /// child's parent. The last child of a parent gets the parent's context, the other children get forks of it.
     fn follow(&mut self, parents: &[u32], engine: &mut Engine<'_, '_>) -> Result<(), Error> {
         for (beam, context) in (0..).zip(&mut self.0) {
             if !parents.contains(&beam)
@@ -331,8 +330,8 @@ impl<'w> State<'w> {
         for rank in 0..chosen {
             let Some(&candidate) = self.candidates.get(rank) else { break };
             if Some(candidate.token) == search.end {
-                // There are twice as many candidates as beams. A candidate that ends is dropped unless it is among the
-                // best `beams`.
+                // There are twice as many candidates as beams, so that enough continue even if each beam ends once. A
+                // candidate that ends is dropped unless it is among the best `beams`.
                 if rank < self.beams {
                     let ended = Found { score: normed(candidate.score), steps: step as u32, beam: candidate.beam };
                     insert(self.found, &mut self.count, ended, |found| found.score);

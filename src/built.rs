@@ -1,9 +1,9 @@
 //! The contents of this build: the list of all model families, and the abilities that the enabled families need. An
 //! ability is an operation or property of models that only some families have.
 //!
-//! Code tests the ability constants, so the optimizer removes all code that no enabled family needs. Opening a file
-//! that needs a missing ability fails with [`Error::Unsupported`](crate::Error::Unsupported). Weight types and KV cache
-//! types are not abilities: see `TensorType::is_built` and `KvType::is_built`.
+//! Code tests the ability constants, so that the optimizer removes all code that no enabled family needs. Opening a
+//! file that needs a missing ability fails with [`Error::Unsupported`](crate::Error::Unsupported). Weight types and KV
+//! cache types are not abilities: see `TensorType::is_built` and `KvType::is_built`.
 
 use crate::gguf::equal;
 use crate::{Error, KvType};
@@ -281,13 +281,14 @@ impl Abilities {
 
 macro_rules! all {
     ($($file:ident $feature:literal [$($ability:ident)*] $architectures:tt)*) => {
-        /// All abilities in the list's rows of the enabled families, including those that need the feature `experts`.
+        /// All abilities in the list's rows of the enabled families, including abilities that need the feature
+        /// `experts`.
         const LISTED: Abilities = Abilities::union(&[$(
             if cfg!(feature = $feature) { Abilities::union(&[$(Abilities::$ability),*]) } else { Abilities(0) }
         ),*]);
 
-        /// The abilities in this build: [`LISTED`] and [`LAYOUTS`]. Without the feature `experts`, those of experts are
-        /// left out.
+        /// The abilities in this build: [`LISTED`] and [`LAYOUTS`]. Without the feature `experts`, the abilities of
+        /// experts are left out.
         pub(crate) const ALL: Abilities = {
             let all = LISTED;
             let experts = Abilities::union(&[

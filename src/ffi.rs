@@ -128,7 +128,7 @@ pub unsafe extern "C" fn arenite_error_number(error: *const arenite_error) -> u3
     if filled { unsafe { (&raw const (*error).opaque).cast::<Error>().read() }.number().into() } else { 0 }
 }
 
-/// Writes text to the caller's buffer; text that does not fit is only counted.
+/// Writes text to the caller's buffer; text that does not fit is only counted, so that the caller learns the length.
 struct Text<'t> {
     out: &'t mut [u8],
     len: usize,

@@ -1,7 +1,7 @@
 //! Checksums and fingerprints: fast, the same on every target, not cryptographic.
 
 /// FNV-1a over little-endian 64-bit words, with a shift that spreads high bits to low ones. Every step is a bijection,
-/// so any change within one word changes the hash.
+/// so that any change within one word changes the hash.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hash(u64);
 

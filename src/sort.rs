@@ -2,8 +2,8 @@
 
 /// Sorts `items`. `less` must be a strict order; with any other function the result is some permutation.
 ///
-/// Makes about `n log2 n` comparisons in the worst case. An item moves down to a leaf with one comparison per level,
-/// between its two children, and then usually moves up only a short way.
+/// Makes about `n log2 n` comparisons in the worst case, because an item moves down to a leaf with one comparison per
+/// level, between its two children, and then usually moves up only a short way.
 pub(crate) fn heapsort<T>(items: &mut [T], mut less: impl FnMut(&T, &T) -> bool) {
     let len = items.len();
     for root in (0..len / 2).rev() {
@@ -15,8 +15,8 @@ pub(crate) fn heapsort<T>(items: &mut [T], mut less: impl FnMut(&T, &T) -> bool)
     }
 }
 
-/// Swaps items `a` and `b`, where `a < b`. (A copy between possibly overlapping slices calls memmove, 700 bytes of
-/// flash.)
+/// Swaps items `a` and `b`, where `a < b`. (Items are not copied, because a copy between possibly overlapping slices
+/// calls memmove, 700 bytes of flash.)
 fn swap<T>(items: &mut [T], a: usize, b: usize) {
     if let Some((before, from)) = items.split_at_mut_checked(b)
         && let (Some(a), Some(b)) = (before.get_mut(a), from.first_mut())

@@ -12,14 +12,14 @@ use crate::TokenId;
 
 /// Longest suffix to look up; longer suffixes are tried first.
 const LONGEST: usize = 4;
-/// Shortest suffix to look up: a single token repeats too often by chance.
+/// Shortest suffix to look up, because a single token repeats too often by chance.
 const SHORTEST: usize = 2;
 
 /// Finds an earlier occurrence of the text's suffix and returns the tokens after it: at most `most` tokens, and none if
 /// there is no earlier occurrence.
 ///
-/// If there are several occurrences, the result follows the last one that has at least `most` tokens after it, so a
-/// text that repeats with a short period is guessed to the full length. If no occurrence has that many, the result
+/// If there are several occurrences, the result follows the last one that has at least `most` tokens after it, so that
+/// a text that repeats with a short period is guessed to the full length. If no occurrence has that many, the result
 /// follows the first one. Time is linear in the length of the text.
 ///
 /// # Examples

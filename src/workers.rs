@@ -4,7 +4,8 @@ mod pair;
 #[cfg(feature = "std")]
 mod pool;
 
-/// Synchronization primitives. `tests/schedules` builds `pool` and `pair` with replacements that explore interleavings.
+/// Synchronization primitives in one module, so that `tests/schedules` can build `pool` and `pair` with replacements
+/// that explore interleavings.
 mod parts {
     pub use core::{hint, sync::atomic};
     #[cfg(feature = "std")]
@@ -52,7 +53,7 @@ pub trait Workers: Sync {
 
     /// Calls `job` on up to [`count`](Self::count) threads, at least once, and returns when all calls have returned.
     ///
-    /// A call may wait for another one that has begun, so threads must not keep each other from running.
+    /// Threads must not keep each other from running, because a call may wait for another one that has begun.
     fn run(&self, job: &(dyn Fn() + Sync));
 
     /// Returns true if the calling thread should return from the job instead of taking another chunk, because the

@@ -28,13 +28,13 @@ pub struct Context {
     pub(super) logits: Rows,
 }
 
-/// Identity of an engine, different from that of every other engine in the program, including later ones in the same
+/// Identity of an engine. No two engines in a program have the same identity, not even one after another in the same
 /// memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Id {
     generation: u32,
-    /// Address of the engine's memory: without compare-and-swap, two cores that create engines at the same time may get
-    /// equal generations.
+    /// Address of the engine's memory, because without compare-and-swap two cores that create engines at the same time
+    /// may get equal generations.
     memory: usize,
 }
 

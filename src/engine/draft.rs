@@ -10,10 +10,10 @@ use super::{Context, Engine, Work};
 use crate::Error;
 
 impl Engine<'_, '_> {
-    /// Proposes tokens with the model's own layers: each work has one token, which follows those of its context, and
-    /// [`logits`](Self::logits) then returns the logits of the token after it, as the predicting layer guesses them. The
-    /// first token is one that the model has chosen; each further call takes a guess of the call before. The contexts do
-    /// not change: a [run](Self::run) with the same tokens verifies them ([`Work::tentative`]).
+    /// Proposes tokens with the model's own layers: each work has one token, which follows the tokens of its context,
+    /// and [`logits`](Self::logits) then returns the logits of the token after it, as the predicting layer guesses
+    /// them. The first token is one that the model has chosen; each further call takes a guess of the call before. The
+    /// contexts do not change: a [run](Self::run) with the same tokens verifies them ([`Work::tentative`]).
     ///
     /// Guesses are deterministic: they depend on the tokens of the context, and on what was read before a rewind.
     ///
@@ -120,7 +120,6 @@ impl Engine<'_, '_> {
         finished
     }
 
-    /// Checks that the context can draft another token.
     fn check_draft(&self, context: &Context) -> Result<(), Error> {
         let Some(next) = &self.forward.next else {
             return Err(Error::NoPart { part: "layer that predicts further tokens" });
@@ -204,8 +203,8 @@ impl Engine<'_, '_> {
         }
     }
 
-    /// Keeps tokens and states of the pass that has just run. The predicting layer reads works of more tokens than are
-    /// kept at once.
+    /// Keeps tokens and states of the pass that has just run. The predicting layer reads a work of more tokens than are
+    /// kept at once, because not all of its states can be kept.
     pub(super) fn keep_pass(&mut self, works: &mut [Work<'_>]) {
         let Self { forward, .. } = self;
         let mut row = 0;
@@ -234,8 +233,8 @@ impl Engine<'_, '_> {
 }
 
 impl Ahead {
-    /// The progress after a rewind to `position`. The recurrent states are those of position `settled`; in a torn
-    /// context they are damaged.
+    /// The progress after a rewind to `position`. The recurrent states are at position `settled`; in a torn context
+    /// they are damaged.
     fn rewound(self, position: usize, settled: usize, torn: bool) -> Self {
         let pending = if torn { 0 } else { position.saturating_sub(settled) as u32 };
         let position = position as u32;

@@ -280,7 +280,7 @@ impl Observer for Pool<'_> {
         stage == Stage::Logits
     }
 
-    /// Stops the pass before the head computes logits.
+    /// Stops the pass before the head computes logits, because an embedding does not need them.
     fn observe(&mut self, _: Stage, _: usize, position: usize, states: &[f32]) -> ControlFlow<()> {
         self.add(position, states);
         let end = position + states.len() / self.out.len().max(1);

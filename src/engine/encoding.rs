@@ -72,6 +72,7 @@ impl Encoding<'_, '_, '_, '_> {
 impl Drop for Encoding<'_, '_, '_, '_> {
     fn drop(&mut self) {
         if !self.at.is_done() {
+            // Frees the pages of an abandoned text, because not all of its keys and values are stored.
             self.engine.forward.pools[SOURCE].release(self.context.slot, 0);
         }
     }

@@ -55,7 +55,6 @@ macro_rules! pieces {
 pub(crate) use pieces;
 
 pieces! {
-    /// Table of weights.
     weights: Entry,
     /// Table of weights of an encoder that precedes a decoder.
     source_weights: Entry,
@@ -93,7 +92,6 @@ pieces! {
     states: f32,
     /// Flags of open contexts, positions of checkpoints, free lists of the page pools, and page tables of all contexts.
     pages: u32,
-    /// Segments of a pass.
     segments: Segment,
     /// `[adapters][EMBEDDINGS + matrices]`: pairs of token embeddings, then of linear layers.
     #[cfg(feature = "lora")]
@@ -238,13 +236,13 @@ pub(crate) struct Store {
     /// Bytes of a page of recurrent states, and the offset of the first page.
     pub state_bytes: usize,
     pub states_at: usize,
-    /// Bytes of the tiles of the layer that predicts further tokens, stored after those of the other layers.
+    /// Bytes of the tiles of the layer that predicts further tokens, stored after the tiles of the other layers.
     #[cfg(feature = "drafts")]
     pub next: usize,
 }
 
 impl Store {
-    /// Bytes of a layer's tiles in a pool. Cannot overflow: the plan has checked the product.
+    /// Bytes of a layer's tiles in a pool. Cannot overflow, because the plan has checked the product.
     pub fn layer_bytes(&self, layer: &Layer, pool: usize) -> usize {
         self.head_pages(layer, pool).unwrap_or(0)
     }
@@ -363,7 +361,8 @@ pub(crate) const fn biases(spec: &Spec<'_>, context: usize) -> Result<usize, Err
     }
 }
 
-/// The product, or [`Error::PlanTooLarge`] if it is so large that a few such products could not be added.
+/// The product, or [`Error::PlanTooLarge`] above a quarter of the address space, so that a few such products can be
+/// added.
 pub(crate) const fn product(factors: &[usize]) -> Result<usize, Error> {
     let mut product = 1usize;
     let mut i = 0;

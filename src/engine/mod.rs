@@ -91,7 +91,7 @@ pub struct Engine<'m, 'w> {
     marks: &'w mut [u32],
     /// Number of the last run that computed logits.
     run: u64,
-    /// Distinguishes the contexts of this engine from those of others.
+    /// Distinguishes the contexts of this engine from contexts of others.
     id: Id,
 }
 
@@ -184,7 +184,8 @@ impl<'m, 'w> Engine<'m, 'w> {
     }
 
     /// Replaces the adapters of a context. `adapters` has the index and the scale of each. The context restarts at
-    /// position 0. A new context has no adapters, and a fork has those of its original.
+    /// position 0, because its keys and values were computed with the adapters before. A new context has no adapters,
+    /// and a fork has the adapters of its original.
     ///
     /// # Errors
     ///
@@ -273,7 +274,7 @@ impl<'m, 'w> Engine<'m, 'w> {
             pool.name((context.slot, entry), (fork.slot, 0));
         }
         for (kind, pool) in self.forward.pools.iter_mut().enumerate().take(STATES) {
-            // The page table of a sliding window is a ring, so the tiles may be anywhere in the table.
+            // Shares the whole table of a sliding window, because it is a ring and the tiles may be anywhere in it.
             let tiles = if kind == SOURCE || self.plan.is_ring(self.model.spec(), kind) && position > 0 {
                 usize::MAX
             } else {
@@ -346,7 +347,7 @@ impl<'m, 'w> Engine<'m, 'w> {
     }
 
     /// The last position at or before `position` that a context can rewind to, or 0. Models with recurrent layers can
-    /// only rewind to a [checkpoint](Self::checkpoint).
+    /// only rewind to a [checkpoint](Self::checkpoint), because each token replaces their states.
     pub fn nearest(&self, context: &Context, position: usize) -> usize {
         let position = position.min(context.position);
         if position < self.earliest(context) {
@@ -544,8 +545,8 @@ impl<'m, 'w> Engine<'m, 'w> {
         Ok(())
     }
 
-    /// Reserves pages for the next tokens of several contexts: for all of them or for none. `parts` has the slot,
-    /// position and number of tokens of each context.
+    /// Reserves pages for the next tokens of several contexts: for all of them or for none, so that a run that fails
+    /// changes nothing. `parts` has the slot, position and number of tokens of each context.
     fn reserve(&mut self, parts: impl Iterator<Item = (usize, usize, usize)> + Clone) -> Result<(), Error> {
         let mut short = None;
         let written = || (0..POOLS).filter(|kind| *kind != SOURCE);

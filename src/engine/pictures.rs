@@ -15,7 +15,7 @@ use crate::{Error, TokenId};
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Span<'r> {
-    /// Index of the first token, among those of the work, that the rows replace.
+    /// Index in the work of the first token that the rows replace.
     pub start: usize,
     /// `[tokens][row_len]`: an embedding of the width of the model, then vectors to add after its first layers.
     pub rows: &'r [f32],
@@ -163,7 +163,6 @@ impl Forward<'_, '_> {
 }
 
 impl Engine<'_, '_> {
-    /// Checks the pictures of a work.
     pub(super) fn check_pictures(&self, work: &Work<'_>) -> Result<(), Error> {
         let spec = self.forward.spec;
         let mut end = 0;

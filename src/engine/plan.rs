@@ -318,7 +318,8 @@ impl Plan {
         let mut hash = Hash::new();
         let mut index = 0;
         while index < spec.layers {
-            // The other parameters of a layer determine tensor shapes or cache bytes, which are hashed as well.
+            // Hashes only the pool, because the other parameters of a layer determine tensor shapes or cache bytes,
+            // which are hashed as well.
             hash.word(spec.layer(index).pool() as u64);
             index += 1;
         }
@@ -327,8 +328,8 @@ impl Plan {
         if let Some(file) = gguf.drafter() {
             file.hash_directory(&mut hash);
         }
-        // The numbers are hashed twice, after the model. A second changed number could undo the effect of the first on one
-        // pass, but not on both.
+        // The numbers are hashed twice, after the model, because a second changed number could undo the effect of the
+        // first on one pass, but not on both.
         let mut pass = 0;
         while pass < 2 {
             hash.numbers(&numbers);
@@ -544,7 +545,8 @@ impl Store {
     const fn with_next(spec: &Spec<'_>, next: &Spec<'_>, options: Options) -> Result<Self, Error> {
         let (mut bytes, more) = (position_bytes(spec, options.kv), position_bytes(next, options.kv));
         bytes = [bytes[0].saturating_add(more[0]), bytes[1].saturating_add(more[1])];
-        // The number of pages does not depend on the bytes of their tiles.
+        // This store lacks the bytes of the layer's tiles, which need its number of pages. The number is right already,
+        // because it does not depend on the bytes.
         let store = tri!(Self::with_positions(spec, bytes, 0, options));
         let layer = next.layer(0);
         let tiles = if layer.owns_kv { tri!(store.head_pages(&layer, layer.pool())) } else { 0 };
@@ -575,7 +577,8 @@ impl Store {
         while kind < 2 && spec.has_head() {
             if store.position_bytes[kind] > 0 {
                 (store.tiles[kind], store.pages[kind]) = match windows[kind] {
-                    // A sliding window's table holds the window of the first token of a batch and the whole batch.
+                    // A sliding window's table holds the window of the first token of a batch and the whole batch,
+                    // because the keys of a batch are stored before its first token attends.
                     Some(window) => {
                         let tiles = min(context, window.saturating_add(batch - 1)).div_ceil(TILE);
                         (tiles, tri!(product(&[tiles, contexts])))
@@ -637,7 +640,8 @@ const fn attention_sums(spec: &Spec<'_>, batch: usize) -> usize {
         let layer = spec.layer(index);
         let rows = min(MAX_ROWS, batch.saturating_mul(layer.group()));
         let head = head_layout(KvType::F32, &layer);
-        // If the cache stores values as parts of keys, attention first copies the values of a tile into rows.
+        // Room for the values of a tile, because attention first copies them into rows if the cache stores values as
+        // parts of keys.
         let tile = if head.shares() { TILE } else { 0 };
         most = max(most, (rows + tile) * head.padded());
         index += 1;
@@ -664,7 +668,8 @@ pub(crate) struct Formats {
 }
 
 impl Formats {
-    /// `widest` is the largest input width of a linear layer: wider tensors are not multiplied.
+    /// `widest` is the largest input width of a linear layer. Wider tensors need no panel, because they are not
+    /// multiplied.
     pub const fn of(gguf: &Gguf<'_>, widest: usize) -> Result<Self, Error> {
         let mut formats = Self {
             quantized: false,

@@ -120,7 +120,7 @@ impl Engine<'_, '_> {
     }
 
     /// Writes a snapshot of a context to the front of `out` and returns the snapshot's length. The snapshot includes
-    /// the logits, so a restored context can be sampled at once.
+    /// the logits, so that a restored context can be sampled at once.
     ///
     /// # Errors
     ///
@@ -168,7 +168,7 @@ impl Engine<'_, '_> {
     ///
     /// `snapshot` may have any alignment and may be longer than the saved bytes. Workers, kernels, and numbers of
     /// contexts and pages may differ from the saving engine's; the batch size may differ unless a sliding window is
-    /// shorter than the context.
+    /// shorter than the context, because the length of its ring depends on the batch size.
     ///
     /// # Errors
     ///
@@ -182,7 +182,7 @@ impl Engine<'_, '_> {
         let used = self.used(position, reached);
         self.take_pages(context, used)?;
         if let Some(pool) = self.forward.pools.get_mut(STATES) {
-            // Takes a new page; the old contents are not needed.
+            // Takes a new page, because forks or checkpoints may share the old one.
             pool.release(context.slot, 0);
             if position > 0 {
                 pool.claim(context.slot, 0, 0);
@@ -315,8 +315,8 @@ impl Engine<'_, '_> {
         }
     }
 
-    /// Number of positions to save from the start of a context's table in each pool: those of the context's tokens, or
-    /// the whole table once a ring has wrapped.
+    /// Number of positions to save from the start of a context's table in each pool: one per token, or the whole table
+    /// once a ring has wrapped, because its positions are then in any order.
     fn used(&self, position: usize, reached: usize) -> [usize; 2] {
         [0, 1].map(|kind| {
             let kept = self.plan.store.kept(kind);
@@ -344,7 +344,7 @@ impl Engine<'_, '_> {
         }
     }
 
-    /// Refuses models with an encoder, whose states are not saved.
+    /// Refuses models with an encoder, because the encoder's states are not saved.
     fn can_be_saved(&self) -> Result<(), Error> {
         match self.forward.source {
             None => Ok(()),
@@ -372,7 +372,8 @@ fn positions(head: HeadLayout, start: usize, pages: &[u32], used: usize, each: &
     }
 }
 
-/// [`slice::copy_from_slice`] without a panic; slices of different lengths are not copied.
+/// Like [`slice::copy_from_slice`], but copies nothing if the lengths differ, because the core must not contain a
+/// panic.
 fn copy(to: &mut [u8], from: &[u8]) {
     if to.len() == from.len() {
         to.copy_from_slice(from);

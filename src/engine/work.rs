@@ -89,7 +89,8 @@ impl<'c> Work<'c> {
         Self { wanted: Wanted::All, ..self }
     }
 
-    /// Computes no logits. Use this for all but the last chunk of a prompt.
+    /// Computes no logits. Use this for all but the last chunk of a prompt, because logits cost a product with the
+    /// whole vocabulary.
     #[must_use]
     pub fn no_logits(self) -> Self {
         Self { wanted: Wanted::None, ..self }
@@ -102,7 +103,6 @@ impl<'c> Work<'c> {
         }
     }
 
-    /// Number of rows of logits.
     pub(super) fn logits(&self) -> usize {
         match self.wanted {
             Wanted::None => 0,
@@ -261,7 +261,7 @@ impl<'p, 'c, 'm, 'w> Pass<'p, 'c, 'm, 'w> {
                 work.taken = forward.add_parts(work, segment, tokens);
             }
             rows += work.taken;
-            // Even an aborted pass overwrites earlier contents of a sliding window.
+            // Set before the pass runs, because even an aborted pass overwrites earlier contents of a sliding window.
             work.context.reached = work.context.reached.max(work.context.position + work.taken);
             work.context.torn = has_states;
         }
@@ -271,7 +271,7 @@ impl<'p, 'c, 'm, 'w> Pass<'p, 'c, 'm, 'w> {
     /// Advances the contexts and computes the requested logits, in one matrix product.
     fn complete(&mut self) {
         let Self { engine, works, logits, .. } = self;
-        // The first logits of a run replace those of the previous run.
+        // A run gets its number with its first logits, because these overwrite the logits of the previous run.
         let run = engine.run + u64::from(*logits == 0);
         #[cfg(feature = "drafts")]
         engine.forward.keep_fresh();
@@ -372,7 +372,8 @@ impl<'m, 'w> Engine<'m, 'w> {
         #[cfg(feature = "drafts")]
         let kept = self.forward.next.as_ref().map(|_| self.plan.options.kept() - 1);
         let mut pass = self.begin(&mut works)?;
-        // The predicting layer reads large passes at once, which overwrites their states.
+        // Limits passes to fewer tokens than are kept, because the predicting layer reads larger passes at once, which
+        // overwrites the states that `each_logits` needs.
         #[cfg(feature = "drafts")]
         if let Some(kept) = kept {
             pass.most = kept;

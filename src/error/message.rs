@@ -1,5 +1,5 @@
-//! Sentences as data: they can be formatted at run time, and also in a `const` for a `panic!` at compile time, where
-//! `format!` is not available.
+//! Sentences as data, so that they can be formatted at run time, and also in a `const` for a `panic!` at compile time,
+//! where `format!` is not available.
 
 use core::fmt;
 
@@ -137,8 +137,8 @@ impl Message {
         self
     }
 
-    /// Appends a name, with question marks for bytes outside printable ASCII: the result is UTF-8 wherever it is
-    /// cut, and cannot affect a terminal.
+    /// Appends a name, with question marks for bytes outside printable ASCII, so that the result is UTF-8 wherever it
+    /// is cut, and cannot affect a terminal.
     const fn name(mut self, name: &Name) -> Self {
         let mut bytes = name.bytes();
         while let Some((byte, rest)) = bytes.split_first() {

@@ -48,7 +48,6 @@ impl Name {
         self.with(Digits::of(number as u64).bytes())
     }
 
-    /// The stored bytes.
     pub(crate) const fn bytes(&self) -> &[u8] {
         match self.bytes.split_at_checked(self.len as usize) {
             Some((bytes, _)) => bytes,
@@ -113,8 +112,8 @@ fn write_escaped(f: &mut fmt::Formatter<'_>, c: char) -> fmt::Result {
     f.write_char('}')
 }
 
-/// Decimal digits of a number. (With `core::fmt` the compiler only proves the absence of panics at its highest
-/// optimization level.)
+/// Decimal digits of a number. (Not by `core::fmt`, because the compiler then proves the absence of panics only at its
+/// highest optimization level.)
 pub(crate) struct Digits {
     bytes: [u8; 20],
     start: usize,

@@ -258,7 +258,7 @@ pub unsafe extern "C" fn arenite_session_run(
                 if earlier.iter().any(|earlier| earlier.context == work.context) {
                     return Err(argument("for the context"));
                 }
-                // No two works have the same context, so no two references alias.
+                // No two references alias, because no two works have the same context.
                 let context = match work.context.as_mut() {
                     Some(context) => &mut context.0,
                     None => own.take().ok_or(argument("for the context"))?,
@@ -274,7 +274,7 @@ pub unsafe extern "C" fn arenite_session_run(
 /// A run of tokens in steps of one layer. Between two steps the program can feed a watchdog or yield to other tasks.
 pub struct arenite_pass {
     work: Work<'static>,
-    /// Borrows `work`. `None` until `work` is at its final address.
+    /// `None` until `work` is at its final address, because the pass borrows it.
     pass: Option<Pass<'static, 'static, 'static, 'static>>,
 }
 
@@ -309,7 +309,7 @@ pub unsafe extern "C" fn arenite_pass_new(
             Ok(arenite_pass { work: Work::prefill(context, tokens), pass: None })
         });
         match (placed, engine) {
-            // The pass borrows `work` at its final address.
+            // The pass begins after `place`, because it borrows `work` at its final address.
             (Ok(()), Some(engine)) => match engine.begin(from_mut(&mut (**out).work)) {
                 Ok(pass) => {
                     (&raw mut (**out).pass).write(Some(pass));

@@ -26,7 +26,8 @@ impl Header {
         let version = tri!(reader.u32("the version"));
         match version {
             2 | 3 => {}
-            // Version 3 allows big-endian files; their version field appears byte-swapped.
+            // Version 3 allows big-endian files. Their version field is read byte-swapped, so that the error can name
+            // the cause.
             _ if matches!(version.swap_bytes(), 1..=3) => return Err(Error::BigEndian),
             _ => return Err(Error::Version { version }),
         }

@@ -9,9 +9,7 @@ use super::value::{Array, Value, ValueType, split_strings};
 use crate::hash::Hash;
 use crate::{Error, Name, tri};
 
-/// Names a key in errors.
 const KEY: &str = "a metadata key";
-/// Names a value in errors.
 const VALUE: &str = "a metadata value";
 
 /// Longest key in bytes, by the specification.
@@ -82,7 +80,7 @@ pub(super) const fn check(reader: &mut Reader<'_>, count: u64) -> Result<(Option
 }
 
 const ALIGNMENT_KEY: &[u8] = b"general.alignment";
-/// Largest alignment accepted: larger than any page or flash sector. Larger values could overflow sums.
+/// Largest alignment accepted, because larger values could overflow sums. It is larger than any page or flash sector.
 const LARGEST_ALIGNMENT: u32 = 1 << 20;
 
 const fn alignment_of(value: Value<'_>) -> Result<u32, Error> {
@@ -163,12 +161,14 @@ const fn read_extent(reader: &mut Reader<'_>, key: &[u8], skips: &Skips) -> Resu
     }
     let at = reader.at();
     let count = tri!(reader.u64("the length of an array"));
-    // Bytes of the smallest element: a string takes at least the 8 bytes of its length.
+    // Bytes of the smallest element: a string takes at least the 8 bytes of its length. The check below limits `count`
+    // by the size of the file, so that products with it cannot overflow.
     let smallest = match element.size() {
         Some(size) => size as u64,
         None => 8,
     };
-    // `smallest` is a power of two. A 64-bit division would be 512 bytes of code on 32-bit processors.
+    // Shifts, because `smallest` is a power of two and a 64-bit division would be 512 bytes of code on 32-bit
+    // processors.
     if smallest == 0 || count > reader.left() >> smallest.trailing_zeros() {
         return Err(Error::TooMany { what: "array elements", count, at: at as u64 });
     }
@@ -209,7 +209,7 @@ impl<'a> Keys<'a> {
         Self { reader, skips, left }
     }
 
-    // All pairs were read without an error in `Gguf::parse`, so errors cannot occur below.
+    // Errors cannot occur below, because `Gguf::parse` has read all pairs without one.
 
     /// Returns the next key and value; like [`Iterator::next`], but also works in `const fn`.
     pub const fn next_key(&mut self) -> Option<(&'a str, Value<'a>)> {

@@ -2,7 +2,7 @@
 //!
 //! [`Gguf::parse`] reads the whole structure once and checks every range in it. The accessors then cannot fail and
 //! never use an unchecked number from the file. The parser copies and allocates nothing; a look-up walks the bytes. All
-//! functions work in `const fn`, so the compiler can plan a firmware's memory.
+//! functions work in `const fn`, so that the compiler can plan a firmware's memory.
 //!
 //! This module does not interpret the contents: `model` decides which keys and shapes a model must have.
 //!
@@ -175,7 +175,6 @@ impl<'a> Gguf<'a> {
         self.pieces.first
     }
 
-    /// The bytes of all pieces.
     pub(crate) const fn pieces(&self) -> Pieces<'a> {
         self.pieces
     }
@@ -204,8 +203,8 @@ impl<'a> Gguf<'a> {
         self.keys().hash(hash, is_wanted);
     }
 
-    /// Hash of the file's size, metadata and tensor directory and of 64 bytes from the middle of each tensor. It
-    /// identifies a file without reading all of a large mapping; files that differ only in other bytes have the same
+    /// Hash of the file's size, metadata and tensor directory and of 64 bytes from the middle of each tensor, so that a
+    /// file is identified without reading all of a large mapping. Files that differ only in other bytes have the same
     /// fingerprint.
     pub fn fingerprint(&self) -> u64 {
         let mut hash = Hash::new();

@@ -7,7 +7,7 @@ use crate::hash::Hash;
 
 /// Hashes held on the stack at once, 8 bytes each.
 const HELD: usize = 128;
-/// Limit on passes over the names. It bounds the time for a file of a million tensors.
+/// Limit on passes over the names. Otherwise the time for a file of a million tensors would be quadratic.
 const PASSES: usize = 32;
 
 /// The names of all keys or of all tensors, in file order.
@@ -33,8 +33,8 @@ impl<'a> Names<'a> {
 /// the first 4096 names. Among later names, look-ups find only the first of two equal keys, and `model` reports a
 /// duplicate of a tensor that it reads.
 ///
-/// Names with the same 64-bit hash, which covers their length, count as equal; their bytes are not compared. Unequal
-/// names do not collide by chance, and a file crafted to cause a collision is refused quickly.
+/// Names with the same 64-bit hash, which covers their length, count as equal. Their bytes are not compared, because
+/// unequal names do not collide by chance, and a file crafted to cause a collision is only refused.
 pub(super) const fn repeated(names: Names<'_>) -> Option<&[u8]> {
     search(names).0
 }
@@ -95,8 +95,8 @@ impl Held {
         (false, low, steps)
     }
 
-    /// Inserts `hash` at index `place`, if there is room. Returns the number of hashes written: `hash` and those that
-    /// it moves.
+    /// Inserts `hash` at index `place`, if there is room. Returns the number of hashes written: `hash` and the hashes
+    /// that it moves.
     const fn insert(&mut self, place: usize, hash: u64) -> u64 {
         let (mut carried, mut at) = (hash, place);
         while at < HELD && at <= self.count {

@@ -1,9 +1,9 @@
 //! Reads little-endian fields in `const fn` and without panics.
 //!
 //! The compiler counts calls and loop iterations while it evaluates a constant, and complains after two million
-//! (`long_running_const_eval`). Splitting a slice costs a dozen calls in the library, so code that runs for every key
-//! or tensor of every look-up uses indices instead. A check precedes each index, which lets the optimizer drop the
-//! bounds check.
+//! (`long_running_const_eval`). Splitting a slice costs a dozen calls in the library. Code that runs for every key or
+//! tensor of every look-up therefore uses indices instead. A check precedes each index, which lets the optimizer drop
+//! the bounds check.
 
 use crate::{Error, tri};
 

@@ -13,7 +13,6 @@ use super::{DEFAULT_ALIGNMENT, header::Header, metadata};
 use crate::quant::TensorType;
 use crate::{Error, Name, tri};
 
-/// Names a tensor's name in errors.
 const NAME: &str = "a tensor's name";
 
 /// Longest name in bytes; ggml stores names in 64 bytes with a terminating zero.
@@ -112,8 +111,8 @@ pub(super) const fn check(data: &[u8], at: usize, count: u64, alignment: u32) ->
     if count == 0 {
         return Ok(directory_end as usize);
     }
-    // The start of the data is known only here. If the data does not fit, a second walk finds the first truncated
-    // tensor.
+    // If the data does not fit, a second walk finds the first truncated tensor, because the start of the data is known
+    // only after the first walk.
     let start = padded(directory_end, alignment);
     if start > file || size > file - start {
         let mut reader = Reader::new(data, at);
@@ -134,8 +133,8 @@ const fn cut(name: &[u8], entry: &Entry, file: u64) -> Error {
     Error::TensorData { tensor: Name::new(name), offset: entry.offset, size: entry.size, file }
 }
 
-/// Rounds `size` up to a multiple of `alignment`, a power of two. The sum does not saturate: `size` was checked against
-/// a slice and is far below `u64::MAX`.
+/// Rounds `size` up to a multiple of `alignment`, a power of two. The sum does not saturate, because `size` was checked
+/// against a slice and is far below `u64::MAX`.
 const fn padded(size: u64, alignment: u32) -> u64 {
     let mask = (alignment as u64).wrapping_sub(1);
     size.saturating_add(mask) & !mask
@@ -180,8 +179,8 @@ const fn read_entry(reader: &mut Reader<'_>, name: &[u8]) -> Result<Entry, Error
     };
     let (block, block_bytes) = kind.block();
     let [row, ..] = dims;
-    // Block lengths are powers of two, which `quant/types.rs` checks. A 64-bit division would be 512 bytes of code on
-    // 32-bit processors.
+    // A mask, because block lengths are powers of two (`quant/types.rs` checks this) and a 64-bit division would be 512
+    // bytes of code on 32-bit processors.
     if row & (block as u64).wrapping_sub(1) != 0 {
         return Err(Error::TensorBlock { tensor: Name::new(name), row, block: block as u32 });
     }
@@ -353,7 +352,8 @@ impl<'a> Tensors<'a> {
         let mut at = self.reader.at();
         while self.left > 0 {
             self.left -= 1;
-            // Length of the name; `check` has refused lengths with a nonzero upper half.
+            // Reads only the lower half of the name's length, because `check` has refused lengths with a nonzero upper
+            // half.
             if len < 8 || at > len - 8 {
                 return None;
             }
@@ -388,7 +388,8 @@ impl<'a> Tensors<'a> {
         None
     }
 
-    /// Reads the rest of an entry. All entries were checked before and their bytes are in the file, so no read fails.
+    /// Reads the rest of an entry. No read fails, because all entries were checked before and their bytes are in the
+    /// file.
     const fn describe(&mut self, name: &'a [u8]) -> Option<Tensor<'a>> {
         let Ok(Entry { dims, dim_count, kind, offset, size }) = read_entry(&mut self.reader, name) else {
             return None;

@@ -350,7 +350,7 @@ const fn whole(value: f64) -> Option<i32> {
 }
 
 impl fmt::Debug for Array<'_> {
-    /// Prints type and length only: a vocabulary would fill the screen.
+    /// Prints type and length only, because a vocabulary would fill the screen.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "[{:?}; {}]", self.element, self.len)
     }
@@ -407,8 +407,8 @@ pub(super) const fn split_strings(bytes: &[u8], count: u64) -> Result<&[u8], usi
         }
         let low = u32_at!(bytes, at);
         let high = u32_at!(bytes, at + 4);
-        // `low` fits in a `usize` on every target. A string with a nonzero `high` has at least 4 GiB: a 32-bit slice
-        // cannot hold it, and no token or merge is that long.
+        // `low` fits in a `usize` on every target. A nonzero `high` is refused, because such a string has at least 4
+        // GiB: a 32-bit slice cannot hold it, and no token or merge is that long.
         if high != 0 || low as usize > len - 8 - at {
             return Err(at);
         }

@@ -29,8 +29,8 @@ impl<'a> Gguf<'a> {
     /// Starts to compare the tensor data with the hashes in the file; `None` if the file has no hashes.
     ///
     /// Parsing checks that all bytes are present, but does not read tensor data: with a half-written flash or a flipped
-    /// bit, a model generates wrong text without an error. A device should verify a model once, before it trusts a new
-    /// partition.
+    /// bit, a model generates wrong text without an error. A device should therefore verify a model once, before it
+    /// trusts a new partition.
     ///
     /// # Errors
     ///

@@ -19,16 +19,19 @@ use crate::{Error, TokenId};
 
 /// Maximum length in bytes of the tokens that a walk decides; longer tokens are tested individually.
 const LONGEST: usize = 255;
-/// Number of tokens tested individually before a mask is computed.
+/// Number of tokens tested individually before a mask is computed, because a mask costs a walk over the whole
+/// vocabulary.
 const FEW: usize = 64;
 /// Two nodes are alike if they allow the same texts of up to this many bytes.
 const NEAR: usize = 16;
-/// Limit on compared node pairs. Beyond it the nodes count as different.
+/// Limit on compared node pairs, so that memory is bounded. Beyond it the nodes count as different, which only costs a
+/// mask.
 const PAIRS: usize = 256;
 /// Limit on steps of a comparison. Beyond it the nodes count as different. Nodes of compiled tables take some
 /// thousands.
 const STEPS: usize = 1 << 16;
-/// While texts are tested in order, the states after up to this many bytes of the previous text are kept.
+/// While texts are tested in order, the states after up to this many bytes of the previous text are kept, so that
+/// common beginnings are tested once.
 const BEGINNINGS: usize = 8;
 const BITS: usize = u64::BITS as usize;
 
@@ -230,7 +233,7 @@ impl<'w> Masks<'w> {
                 break;
             }
             let slot = self.slot(&constraint.grammar, grammar, node);
-            // Near the depth limit, the result also depends on the frames below the node.
+            // Near the depth limit every token is tested, because the result also depends on the frames below the node.
             asks_all = self.slots.get(slot).is_none_or(|slot| slot.need as usize > room);
             if let Some((kept, all)) = self.bits.split_at_mut_checked(last) {
                 all.iter_mut().zip(kept.get(slot * 2 * words..).unwrap_or(&[])).for_each(|(all, kept)| *all |= kept);
@@ -243,7 +246,8 @@ impl<'w> Masks<'w> {
             yes.fill(0);
             ask.fill(u64::MAX);
         }
-        // If a rule may end at the next character, as after white space, most tokens leave the rule.
+        // If a rule may end at the next character, as after white space, most tokens leave the rule. They are tested in
+        // order of their texts, so that one refused beginning decides about many.
         let count = |bits: &[u64]| bits.iter().map(|word| word.count_ones()).sum::<u32>();
         if !constraint.grammar.has_tokens() && count(ask) > count(yes) {
             ask_in_order(self.entries, self.texts, constraint, yes, ask);

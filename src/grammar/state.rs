@@ -12,7 +12,8 @@ const FRAMES: usize = 2 * DEPTH;
 /// Maximum number of stacks. If a grammar is so ambiguous that it needs more, some stacks are dropped, and output that
 /// only they allow is refused.
 const ITEMS: usize = 32;
-/// Maximum number of calls followed after a byte. In compiled tables, fewer calls already lead to [`ITEMS`] stacks.
+/// Maximum number of calls followed after a byte, so that the time is bounded for any table. In compiled tables, fewer
+/// calls already lead to [`ITEMS`] stacks.
 const CALLS: usize = 8 * ITEMS;
 
 /// The frame below all others.
@@ -67,8 +68,8 @@ impl State {
 
     /// True if these bytes may follow.
     ///
-    /// If there is one stack, most tokens only lead to nodes with byte transitions alone, so the frames do not change.
-    /// In that case the state is not copied.
+    /// If there is one stack, the state is not copied for most tokens, because these only lead to nodes with byte
+    /// transitions alone, which do not change the frames.
     #[inline]
     pub fn allows(&self, grammar: &Grammar<'_>, mut bytes: impl Iterator<Item = u8>) -> bool {
         let mut after = Self::dead();
@@ -274,7 +275,7 @@ impl State {
                 }
                 let Jump::Call { start, next } = jump else { continue };
                 calls -= 1;
-                // Tail call: the called rule replaces its caller.
+                // Tail call: the called rule replaces its caller, so that right recursion needs no frames.
                 let returns = grammar.head(next).is_some_and(|head| head.only_returns());
                 let frame = if returns { Some(item.frame) } else { self.frame(grammar, next, item.frame) };
                 if let Some(frame) = frame {
@@ -337,7 +338,7 @@ impl State {
                 *used = true;
             }
         }
-        // A frame comes after the frame below, so the new index of the frame below is already known.
+        // In order of index, because a frame comes after the frame below, whose new index is then known.
         let mut places = [None; FRAMES];
         let place_of = |places: &[Option<u16>; FRAMES], frame: u16| {
             if frame == BOTTOM { Some(BOTTOM) } else { places.get(usize::from(frame)).copied().flatten() }

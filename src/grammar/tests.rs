@@ -50,7 +50,6 @@ fn table(nodes: &[Node]) -> Vec<u8> {
     words.into_iter().flat_map(u32::to_le_bytes).collect()
 }
 
-/// A final node.
 fn end() -> Node {
     Node { is_final: true, ..Node::default() }
 }

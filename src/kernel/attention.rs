@@ -11,8 +11,8 @@
 //!   `l`, one position per lane.
 //! - `out = out * exp(m - m')`, then `out = fma(p * value scale, value, out)` for each position in order.
 //!
-//! The result is `out * (1 / sum(l))`. Only visible positions are read, so the result depends neither on the rest of
-//! the cache nor on the number of rows that are processed together.
+//! The result is `out * (1 / sum(l))`. Only visible positions are read, so that the result depends neither on the rest
+//! of the cache nor on the number of rows that are processed together.
 
 mod element;
 mod tiles;
@@ -28,7 +28,7 @@ use crate::quant::le_f32;
 use element::{F16, F32, Keys, Q4, Q8, Values, value_at};
 use tiles::{BLOCK, Range, TILES, Tile, Tiles};
 
-/// The operands of attention for `heads` KV heads. The query rows are those of `tokens` consecutive positions, with
+/// The operands of attention for `heads` KV heads. The query rows belong to `tokens` consecutive positions, with
 /// `group` query heads per KV head.
 pub struct Attention<'a> {
     /// Number of KV heads.
@@ -198,8 +198,8 @@ fn attend_rows<S: Isa, K: Keys, E: Values, const R: usize, const N: usize>(
     R
 }
 
-/// The arguments of attention for `R` rows. A sum is a chain of fused multiply-adds, each of which takes several
-/// cycles, so with few rows `N` registers per row are summed at a time.
+/// The arguments of attention for `R` rows. With few rows, `N` registers per row are summed at a time, because a sum is
+/// a chain of fused multiply-adds that take several cycles each.
 struct Rows<'a, K, E, const R: usize, const N: usize> {
     job: &'a Attention<'a>,
     row: usize,
@@ -262,7 +262,8 @@ impl<S: Isa, K: Keys, E: Values, const R: usize, const N: usize> Work<S> for Row
 }
 
 /// The queries of `R` rows and the positions that each attends to; `None` if a row attends to none. Short queries are
-/// copied to `copies`: at distances of a power of two they would compete for the same lines of the first-level cache.
+/// copied to `copies`, because at distances of a power of two they would compete for the same lines of the first-level
+/// cache.
 #[inline(always)]
 fn rows<'a, const R: usize>(
     job: &Attention<'a>,
@@ -446,7 +447,7 @@ impl<S: Isa, const R: usize> Softmax<S, R> {
         for r in 0..R {
             let top = top[r];
             if top > self.best[r] {
-                // Before the first score the sums are zero, and are not rescaled.
+                // Nothing is rescaled before the first score, because the sums are zero.
                 if self.best[r] > f32::NEG_INFINITY {
                     let rescale = s.exp(s.splat(self.best[r] - top));
                     self.total[r] = self.total[r].mul(rescale);

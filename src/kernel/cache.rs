@@ -42,7 +42,7 @@ pub fn load(
     let (bytes, slot, dim) = (layout.tile_bytes(), position % TILE, layout.dim);
     let Some(start) = page.and_then(|page| bytes.checked_mul(*page as usize)) else { return };
     let (keys_in_4_bits, values_in_4_bits) = in_4_bits(layout.kind);
-    // The distance of a key's elements, and that of its scales, are a row of the tile.
+    // Elements of a key, and its scales, are a row of the tile apart.
     let key = Elements { at: slot, step: TILE, scales: layout.key_scales(), in_4_bits: keys_in_4_bits };
     let (width, scales) = (layout.value_bytes(), layout.value_scales());
     let value = Elements { at: slot * width, step: 1, scales, in_4_bits: values_in_4_bits };
@@ -164,7 +164,7 @@ pub(super) fn store_floats(at: &Place, tiles: &mut [u8], keys: &[f32], values: &
 
 #[inline(never)]
 fn store_halves<'a>(kernels: &Kernels, layout: HeadLayout, slot: usize, heads: impl Iterator<Item = Head<'a>>) {
-    // With the type as a constant, most of the layout is computed at compile time.
+    // Makes the type a constant, so that most of the layout is computed at compile time.
     let layout = HeadLayout { kind: KvType::F16, ..layout };
     for (tile, key, value) in heads {
         let Some([keys, _, values, _]) = parts(layout, tile) else { return };

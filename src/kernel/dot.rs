@@ -11,8 +11,8 @@ use crate::quant::{Format, bytes_at, codes};
 /// The dot product of a row of weights with one token.
 pub(super) fn dot<F: Format>(row: &[u8], x: Row<'_>) -> f32 {
     let blocks: &[F::Block] = bytemuck::try_cast_slice(row).unwrap_or_default();
-    // (Zipping two chunk iterators would divide by the chunk lengths, and builds for size keep the panic of a
-    // division.)
+    // (Not zipped, because zipping two chunk iterators would divide by the chunk lengths, and builds for size keep the
+    // panic of a division.)
     let mut sums = x.sums.chunks_exact(F::ELEMENTS / 16);
     let mut d = x.d.iter().copied();
     let mut acc = 0.0;
@@ -28,7 +28,7 @@ pub(super) fn dot<F: Format>(row: &[u8], x: Row<'_>) -> f32 {
 }
 
 /// Adds the products of a block of 256 weights to `acc`. The integer sums of the groups are multiplied by the groups'
-/// integer scales before the conversion to float.
+/// integer scales before the conversion to float, so that the sum of the block is exact.
 #[inline(always)]
 fn add_block<F: Format>(block: &F::Block, q: &[i8], sums: &[i16], dx: f32, mut acc: f32) -> f32 {
     let mut scales = F::scales(block).into_iter().map(i32::from);

@@ -10,7 +10,7 @@ use crate::built;
 use crate::quant::TensorType;
 
 /// `tanh(x)`: relative error below 4e-7. Computes `e / (e + 2)` with `e = exp(2 x) - 1`. The 1 is subtracted from the
-/// power of two before the multiplication, which keeps small `x` accurate.
+/// power of two before the multiplication, so that small `x` stay accurate.
 #[inline(always)]
 pub(super) fn tanh<S: Isa>(s: S, x: S::V) -> S::V {
     let (r, q, n) = exp_parts(s, x.add(x));
@@ -122,7 +122,7 @@ pub(super) fn activate<S: Isa>(s: S, f: Activation, x: &mut [f32], up: Option<&[
                 let one = s.splat(1.0);
                 s.exp(s.splat(-0.606_530_66).div(one.add(s.exp(s.splat(0.0).sub(v)))))
             }
-            // Adding 0 turns -0 into 0, and NaN passes through.
+            // Adds 0, because instruction sets differ in the sign of a zero from `max`. NaN passes through.
             Activation::Relu if built::RELU => s.splat(0.0).max(v).add(s.splat(0.0)),
             Activation::ReluSquared if built::RELU_SQUARED => {
                 let v = s.splat(0.0).max(v);
@@ -375,7 +375,8 @@ unsafe fn tile<S: Isa, W: Weight, const R: usize, const T: usize>(s: S, job: &mu
 #[inline(always)]
 pub(super) fn add_product<S: Isa, W: Weight>(s: S, job: &mut Job<'_>) {
     let super::job::Operands { w, rows, cols, x, out, stride, .. } = **job;
-    // One token: whole blocks of 16 rows by 8 columns need no checks, which would take as long as the products.
+    // With one token, whole blocks of 16 rows by 8 columns have no checks, because these would take as long as the
+    // products.
     let whole = if x.tokens == 1 && cols.is_multiple_of(8) { rows / 16 * 16 } else { 0 };
     for (k, x) in x.x.as_chunks::<8>().0.iter().enumerate() {
         for r in (0..whole).step_by(16) {

@@ -10,7 +10,8 @@ use core::marker::PhantomData;
 
 use crate::workers::Workers;
 
-/// Work, in multiplications, below which an operation runs on the calling thread only.
+/// Work, in multiplications, below which an operation runs on the calling thread only, because a fork costs more than
+/// it saves.
 ///
 /// Measured with two spinning threads (Zen 5): a fork and a join take 0.2 microseconds, as long as about 10000
 /// multiplications of a quantized row. A token of a 15 M model, whose layers have 83000 and 221000 multiplications,
@@ -23,9 +24,10 @@ pub(super) const SERIAL_BELOW: usize = 1 << 15;
 /// late. Two and four are equally fast; one is 2 or 3 % faster while no other program needs a core.
 pub(super) const ITEMS_PER_WORKER: usize = 4;
 
-/// Weights per item of a large matrix product, approximately. Small items shorten the wait for the last one. On a
-/// processor whose two threads read memory twice as fast as one (Zen 4), items of this size make a 0.6 B model 1 %
-/// faster (its output matrix has 156 M weights). They make no difference where two threads read hardly faster than one.
+/// Weights per item of a large matrix product, approximately. Items are small, so that the wait for the last one is
+/// short. On a processor whose two threads read memory twice as fast as one (Zen 4), items of this size make a 0.6 B
+/// model 1 % faster (its output matrix has 156 M weights). They make no difference where two threads read hardly faster
+/// than one.
 pub(super) const ITEM_WEIGHTS: usize = 1 << 21;
 
 /// Maximum number of tokens that an item of [`ITEM_WEIGHTS`] weights multiplies. With more tokens, items have fewer
@@ -134,8 +136,8 @@ fn run_shares(workers: &dyn Workers, items: usize, slots: usize, f: &(dyn Fn(usi
         }
     };
     workers.run(&|| job(true));
-    // `run` has returned, so all its calls of `job` have returned too. Now this thread runs all remaining items, even
-    // if `should_leave` returns true.
+    // This thread runs all remaining items, because every call of `job` may have left early. Slot 0 is free again,
+    // because these calls have returned with `run`.
     slot.store(0, Ordering::Relaxed);
     job(false);
 }

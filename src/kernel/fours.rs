@@ -41,7 +41,8 @@ pub(super) unsafe fn matmul<F: Format, U: Vectors>(job: &mut Job<'_>) {
     let row_bytes = job.w.len() / job.rows;
     let mut r = 0;
     while r < job.rows {
-        // The last four rows overlap the ones before; shared rows are computed twice, with the same bits.
+        // The last four rows overlap the ones before, so that no row is left over; shared rows are computed twice, with
+        // the same bits.
         r = r.min(job.rows - 4);
         // SAFETY: rows `r..r + 4` are inside the job's weights and outputs, because `r <= job.rows - 4`.
         unsafe {

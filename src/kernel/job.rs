@@ -41,8 +41,8 @@ impl<'a> Acts<'a> {
         all.get(t * n..(t + 1) * n).unwrap_or(&[])
     }
 
-    /// True if there is a token, and the slices hold exactly `cols` elements of every token, quantized as `form`. Kernels
-    /// walk over a slice to its end, so a longer one is as wrong as a shorter one.
+    /// True if there is a token, and the slices hold exactly `cols` elements of every token, quantized as `form`. A
+    /// longer slice is as wrong as a shorter one, because kernels walk over a slice to its end.
     fn has(&self, form: Form, cols: usize) -> bool {
         let Some(elements) = self.tokens.checked_mul(cols).filter(|elements| *elements > 0) else { return false };
         self.x.len() == elements

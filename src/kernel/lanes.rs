@@ -24,7 +24,7 @@ pub(super) enum Elements {
 }
 
 /// An instruction set. A value of the implementing type is a proof that the processor has it. Vectors are only created
-/// through such a value, so operations on them are safe.
+/// through such a value, so that operations on them are safe.
 ///
 /// # Safety
 ///
@@ -47,7 +47,6 @@ pub(super) unsafe trait Isa: Copy {
         work.run(self);
     }
     fn splat(self, x: f32) -> Self::V;
-    /// Zeros.
     #[inline(always)]
     fn zero(self) -> Self::V {
         self.splat(0.0)
@@ -184,8 +183,8 @@ pub(super) unsafe trait Isa: Copy {
         *total = total.add(weights);
         weights.store(scores);
     }
-    /// Prefetches the cache line at an address into the second-level cache. The first level has few slots for
-    /// outstanding misses, and a line from memory would occupy one for too long. Any address is allowed.
+    /// Prefetches the cache line at an address into the second-level cache. The first level is avoided, because it has
+    /// few slots for outstanding misses, and a line from memory would occupy one for too long. Any address is allowed.
     #[inline(always)]
     fn prefetch(self, _soon: *const u8) {}
     /// `x` rounded to f16, to nearest even, and back.
@@ -213,8 +212,8 @@ unsafe fn four(kind: TensorType, at: *const u8) -> [f32; 4] {
     }
 }
 
-/// A function body for [`Isa::apart`]. Separate functions shorten compile time, which grows faster than linearly with
-/// the size of a function.
+/// A function body for [`Isa::apart`]. Long kernels are split, because compile time grows faster than linearly with the
+/// size of a function.
 pub(super) trait Work<S> {
     /// Runs the body. Implementations are always inlined.
     fn run(self, s: S);
@@ -234,8 +233,8 @@ pub(super) trait Lanes: Copy {
     fn div(self, b: Self) -> Self;
     /// `self * b + c`, rounded once.
     fn fma(self, b: Self, c: Self) -> Self;
-    /// The larger value; NaN if `b` is NaN. Instruction sets differ in the result for a NaN in `self` and for zeros of
-    /// different sign: nothing may depend on these.
+    /// The larger value; NaN if `b` is NaN. Nothing may depend on the result for a NaN in `self` and for zeros of
+    /// different sign, because instruction sets differ there.
     fn max(self, b: Self) -> Self;
     /// The smaller value; NaN and zeros as in [`max`](Self::max).
     fn min(self, b: Self) -> Self;
@@ -271,7 +270,7 @@ pub(super) fn exp<S: Isa>(s: S, x: S::V) -> S::V {
 /// The `r`, `q` and `n` for which `exp(x) = (q * r + 1) * 2^n`.
 #[inline(always)]
 pub(super) fn exp_parts<S: Isa>(s: S, x: S::V) -> (S::V, S::V, S::V) {
-    // The constants are the first operand, so NaN passes through.
+    // The constants are the first operand, so that NaN passes through.
     let x = s.splat(-87.33).max(s.splat(88.37).min(x));
     // Adding 1.5 * 2^23 rounds to an integer, because floats of that size have no fraction bits.
     let whole = s.splat(12_582_912.0);
@@ -299,7 +298,7 @@ pub(super) fn quantize_block<S: Isa, const N: usize, const SUMS: usize>(
         amax = amax.max(s.load(x).abs());
     }
     let amax = amax.largest();
-    // All quants are 0 if `amax` is 0 or so small that the scale becomes 0.
+    // Infinity becomes 0, so that all quants are 0 if `amax` is 0 or so small that the scale becomes 0.
     let inverse = 127.0 / amax;
     let inverse = s.splat(if inverse == f32::INFINITY { 0.0 } else { inverse });
     let mut total = 0.0;
@@ -310,7 +309,8 @@ pub(super) fn quantize_block<S: Isa, const N: usize, const SUMS: usize>(
         *to = sum as i16;
         total += sum;
     }
-    // NaN times anything is NaN, and so is infinity times the inverse of infinity.
+    // The sum finds both NaN and infinity, because NaN times anything is NaN, and so is infinity times the inverse of
+    // infinity.
     if total.is_nan() {
         *q = [0; N];
         *sums = [0; SUMS];

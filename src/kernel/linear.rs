@@ -17,8 +17,8 @@ pub type Product<'a> = (Option<Matrix<'a>>, usize);
 /// Matrices with the same input: `out[at + t * stride + r] = row r of w * token t of x` for each `(w, at)` of
 /// `products`.
 ///
-/// The outputs must not overlap. The outputs of a product are either beside those of the product before it, within the
-/// same stride, or after the outputs of all products before it.
+/// The outputs must not overlap. The outputs of a product are either beside the outputs of the product before it,
+/// within the same stride, or after the outputs of all products before it.
 pub struct Batch<'a> {
     pub products: &'a [Product<'a>],
     pub x: Acts<'a>,
@@ -51,7 +51,7 @@ pub fn linear(kernels: &Kernels, workers: &dyn Workers, panels: &mut [u8], batch
         panel = panel.max(if x.tokens > 1 { panel_bytes(w.kind(), w.cols()) } else { 0 });
     }
     let large = work.checked_div(x.tokens.min(ITEM_TOKENS) * ITEM_WEIGHTS).unwrap_or(0);
-    // A count of 0 would mean no items, and no results.
+    // At least one worker, because a count of 0 would mean no items, and no results.
     let items = workers.count().max(1).saturating_mul(ITEMS_PER_WORKER).max(large).min(all_panels);
     fork(workers, items, work, panels, panel, &|item, panel| {
         let mut range = share(item, items, all_panels);

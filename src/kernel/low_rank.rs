@@ -13,8 +13,8 @@ use super::matrix::Matrix;
 use super::panel::PANEL_ROWS;
 use crate::workers::Workers;
 
-/// Cost of a multiplication with an adapter's weight, relative to one with a quantized weight. An adapter's weight is a
-/// float, which takes longer to read.
+/// Cost of a multiplication with an adapter's weight, relative to one with a quantized weight. It is above 1, because
+/// an adapter's weight is a float, which takes longer to read.
 const COST: usize = 4;
 
 /// `out[at + t * stride + r] += row r of b * low[i][t]` for each `(b, at)` with index `i` in `b`, where
@@ -155,7 +155,8 @@ unsafe impl Addend for LowRank<'_> {
     }
 
     unsafe fn add(&self, kernels: &Kernels, out: *mut f32, stride: usize, range: Range<usize>) {
-        // Each panel that is not done is being computed by another worker, which waits for nobody meanwhile.
+        // The wait ends, because each panel that is not done is being computed by another worker, which waits for
+        // nobody meanwhile.
         while self.done.load(Ordering::Acquire) < self.panels {
             core::hint::spin_loop();
         }

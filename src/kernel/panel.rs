@@ -31,7 +31,7 @@ macro_rules! panel_bytes {
 formats_list!(panel_bytes);
 
 /// Bytes of a panel per 32 weights of a row: a byte per weight, then scales and minimums in the largest representation
-/// of any target.
+/// of any target, so that plans are the same on every target.
 const fn panel_chunk<F: Format>() -> usize {
     let floats = 4 * if F::M.is_some() { 2 } else { 1 };
     if F::ELEMENTS == 256 {

@@ -51,7 +51,7 @@ mod isa {
                 "avx2" => (maddubs(rounds), 32).1,
                 _ => return None,
             };
-            // SSE code is slow while the upper halves of the registers are in use.
+            // Clears the upper halves of the registers, because SSE code is slow while they are in use.
             core::arch::asm!("vzeroupper", options(nomem, nostack, preserves_flags));
             Some(products)
         }

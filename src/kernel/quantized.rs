@@ -51,11 +51,12 @@ pub(super) unsafe fn decode<B: Blocks, const T: usize>(job: &mut Job<'_>) {
         return unsafe { super::dot::matmul::<B::Format>(job) };
     }
     let rows = |t: usize| core::array::from_fn(|i| job.x.row(t + i));
-    // The first tokens' activations are located once, before the loop. Usually there is no other token.
+    // The first tokens' activations are located once, before the loop, because usually there is no other token.
     let first: [Row<'_>; T] = rows(0);
     let mut r = 0;
     while r < job.rows {
-        // The last `ROWS` rows overlap the ones before; shared rows are computed twice, with the same bits.
+        // The last `ROWS` rows overlap the ones before, so that no row is left over; shared rows are computed twice,
+        // with the same bits.
         r = r.min(job.rows - B::ROWS);
         for t in (0..job.x.tokens).step_by(T) {
             let x = if t == 0 { first } else { rows(t) };
@@ -143,7 +144,7 @@ impl Tile<'_> {
     }
 }
 
-/// Pointers `by` bytes after `q`. (`map` of an array compiles slowly, and each of its closures again.)
+/// Pointers `by` bytes after `q`. (Not by `map`, because it compiles slowly for arrays, and again for each closure.)
 ///
 /// # Safety
 ///
@@ -163,8 +164,8 @@ pub(super) type Multiply = (usize, unsafe fn(&Tile<'_>));
 /// neither packing nor multiplying waits for the other.
 pub(super) type PackAndMultiply = (usize, unsafe fn(&Pack<'_>, &Tile<'_>));
 
-/// Number of tokens at the end of a batch that prefetch the next panel. This is early enough, and prefetching slows
-/// each token down.
+/// Number of tokens at the end of a batch that prefetch the next panel. Not all tokens prefetch, because these are
+/// early enough, and prefetching slows each token down.
 const PREFETCHING: usize = 16;
 
 /// Multiplies all rows with all tokens, panel by panel.
@@ -177,14 +178,15 @@ pub(super) unsafe fn prefill(job: &mut Job<'_>, bias: u8, panels: &Panels) {
     let row_bytes = job.w.len() / job.rows.max(1);
     let panel = job.panel().as_mut_ptr();
     let both = panels.both.filter(|(tokens, _)| *tokens <= job.x.tokens);
-    // Functions write 16 rows per token. If there are fewer rows, the outputs go to `spare` first.
+    // The outputs of fewer than 16 rows go to `spare` first, because functions write 16 rows per token.
     let mut spare = MaybeUninit::<[[f32; PANEL_ROWS]; MAX_TOKENS]>::uninit();
     for r in (0..job.rows).step_by(PANEL_ROWS) {
         let rows = PANEL_ROWS.min(job.rows - r);
         let next = job.w.get((r + PANEL_ROWS) * row_bytes..).unwrap_or(&[]);
         let next = next.get(..PANEL_ROWS * row_bytes).unwrap_or(next);
         // Prefetches are spread over packing and the last tokens. If there are more tokens than `cost`, packing does
-        // not prefetch: multiplying takes long enough for all prefetches, and they would make packing 4 % slower.
+        // not prefetch, because multiplying takes long enough for all prefetches, and they would make packing 4 %
+        // slower.
         let cost = if job.x.tokens <= panels.cost { panels.cost } else { 0 };
         let silent = job.x.tokens.saturating_sub(PREFETCHING);
         let share =

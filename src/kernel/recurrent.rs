@@ -1,6 +1,6 @@
 //! Layers with a state of fixed size: a causal convolution over the last few positions, and a matrix per head that
 //! every token updates. They are defined once over [`Isa`](super::lanes::Isa). Channels and columns are lanes, and
-//! nothing is summed across lanes, so the bits do not depend on how tokens are divided into passes.
+//! nothing is summed across lanes, so that the bits do not depend on how tokens are divided into passes.
 
 use super::lanes::{Isa, Lanes, TILE, load, store};
 use super::selective::{Scan, scan};
@@ -148,7 +148,7 @@ fn recur_tile<S: Isa, const DELTA: bool>(
     if DELTA {
         let (Some(key), Some(decay)) = (key(0), decay(0)) else { return };
         for (row, key) in tile.iter_mut().zip(key) {
-            // The next tile is probably not in the cache yet.
+            // Prefetches the next tile, because it is probably not in the cache yet.
             s.prefetch(row.as_ptr().wrapping_add(keys * TILE).cast());
             let decayed = s.load(row).mul(decay);
             held = decayed.fma(s.splat(*key), held);

@@ -1,6 +1,6 @@
 //! 64-bit RISC-V with the vector extension V, under Linux, which reports whether the processor has it.
 //!
-//! Stable Rust has no type for these vectors, so each step loads from memory and stores to memory. The code is for
+//! Each step loads from memory and stores to memory, because stable Rust has no type for these vectors. The code is for
 //! vectors of 128 bits, the minimum of V; longer ones give the same results.
 
 use core::arch::asm;

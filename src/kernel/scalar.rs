@@ -36,7 +36,6 @@ pub(super) unsafe trait Unit: Copy {
         }
         a
     }
-    /// Zeros in all lanes.
     #[inline(always)]
     fn zero() -> [f32; 16] {
         [0.0; 16]
@@ -124,7 +123,7 @@ pub(super) unsafe trait Unit: Copy {
 
 #[cfg(all(any(target_arch = "arm", target_arch = "riscv32", target_arch = "xtensa"), not(riscv_fpu)))]
 use super::fma::fma;
-/// These targets have doubles, on which `libm` computes it faster than in integers.
+/// By `libm`, because these targets have doubles, on which it is faster than in integers.
 #[cfg(not(any(target_arch = "arm", target_arch = "riscv32", target_arch = "xtensa")))]
 use libm::fmaf as fma;
 
@@ -153,8 +152,8 @@ pub(super) struct Portable;
 
 // SAFETY: computes what the default methods do.
 unsafe impl Unit for Portable {
-    // On x86-64 and AArch64 the functions below are not inlined: there the scalar kernels are only a reference, and
-    // inlining would lengthen compile time.
+    // On x86-64 and AArch64 the functions below are not inlined, because there the scalar kernels are only a reference,
+    // and inlining would lengthen compile time.
     #[cfg_attr(any(target_arch = "x86_64", target_arch = "aarch64"), inline(never))]
     #[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), inline(always))]
     fn fma_lanes(mut a: [f32; 16], b: [f32; 16], c: [f32; 16]) -> [f32; 16] {

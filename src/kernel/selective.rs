@@ -40,8 +40,8 @@ pub(super) fn scan<S: Isa>(s: S, job: &Scan<'_>, state: &mut [f32], out: &mut [f
     let tiles = state.as_chunks_mut().0.chunks_exact_mut(job.states.max(1));
     let tokens = out.len().checked_div(tiles.len() * TILE).unwrap_or(0);
     let channels = (job.first..).step_by(TILE);
-    // (The order matters: a `Zip` of two chunk iterators divides by the chunk sizes, and the compiler keeps the panic
-    // of a division by zero.)
+    // (The order matters, because a `Zip` of two chunk iterators divides by the chunk sizes, and the compiler keeps the
+    // panic of a division by zero.)
     for ((tile, channel), out) in tiles.zip(channels).zip(out.as_chunks_mut().0.chunks_exact_mut(tokens.max(1))) {
         scan_tile(s, job, tile, channel, out);
     }

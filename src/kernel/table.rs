@@ -44,7 +44,7 @@ macro_rules! entry {
 }
 
 /// Builds a table: every float kernel, compiled for one instruction set with its target features. (Most tables are
-/// constants. A `static` would be compiled for the unit tests, which do not use it.)
+/// constants, because a `static` would be compiled for the unit tests, which do not use it.)
 macro_rules! table {
     ($name:literal, $isa:ty, $matmul:path $(, $feature:literal)?) => {{
         use $crate::built;
@@ -92,7 +92,7 @@ macro_rules! table {
             prefetch: entry!(prefetch, $isa, [$($feature)?],
                 |s, bytes: &[u8]| {
                     let prefetch = |line: &[u8]| s.prefetch(line.as_ptr());
-                    // Groups of eight lines: the compiler unrolls the inner loop.
+                    // Groups of eight lines, so that the compiler unrolls the inner loop.
                     let (groups, rest) = bytes.as_chunks::<512>();
                     groups.iter().for_each(|group| group.chunks(64).for_each(prefetch));
                     rest.chunks(64).for_each(prefetch);

@@ -57,8 +57,8 @@ impl<T: ?Sized> Aligned<T> {
     }
 }
 
-/// Like `include_bytes!`, aligned to [`ALIGN`](crate::memory::ALIGN). Models work at any alignment, but
-/// microcontrollers read floats faster from 4-byte boundaries.
+/// Like `include_bytes!`, aligned to [`ALIGN`](crate::memory::ALIGN), because microcontrollers read floats faster from
+/// 4-byte boundaries. Models work at any alignment.
 ///
 /// ```
 /// static MODEL: &[u8] = arenite::include_model!("../../tests/fixtures/stories.gguf");
@@ -94,7 +94,7 @@ macro_rules! include_model {
 }
 
 /// `N` aligned bytes for a `static`, which can be taken once. Needs compare-and-swap, or the feature
-/// `critical-section`.
+/// `critical-section`, so that two cores cannot both take them.
 ///
 /// # Examples
 ///
@@ -196,8 +196,8 @@ impl<'w> Arena<'w> {
         self.rest
     }
 
-    /// `bytes` rounded up to a multiple of [`ALIGN`]. If this overflows, which happens easily with 32 bits, the result
-    /// is larger than any memory.
+    /// `bytes` rounded up to a multiple of [`ALIGN`]. Saturates, because sums overflow easily with 32 bits: the result
+    /// is then larger than any memory, and is refused.
     pub const fn padded(bytes: usize) -> usize {
         bytes.saturating_add(ALIGN - 1) & !(ALIGN - 1)
     }

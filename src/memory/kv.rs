@@ -3,8 +3,8 @@
 //! For each KV head, a layer's cache is an array of tiles, one per page of its pool (see [`Pool`](super::Pool)). A tile
 //! holds [`TILE`] positions:
 //!
-//! - **keys** transposed, `[head_dim][16 positions]`: scores are computed with positions as vector lanes, one fused
-//!   multiply-add per dimension;
+//! - **keys** transposed, `[head_dim][16 positions]`, so that scores are computed with positions as vector lanes, one
+//!   fused multiply-add per dimension, and nothing is summed across lanes;
 //! - **values** by row, `[16 positions][head_dim]`, each row padded to 16 elements: the weighted sum is computed with
 //!   dimensions as lanes.
 //!
@@ -117,7 +117,7 @@ impl KvType {
         }
     }
 
-    /// True if keys and values are rotated before they are stored, which spreads outliers over their block.
+    /// True if keys and values are rotated before they are stored, because this spreads outliers over their block.
     pub(crate) const fn is_rotated(self) -> bool {
         self.is_built() && matches!(self, Self::Q8_0 | Self::Q4_0 | Self::Q8_0Q4_0)
     }

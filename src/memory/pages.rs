@@ -4,9 +4,9 @@
 //! with the page of each of its tiles. A table shorter than the context (for a sliding window) is used as a ring.
 //! Contexts share a page until one of them writes to it; that context then gets a copy.
 //!
-//! Writes are prepared in two steps, for all contexts of a run: [`claim`](Pool::claim) marks the entries that need a
-//! page and counts them; then [`provide`](Pool::provide) allocates the pages, or [`unclaim`](Pool::unclaim) removes the
-//! marks.
+//! Writes are prepared in two steps, so that a run for which pages are missing changes nothing: for all its contexts,
+//! [`claim`](Pool::claim) marks the entries that need a page and counts them; then [`provide`](Pool::provide) allocates
+//! the pages, or [`unclaim`](Pool::unclaim) removes the marks.
 
 /// Table entry without a page.
 const NONE: u32 = u32::MAX;
@@ -15,7 +15,7 @@ const NEW: u32 = u32::MAX - 1;
 /// Flag on a page number: the entry needs a copy of this page.
 const COPY: u32 = 1 << 31;
 
-/// Maximum number of pages in a pool.
+/// Maximum number of pages in a pool, so that a page number never has the bit [`COPY`].
 pub(crate) const MAX_PAGES: usize = 1 << 30;
 
 /// The pages for one kind of layers, and the page tables of all contexts.

@@ -367,7 +367,7 @@ pub struct Experts {
     pub count: usize,
     /// Number of experts per token.
     pub used: usize,
-    /// Width of each expert, if the file stores it separately from that of layers without experts.
+    /// Width of each expert, if the file has a key for it; otherwise experts have the layer's width.
     pub(crate) width: Option<usize>,
     /// True if the weights of the chosen experts are divided by their sum.
     pub(crate) normed: bool,

@@ -7,7 +7,7 @@ use crate::built::{self, Abilities, families};
 use crate::gguf;
 use crate::{Error, Gguf, Name, tri};
 
-/// Changes a spec in place; `?` and a struct expression with `..` would copy it.
+/// Changes a spec in place, because `?` and a struct expression with `..` would copy it.
 macro_rules! edit {
     ($base:expr, $spec:ident => $edit:expr) => {{
         let mut result = $base;

@@ -12,7 +12,6 @@ pub struct Layer {
     pub(crate) index: usize,
     /// True if the layer is one of the [local layers](super::Spec::local_layers).
     pub(crate) is_local: bool,
-    /// Query heads.
     pub(crate) heads: usize,
     /// Key and value heads.
     pub(crate) kv_heads: usize,
@@ -26,7 +25,8 @@ pub struct Layer {
     pub(crate) has_experts: bool,
     /// The layer's mixer of tokens.
     pub(crate) mixer: Mixer,
-    /// True if the layer computes keys and values; otherwise it reads those of [`Spec::owner`](super::Spec::owner).
+    /// True if the layer computes keys and values; otherwise it reads the keys and values of
+    /// [`Spec::owner`](super::Spec::owner).
     pub(crate) owns_kv: bool,
 }
 
@@ -121,7 +121,7 @@ impl Layer {
 
     /// Query heads that share a key and value head.
     pub(crate) const fn group(&self) -> usize {
-        // Without the condition the compiler emits a panic for division by 0.
+        // The condition avoids a panic for division by 0, which the compiler would emit.
         self.heads / if self.kv_heads > 0 { self.kv_heads } else { 1 }
     }
 

@@ -154,7 +154,6 @@ impl<'a> Model<'a> {
         self.encoder.as_ref()
     }
 
-    /// Use of the tensor called `name`.
     #[cfg(feature = "lora")]
     pub(crate) fn use_of(&self, name: &str) -> TensorUse {
         let others = self.encoder.iter();

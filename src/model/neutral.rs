@@ -1,7 +1,7 @@
 //! Metadata keys that have no effect at certain values, in every architecture.
 //!
-//! Converters write keys that a model does not need. A key that its family does not request must be in this table, with a
-//! value that has no effect; anything else is an error.
+//! Converters write keys that a model does not need. A key that its family does not request must be in this table, with
+//! a value that has no effect. Anything else is an error, because it could change the results.
 
 use crate::built;
 use crate::gguf::{Value, equal};

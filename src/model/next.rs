@@ -75,7 +75,7 @@ impl<'a> Spec<'a> {
         Some(Self { layers: 1, unused_layers: self.unused_layers - 1, next, ..*self })
     }
 
-    /// True for layers without keys and values of their own: they read those of the model.
+    /// True for layers without keys and values of their own: they read the model's.
     pub(crate) const fn assists(&self) -> bool {
         self.next.is_some() && !self.layer(0).owns_kv
     }

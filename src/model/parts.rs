@@ -1,7 +1,8 @@
 //! Functions that read those fields of a [`Spec`] whose values may need an ability (see `built.rs`).
 //!
 //! The fields are private; the forward pass, the plan and the tensor checks read them with these functions. In a build
-//! without the ability, the function of a field returns a constant, so the optimizer removes the code for other values.
+//! without the ability, the function of a field returns a constant, so that the optimizer removes the code for other
+//! values.
 
 use super::altup::AltUp;
 use super::choices::{
@@ -141,7 +142,7 @@ parts! {
     pub stack: Stack = Stack::Alone,
         Stack::Encoder | Stack::Source { .. } => ENCODER,
         Stack::Target { .. } => CROSS_ATTENTION;
-    /// Layers that use the heads of `local`; the others use those of `global`.
+    /// Layers that use the heads of `local`; the others use the heads of `global`.
     pub(crate) local_layers: Pattern<'a> = Pattern::Never,
         Pattern::Always | Pattern::Every(_) | Pattern::AllBut(_) | Pattern::AllButFirst(_) | Pattern::Steps { .. } | Pattern::Set(_) | Pattern::Where(_) | Pattern::Zero(_) => LOCAL_LAYERS;
     /// Kind of position encoding.

@@ -23,14 +23,14 @@ pub struct Recurrent {
     pub ranks: [usize; 4],
     /// Norms of Mamba-1's step, and of its vectors `B` and `C`.
     pub step_norms: StepNorms,
-    /// Epsilon of the `step_norms`, if it differs from that of other norms.
+    /// Epsilon of the `step_norms`, if other norms have another epsilon.
     pub step_eps: Option<f32>,
     /// Neighbouring channels of Mamba-1 that share a step, a factor on their input and one rate of decay; 1 if every channel
     /// has its own (PLaMo 2 calls them heads).
     pub shared: usize,
     /// RWKV-6 halves the hidden states after every `halved_every` layers; 0 for never.
     pub halved_every: usize,
-    /// True if RWKV's feed-forward also mixes the row of each token with that of the previous token.
+    /// True if RWKV's feed-forward also mixes each token's row with the previous row.
     pub channel_mixing: bool,
     /// True if RWKV norms the output of each head.
     pub head_norms: bool,
@@ -56,7 +56,7 @@ pub enum StepNorms {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RecurrentKind {
-    /// Gated convolution over the last few positions (LFM2); `width` is that of the hidden state.
+    /// Gated convolution over the last few positions (LFM2); `width` is the width of the hidden state.
     ShortConvolution,
     /// Gated delta net ([Qwen 3.5](https://arxiv.org/abs/2412.06464)).
     DeltaNet,

@@ -79,7 +79,6 @@ const fn join<const N: usize>(names: &[&str]) -> [u8; N] {
     all
 }
 
-/// The length of each name.
 const fn lengths<const N: usize>(names: &[&str]) -> [u8; N] {
     let (mut all, mut i) = ([0; N], 0);
     while i < names.len() {
@@ -346,7 +345,7 @@ pub fn is_other_modality(name: &str) -> bool {
 
 /// True if a tensor with this name may occur in any file and is not read.
 pub fn is_ignored(name: &str) -> bool {
-    // Layers for multi-token prediction. (`str::contains` would add kilobytes and a panic.)
+    // Layers for multi-token prediction. (Not by `str::contains`, because it would add kilobytes and a panic.)
     let (ahead, images) = (b".nextn.", b".vis_"); // CogVLM's layers have weights of their own for images
     is_other_modality(name)
         || IGNORED.iter().any(|end| name.ends_with(end))
@@ -528,7 +527,8 @@ impl Role {
     }
 }
 
-/// Splits a name at its first dot. (With [`str::split_once`], a program built for size can contain a panic.)
+/// Splits a name at its first dot. (Not by [`str::split_once`], because a program built for size could then contain a
+/// panic.)
 fn split_at_dot(name: &str) -> Option<(&str, &str)> {
     let (first, rest) = name.split_at_checked(name.bytes().position(|byte| byte == b'.')?)?;
     Some((first, rest.strip_prefix('.')?))

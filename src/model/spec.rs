@@ -159,7 +159,8 @@ pub struct Spec<'a> {
     pub(crate) picture_scale: f32,
 }
 
-/// Rare features of architectures; a model has at most one of them.
+/// Rare features of architectures, of which a model has at most one. They are in one field, so that a spec takes less
+/// stack.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Special<'a> {
     None,
@@ -504,7 +505,7 @@ impl<'a> Spec<'a> {
         matches!(self.loops(), Some(Loops { low_runs: 1.., .. }))
     }
 
-    /// Index of a layer's rotary positions: 0 for those of global layers, 1 for those of local layers.
+    /// Index of a layer's rotary positions: 0 for global layers, 1 for local layers.
     pub(crate) const fn rotation(&self, layer: &Layer) -> usize {
         if self.in_file(layer.index) < self.rotated_first() { 1 } else { layer.pool() }
     }

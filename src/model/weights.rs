@@ -2,7 +2,7 @@
 //!
 //! A tensor is identified by a [`Role`] and, for roles of layers, by a layer. One walk over the directory checks that
 //! every tensor has a role and that every required tensor is present. The result is a table of fixed-size entries in
-//! the arena, so the forward pass finds a weight by index.
+//! the arena, so that the forward pass finds a weight by index.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -56,7 +56,7 @@ impl Entry {
         self.cols as usize
     }
 
-    /// The tensor in its file. (Not inlined: most look-ups find no entry.)
+    /// The tensor in its file. (Not inlined, because most look-ups find no entry.)
     #[inline(never)]
     pub fn matrix<'m>(&self, file: Pieces<'m>) -> Option<Matrix<'m>> {
         let (file, start) = file.find(usize::try_from(self.place >> 8).ok()?);
@@ -193,7 +193,8 @@ impl Piece {
 /// the table is filled.)
 #[inline(never)] // keeps its temporaries off the caller's stack
 pub(super) fn check(gguf: &Gguf<'_>, spec: &Spec<'_>) -> Result<(), Error> {
-    // Number of tensors of each role. (A bit for each layer would take kilobytes of stack.)
+    // Number of tensors of each role, because a bit for each layer would take kilobytes of stack. `blame` finds the
+    // tensor.
     let mut counts = [0u16; Role::ALL.len()];
     walk(gguf, spec, &mut |found| {
         let counts_for = found.need == Need::Required && found.piece != Piece::Scale;
@@ -291,7 +292,8 @@ impl Slots {
         while number < Role::ALL.len() {
             let role = Role::ALL[number];
             if used[number] {
-                // In `ALL`, roles of layers come after those of the whole model.
+                // `slots.whole` is complete at the first role of a layer, because `ALL` has the roles of the whole
+                // model first.
                 slots.first[number] = (slots.whole + slots.layer) as u8;
                 if role.per_layer() {
                     slots.layer += 1;
@@ -322,7 +324,7 @@ impl Slots {
         let (mut seen, mut index) = (0u32, 0);
         while index < spec.layers {
             let layer = spec.layer(index);
-            // Models with layers that score have no states, so their bit is free.
+            // Uses the bit of states for layers that score, because models with such layers have no states.
             let bit = 1 << (layer.parts() | (spec.scores(index) as u32) << 1);
             let mut number = if seen & bit == 0 { 0 } else { Role::ALL.len() };
             while number < Role::ALL.len() {

@@ -62,8 +62,8 @@ pub(crate) trait Format: Named + Copy + 'static {
     fn m(block: &Self::Block, f16: impl Fn([u8; 2]) -> f32) -> f32 {
         Self::M.map_or(0.0, |(offset, factor)| f16(*bytes_at(block.as_ref(), offset)) * factor)
     }
-    /// The scales of all groups, as signed bytes in two little-endian words. Words go into vector registers without a
-    /// detour through memory. Formats with groups of 32 use only the first word.
+    /// The scales of all groups, as signed bytes in two little-endian words, because words go into vector registers
+    /// without a detour through memory. Formats with groups of 32 use only the first word.
     #[inline(always)]
     fn scale_words(_block: &Self::Block) -> [u64; 2] {
         [ONES; 2]
@@ -143,7 +143,7 @@ pub(crate) trait Bytes: Copy {
 #[derive(Clone, Copy)]
 pub(crate) struct Plain;
 
-/// [`Format::unpack`] in plain Rust. The code for TQ1_0 is long, so it is compiled once instead of inlined.
+/// [`Format::unpack`] in plain Rust. The code for TQ1_0 is compiled once instead of inlined, because it is long.
 #[inline(always)]
 pub(crate) fn codes<F: Format>(block: &F::Block, chunk: usize) -> [u8; 32] {
     #[inline(never)]

@@ -82,7 +82,7 @@ const fn is_sound<F: Format>() -> bool {
         Shape::Halves(offset) => offset + 128 <= size && F::ELEMENTS == 256 && F::GROUP == 32,
         Shape::Other => F::ELEMENTS.is_multiple_of(32),
     };
-    // Kernels read `d` and `m` together, so `m` has to follow `d`.
+    // `m` has to follow `d`, because kernels read both together.
     let both = match (F::D, F::M) {
         (Some((d, factor)), Some((m, _))) => m == d + 2 && factor == 1.0,
         (_, m) => m.is_none(),

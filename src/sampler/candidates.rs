@@ -41,7 +41,7 @@ pub(super) fn best_where(logits: &[f32], allowed: &mut impl FnMut(TokenId) -> bo
     const PART: usize = 256;
     let (mut best, mut token) = (f32::NEG_INFINITY, None);
     for (part, start) in logits.chunks(PART).zip((0..).step_by(PART)) {
-        // Chunks with a better logit are rare.
+        // Tests whole chunks first, because chunks with a better logit are rare.
         if !has_above(part, best) {
             continue;
         }
@@ -55,7 +55,7 @@ pub(super) fn best_where(logits: &[f32], allowed: &mut impl FnMut(TokenId) -> bo
     token
 }
 
-/// True if a logit exceeds `limit`; written for vector instructions.
+/// True if a logit exceeds `limit`. Tests 32 lanes at a time, so that the compiler uses vector instructions.
 fn has_above(logits: &[f32], limit: f32) -> bool {
     let (parts, rest) = logits.as_chunks::<32>();
     let mut lanes = [false; 32];
@@ -94,7 +94,7 @@ impl<'s> Candidates<'s> {
             count += 1;
         }
         let slots = slots.get_mut(..count).unwrap_or(&mut []);
-        // A heap with the worst of the current candidates at its root.
+        // A heap with the worst of the current candidates at its root, so that a better token replaces it.
         for root in (0..count / 2).rev() {
             sink(slots, root, count, &mut is_better);
         }
@@ -198,7 +198,7 @@ impl<'s> Candidates<'s> {
     /// Keeps the candidates whose surprise (negative log-probability) is nearest to the expected surprise, until
     /// together they exceed probability `typical_p` (Meister et al., "Locally Typical Sampling", 2022).
     ///
-    /// Surprise increases along the candidates, so the kept ones are adjacent.
+    /// The kept ones are adjacent, because surprise increases along the candidates.
     pub fn typical(self, typical_p: f32, min_keep: usize, temperature: f32) -> Self {
         let highest = self.highest();
         let total: f64 = self.weights(temperature).sum();
@@ -402,7 +402,6 @@ fn draw(
     draw_weighted(candidates.map(|(token, logit)| (token, weight(logit, highest, temperature))), random)
 }
 
-/// Draws a token in proportion to its weight.
 fn draw_weighted(candidates: impl Iterator<Item = (TokenId, f64)> + Clone, random: f64) -> Option<TokenId> {
     let total: f64 = candidates.clone().map(|(_, weight)| weight).sum();
     let mut passed = 0.0;

@@ -10,7 +10,7 @@
 //!
 //! The vocabulary is never sorted: top-k is one pass with a heap of k, and top-p without top-k pops the best from a
 //! heap until it has enough. The caller provides memory, whose size is known in advance. Arithmetic is the same on
-//! every target, so a seed gives the same tokens everywhere.
+//! every target, so that a seed gives the same tokens everywhere.
 //!
 //! A logit that is NaN counts as minus infinity.
 //!
@@ -259,7 +259,8 @@ impl Params {
             match link {
                 None => {}
                 Some(link) if !self.filters(*link, vocab) => {}
-                // Min-p and top-k both keep the best tokens, so the order of these two steps does not matter.
+                // Top-k still limits the candidates after min-p, because both keep the best tokens: their order does
+                // not matter.
                 Some(Link::MinP) if self.more.min_keep() <= 1 => has_all = false,
                 Some(Link::TopK) => return self.top_k as usize,
                 // These change the logits.
@@ -424,7 +425,7 @@ impl<'s> Sampler<'s> {
         self.memory.state
     }
 
-    /// Sets the state of Mirostat and adaptive-p, such as that of another sampler.
+    /// Sets the state of Mirostat and adaptive-p, such as another sampler's.
     pub fn set_state(&mut self, state: State) {
         self.memory.state = state;
     }
@@ -487,7 +488,8 @@ fn filter<'l>(
     mut allowed: impl FnMut(TokenId) -> bool,
 ) -> Left<'l> {
     let vocab = logits.len();
-    // The deviation of top-n-sigma is that of the allowed tokens.
+    // Removes forbidden tokens first if all tokens are weighed, because draws from all tokens and the deviation of
+    // top-n-sigma must leave them out.
     let weighs_all = slots.is_empty() || slots.len() == vocab || params.uses(Link::TopNSigma);
     if weighs_all {
         let forbidden = logits.iter_mut().zip(0..).filter(|(logit, id)| **logit > f32::NEG_INFINITY && !allowed(*id));

@@ -13,7 +13,8 @@ const HOP: usize = 160;
 const MAX_BINS: usize = 256;
 /// Samples in the buffer: a frame, and one more, which is needed to mirror the beginning of the sound.
 const BUFFER: usize = SIZE + 1;
-/// Largest accepted magnitude of a sample, 2^16 times full scale. Larger samples are a mistake, and could overflow.
+/// Largest accepted magnitude of a sample, 2^16 times full scale, because larger samples are a mistake, and could
+/// overflow.
 pub(super) const LOUDEST: f32 = 65_536.0;
 
 /// Weights of a frequency in the two triangles that contain it.
@@ -90,7 +91,7 @@ impl<'w> LogMel<'w> {
 
     /// Discards the samples so far, and starts another sound.
     pub fn restart(&mut self) {
-        // The samples before the sound are filled in when their mirror images are known.
+        // Leaves room for the samples before the sound, because their mirror images are not known yet.
         (self.filled, self.received, self.frames) = (SIZE / 2, 0, 0);
     }
 

@@ -128,7 +128,6 @@ fn suppress(logits: &mut [f32], list: &Option<Array<'_>>) {
     }
 }
 
-/// Masks the tokens `start..end`.
 fn mask(logits: &mut [f32], start: usize, end: usize) {
     let end = end.min(logits.len());
     logits.get_mut(start.min(end)..end).unwrap_or_default().fill(f32::NEG_INFINITY);

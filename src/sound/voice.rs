@@ -9,9 +9,11 @@ const FRAME: u32 = RATE as u32 / 100;
 const FIRST: (u32, f32) = (3, 8.0);
 /// A voice ends after this number of frames in a row with less than this multiple of the noise's energy.
 const LAST: (u32, f32) = (30, 4.0);
-/// Number of frames in a period of 2 seconds. The search for the quietest frame starts anew in each period.
+/// Number of frames in a period of 2 seconds. The search for the quietest frame starts anew in each period, so that the
+/// noise can also rise.
 const PERIOD: u32 = 200;
-/// Minimum energy of a frame, a sum of squares. It corresponds to a change of 1e-4 per sample.
+/// Minimum energy of a frame, a sum of squares, so that digital silence is not taken for noise without energy, above
+/// which every sound would be a voice. It corresponds to a change of 1e-4 per sample.
 const FAINT: f32 = FRAME as f32 * 1e-8;
 /// Maximum energy of the noise in the first period, because a sound may begin with a voice.
 const PRESUMED: f32 = FRAME as f32 * 1e-5;
@@ -37,7 +39,6 @@ pub struct Voice {
     is_voice: bool,
     /// Number of frames in a row that indicate a change of `is_voice`.
     run: u32,
-    /// The last sample.
     last: f32,
     /// Number of samples of the unfinished frame, and their energy.
     samples: u32,

@@ -46,8 +46,8 @@ pub(super) fn encode_bytes(
             }
             continue;
         }
-        // User-defined tokens were cut out of the text before. A token that is still in the text matches only as a
-        // whole word, and here it is part of a longer word.
+        // No user-defined token matches, because these were cut out of the text before. One that is still in the text
+        // matches only as a whole word, and here it is part of a longer word.
         let is_piece = |id: &TokenId| vocab.file_type(*id) != TokenType::UserDefined;
         if pre.ignore_merges
             && let Some(id) = index.find(vocab, bytes.clone()).filter(is_piece)

@@ -329,7 +329,7 @@ pub(super) fn note_gaps(gaps: &mut ByteSet, mut bytes: impl Iterator<Item = u8>)
     for byte in bytes {
         if byte == b' ' {
             gaps.insert(before);
-            // In a text, the first space may also be a `▁`, whose last byte is 0x81.
+            // Also inserts 0x81, because in a text the first space may be a `▁`, which ends in this byte.
             if before == b' ' {
                 gaps.insert(0x81);
             }

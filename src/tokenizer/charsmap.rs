@@ -6,8 +6,8 @@
 use super::canonical::SPACE;
 use super::unicode::first_char;
 
-/// Maximum length in bytes of a sequence and of a replacement: several times what SentencePiece produces. The limit
-/// bounds the work that a damaged map can cause.
+/// Maximum length in bytes of a sequence and of a replacement: several times what SentencePiece produces. There is a
+/// limit, because with a damaged map each character could otherwise cost the length of the map.
 const LONGEST: usize = 256;
 
 /// The map in `tokenizer.ggml.precompiled_charsmap`; empty if the file has none.

@@ -76,7 +76,7 @@ impl Layout {
             Some(merges) => (merges.len(), true),
             None => (0, false),
         };
-        // Known spellings can make further tokens special.
+        // Has room for all known spellings, because these can make further tokens special.
         Self { tokens: vocab.len(), merges, specials: vocab.count_special() + names::COUNT, has_merges }
     }
 
@@ -160,7 +160,7 @@ pub(super) mod rule {
 }
 
 impl Special {
-    /// Order of special tokens with equal spelling: first those that do not depend on `parse_special`.
+    /// Order of special tokens with equal spelling: tokens that do not depend on `parse_special` come first.
     pub fn rank(&self) -> (bool, TokenId) {
         (self.kind != TokenType::UserDefined, self.id)
     }
@@ -293,8 +293,8 @@ impl<'i> Index<'i> {
         Some(id).filter(|id| self.spelled(vocab, *id) == spelled)
     }
 
-    /// The token produced by merging two tokens. Results of merges usually have consecutive ids: `before` is the result
-    /// of the previous merge.
+    /// The token produced by merging two tokens. Tries the id after `before`, the result of the previous merge, because
+    /// results of merges usually have consecutive ids.
     pub fn joined(&self, vocab: &Vocab<'_>, left: &[u8], right: &[u8], before: TokenId) -> Option<TokenId> {
         let is_joined = |id: &TokenId| self.spelled(vocab, *id).strip_prefix(left) == Some(right);
         let guess = [before.wrapping_add(1), before].into_iter().find(is_joined);

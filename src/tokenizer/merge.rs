@@ -37,7 +37,6 @@ pub(super) trait Rules {
     fn merged(&self, pair: Pair) -> u32;
 }
 
-/// Words of memory for `slots` slots.
 pub(super) const fn words_for(slots: usize) -> usize {
     let mut words = slots.saturating_mul(3);
     let mut level = slots;
@@ -50,8 +49,8 @@ pub(super) const fn words_for(slots: usize) -> usize {
 
 /// A sequence of symbols.
 pub(super) struct Row<'s> {
-    /// In the first slot of a symbol, the symbol's end; in the last of several slots, the symbol's start. Only a start
-    /// is less than the slot's own index, so the two can be distinguished.
+    /// In the first slot of a symbol, the symbol's end; in the last of several slots, the symbol's start. The two can
+    /// be distinguished, because only a start is less than the slot's own index.
     links: &'s mut [Word],
     ids: &'s mut [Word],
     /// In a symbol's first slot: the key of its pair with the next symbol.

@@ -1,9 +1,10 @@
 //! Tokenization: text to token ids and back, with the vocabulary of a GGUF file and without a heap.
 //!
-//! Ids equal those of the model's own tokenizer, or those of llama.cpp for bytes that are not UTF-8. The file may
-//! contain only a vocabulary. This module reads the vocabulary ([`Tokenizer`]), builds the index for searching it,
-//! finds special tokens, and implements SentencePiece's BPE and unigram, byte-level BPE with its pre-tokenizers, BPE
-//! over characters, WordPiece, the tokenizers of RWKV World and PLaMo 2, and decoding ([`Decoder`]). This module does not depend on models.
+//! Ids equal the ids of the model's own tokenizer, or llama.cpp's for bytes that are not UTF-8. The file may contain
+//! only a vocabulary. This module reads the vocabulary ([`Tokenizer`]), builds the index for searching it, finds
+//! special tokens, and implements SentencePiece's BPE and unigram, byte-level BPE with its pre-tokenizers, BPE over
+//! characters, WordPiece, the tokenizers of RWKV World and PLaMo 2, and decoding ([`Decoder`]). This module does not
+//! depend on models.
 //!
 //! ```text
 //! vocab         the file's metadata           scan, pretokenizer   words, for BPE

@@ -144,7 +144,7 @@ impl Found {
 
     /// Records a token whose spelling is known; must be called for all tokens in order of their ids.
     pub fn look(&mut self, id: TokenId, text: &[u8], kind: TokenType) {
-        // Fast path: almost no token begins and ends like a known spelling.
+        // Tests both ends first, because almost no token begins and ends like a known spelling.
         let looks_so = match *text {
             [b'<' | b'[' | b'_' | 0xe2, .., b'>' | b']' | b'['] => text.len() <= 32,
             _ => false,

@@ -326,7 +326,7 @@ impl View<'_> {
                 _ => {}
             }
         }
-        // `upper+lower*`: no `lower` follows, or the loop above would have matched.
+        // `upper+lower*`: no `lower` follows, since otherwise the loop above would have matched.
         starts.into_iter().flatten().find_map(|start| match self.run(start, upper, u32::MAX) {
             (_, 0) => None,
             (end, _) => Some(end),

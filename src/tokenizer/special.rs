@@ -21,7 +21,6 @@ pub(super) mod mark {
     pub const STRIPPED: u8 = 3;
 }
 
-/// A set of bytes.
 #[derive(Clone, Copy)]
 pub(super) struct ByteSet(pub [u32; 8]);
 
@@ -100,7 +99,6 @@ impl Specials<'_, '_, '_> {
         Ok(is_any)
     }
 
-    /// The longest special token at the start of `text`.
     fn longest(&self, text: &[u8], counts: Counts) -> Option<Special> {
         let (mut range, mut found) = (self.index.specials(), None);
         for (depth, byte) in text.iter().enumerate() {

@@ -34,20 +34,21 @@ impl Fragment<'_, '_, '_, '_> {
     }
 
     fn find(&self, start: usize, end: usize) -> Option<TokenId> {
-        // No token has more slots than bytes in its spelling: a space is one slot and three bytes.
+        // Longer ranges are not hashed, because no token has more slots than bytes in its spelling: a space is one slot
+        // and three bytes.
         if end.saturating_sub(start) > self.index.longest() {
             return None;
         }
-        // User-defined tokens were cut out of the text before. A token that is still in the text matches only as a
-        // whole word, and here it is part of a longer word.
+        // No user-defined token matches, because these were cut out of the text before. One that is still in the text
+        // matches only as a whole word, and here it is part of a longer word.
         let is_piece = |id: &TokenId| !HAS_TABLES || self.vocab.file_type(*id) != TokenType::UserDefined;
         self.index.find(self.vocab, self.bytes(start, end)).filter(is_piece)
     }
 
     /// Splits the fragment before the first space across which nothing merges.
     ///
-    /// The parts are independent. In most vocabularies spaces only occur at the start of tokens, so a part is a word
-    /// and its symbols stay in the cache.
+    /// The parts are independent, so that memory for the longest part suffices. In most vocabularies spaces only occur
+    /// at the start of tokens: a part is a word, and its symbols stay in the cache.
     fn split(&self) -> (Self, Self) {
         let mut cut = 0;
         while let Some(rest) = self.text.get(cut..).filter(|rest| !rest.is_empty()) {

@@ -1,6 +1,6 @@
 //! Code points: decoding bytes that may not be UTF-8, and general categories.
 //!
-//! Decoding follows llama.cpp (`unicode_cpts_from_utf8`), to get the same ids for every input: a byte that does not
+//! Decoding follows llama.cpp (`unicode_cpts_from_utf8`), so that every input gets the same ids: a byte that does not
 //! start a sequence becomes U+FFFD, and overlong forms and surrogates give the number they encode. (llama.cpp throws an
 //! exception above U+10FFFF; here such sequences give U+FFFD.)
 

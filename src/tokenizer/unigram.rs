@@ -25,8 +25,8 @@ pub(super) const MOST_GROWTH: usize = 11;
 
 /// Words of memory for a text of `len` bytes after normalization.
 pub(super) const fn words_for(len: usize) -> usize {
-    // The four additional words hold one more position: `encode` notices the end of the text only if there is room for
-    // another byte.
+    // The four additional words hold one more position, because `encode` notices the end of the text only if there is
+    // room for another byte.
     len.saturating_mul(BYTES_PER_POSITION).div_ceil(4).saturating_add(4)
 }
 
@@ -230,7 +230,8 @@ impl Lattice<'_, '_, '_> {
 
     /// Outputs the tokens of the best segmentation up to `end`.
     fn settle(&mut self, end: usize, output: &mut Output<'_>) -> Option<()> {
-        // Walk backwards, and store each token's length at its start.
+        // Walk backwards, and store each token's length at its start, because ids are output from the start, and steps
+        // have the lengths at the tokens' ends.
         let (mut at, mut len) = (end, self.steps.get(end.wrapping_sub(1)).map_or(0, len_of));
         while at > 0 && len > 0 {
             let start = at.checked_sub(len)?;

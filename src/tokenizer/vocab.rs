@@ -251,7 +251,7 @@ impl<'a> Vocab<'a> {
         let Some(tokens) = tri!(strings(gguf, TOKENS)) else {
             return Err(Error::MissingKey { key: Name::key(PREFIX, TOKENS) });
         };
-        // Offsets into the array and ids have 32 bits, with some values reserved.
+        // Larger arrays are refused, because offsets into the array and ids have 32 bits, with some values reserved.
         let fits = tokens.bytes().len() < u32::MAX as usize && tokens.len() < i32::MAX as usize;
         if tokens.is_empty() || !fits {
             let why = if tokens.is_empty() { "is empty" } else { "has more than 4 GiB" };
@@ -486,7 +486,8 @@ const fn switch(gguf: &Gguf<'_>, name: &str, default: bool) -> Result<bool, Erro
     }
 }
 
-/// Reads several switches, each with its default. (One call of [`switch`] in a loop needs less stack than several.)
+/// Reads several switches, each with its default. (In a loop, because one call of [`switch`] needs less stack than
+/// several.)
 const fn switches<const N: usize>(gguf: &Gguf<'_>, keys: [(&str, bool); N]) -> Result<[bool; N], Error> {
     let mut values = [false; N];
     let mut i = 0;

@@ -129,8 +129,8 @@ impl Letters<'_> {
         (self.len, self.count) = (0, 0);
         let before = output.len;
         while !rest.is_empty() {
-            // Special tokens were cut out of the text before. A token that is still in the text matches only as a whole
-            // word, and here it is part of a longer word.
+            // No special token matches, because these were cut out of the text before. One that is still in the text
+            // matches only as a whole word, and here it is part of a longer word.
             let pieces =
                 index.prefixes(vocab, rest.iter().copied()).filter(|(_, id)| !vocab.file_type(*id).is_special());
             let Some((len, id)) = pieces.last().filter(|_| is_known) else {

@@ -131,7 +131,7 @@ impl Encoder<'_, '_> {
         copy(branch, hidden);
         norm(compute, spec.norm(), norm_of(table, layer, Role::Norm2, Role::Norm2Bias), branch);
         let (gate, up) = (table.matrix(Role::Gate, layer), table.matrix(Role::Up, layer));
-        // Without a gate, the output of `up` is stored in the gate's place.
+        // Without a gate, the output of `up` takes the gate's place, so that the same code activates and projects it.
         let up_at = if gate.is_some() { count * ffn } else { 0 };
         compute.times_each((branch, count), &[(gate, 0), (up, up_at)], states.inner, ffn);
         let Some((inner, rest)) = states.inner.split_at_mut_checked(count * ffn) else { return };
@@ -227,7 +227,6 @@ fn projections<'m>(table: &Table<'m, '_>, layer: usize, dim: usize) -> [(Option<
     }
 }
 
-/// A norm's weight and bias.
 pub(super) fn norm_of<'m>(table: &Table<'m, '_>, layer: usize, weight: Role, bias: Role) -> (&'m [u8], &'m [u8]) {
     (table.vector(weight, layer), table.vector(bias, layer))
 }

@@ -1,6 +1,6 @@
 //! Pictures for language models that see: an encoder of patches, and a projector whose results replace token embeddings.
 //!
-//! The encoder's file (`mmproj`, `general.architecture = clip`) is a second GGUF beside that of the language model.
+//! The encoder's file (`mmproj`, `general.architecture = clip`) is a second GGUF beside the language model's.
 //! [`Vision::new`] checks it. A [`Picture`] is borrowed RGB; the [`Encoder`] resizes it, cuts it into [`Views`] as the
 //! model's processor does, and computes a row for each token that stands for a part of the picture.
 //! [`Work::pictures`](crate::Work::pictures) lets a language model read the rows.

@@ -66,7 +66,6 @@ impl<'p> Picture<'p> {
     }
 }
 
-/// Checks the sides of a picture.
 pub(super) const fn check_sides(width: usize, height: usize) -> Result<(), Error> {
     match (width, height) {
         (0, _) | (_, 0) => Err(Error::Picture { why: "is empty: give one with pixels" }),

@@ -191,8 +191,8 @@ impl Plan {
         let mut hash = Hash::new();
         gguf.hash_directory(&mut hash);
         let numbers = [self.workspace, self.rows, self.options.batch, self.options.workers];
-        // The numbers are hashed twice, after the file. A second changed number could undo the effect of the first on one
-        // pass, but not on both.
+        // The numbers are hashed twice, after the file, because a second changed number could undo the effect of the
+        // first on one pass, but not on both.
         let mut pass = 0;
         while pass < 2 {
             hash.numbers(&numbers);

@@ -11,8 +11,8 @@ use crate::quant::decode_row;
 /// Base of the frequencies of rotations.
 const BASE: f32 = 10_000.0;
 
-/// Adds the learned position of the patch at `place`, in a view of `grid` patches, to `x`. Without a `place`, adds that of
-/// the row before the patches. `row` has room for a row of the table.
+/// Adds the learned position of the patch at `place`, in a view of `grid` patches, to `x`. Without a `place`, adds the
+/// position of the row before the patches. `row` has room for a row of the table.
 pub(super) fn add_learned(
     spec: &Spec<'_>,
     table: &Table<'_, '_>,

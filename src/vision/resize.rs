@@ -1,9 +1,9 @@
 //! Resizes pictures with the bits of Pillow's `Image.resize` before version 13.
 //!
-//! The horizontal pass comes first, and each pass rounds to bytes; a pass that does not change its side is left out.
-//! An output is a weighted sum of the inputs around its center. When a picture shrinks, the filter is widened by the
+//! The horizontal pass comes first, and each pass rounds to bytes; a pass that does not change its side is left out. An
+//! output is a weighted sum of the inputs around its center. When a picture shrinks, the filter is widened by the
 //! scale, which removes what the smaller picture cannot show. Weights are computed in f64 and rounded to 22 fraction
-//! bits, so the sums are exact in integers.
+//! bits, so that the sums are exact in integers.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -94,7 +94,7 @@ impl Table<'_> {
         let bounds = self.bounds.get_mut(..to).unwrap_or_default();
         for (i, (bound, weights)) in bounds.iter_mut().zip(weights.chunks_mut(taps.max(1))).enumerate() {
             let center = (i as f64 + 0.5) * scale;
-            // Conversions truncate; those of negative numbers are 0.
+            // Conversions truncate; negative numbers become 0.
             let first = (center - reach + 0.5) as usize;
             let last = ((center + reach + 0.5) as usize).min(from);
             let weight = |input: usize| filter.weight((input as f64 - center + 0.5) * narrowed);

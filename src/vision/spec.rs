@@ -223,7 +223,7 @@ impl<'a> Spec<'a> {
         }
     }
 
-    /// Number of vectors in a row: the embedding, and those that are added after layers of the language model.
+    /// Number of vectors in a row: the embedding, and one for each of the language model's first `deep_layers` layers.
     pub const fn streams(&self) -> usize {
         1 + self.deep_layers
     }

@@ -1,6 +1,6 @@
 //! The views of a picture: it is resized, cut into tiles, or both, as each model's processor does it.
 //!
-//! The numbers are those of the processors in `transformers`, with which the models were trained.
+//! The numbers are taken from the processors in `transformers`, because the models were trained with these.
 
 use super::picture::check_sides;
 use super::projector::Projector;
@@ -14,7 +14,6 @@ pub(super) type Size = (usize, usize);
 /// more than one tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Views {
-    /// Size of the picture.
     pub(super) picture: Size,
     /// Size to which the picture is resized before it is resized to `canvas`; `None` for a single step.
     pub(super) via: Option<Size>,
@@ -135,7 +134,8 @@ impl Spec<'_> {
             Projector::Lfm2 => {
                 /// Limits of a view's rows, if the file does not limit its pixels.
                 const ROWS: (usize, usize) = (64, 256);
-                // Not in the file: side of a tile, limits of the number of tiles, and tolerance.
+                // Constants, because files do not have them: side of a tile, limits of the number of tiles, and
+                // tolerance.
                 const TILE: usize = 512;
                 const TILES: (usize, usize) = (2, 10);
                 const TOLERANCE: f64 = 2.0;
@@ -223,8 +223,8 @@ const fn smart((width, height): Size, cell: usize, (least, most): (usize, usize)
     }
 }
 
-/// The grid of `least` to `most` tiles whose aspect ratio is the closest to that of the picture. Among equally close
-/// grids, the larger one is chosen if the picture has more than half of its pixels.
+/// The grid of `least` to `most` tiles whose aspect ratio is the closest to the picture's. Among equally close grids,
+/// the larger one is chosen if the picture has more than half of its pixels.
 const fn closest_grid(least: usize, most: usize, (width, height): Size, tile: usize) -> Size {
     let (aspect, area) = (width as f64 / height as f64, width as f64 * height as f64);
     let (mut best, mut distance, mut tiles) = ((1, 1), f64::INFINITY, least);
@@ -278,7 +278,7 @@ const fn at_least(side: usize, least: usize) -> usize {
     if side < least { least } else { side }
 }
 
-/// The square root of a positive number, by Newton's method (`libm::sqrt` is not a `const fn`).
+/// The square root of a positive number, by Newton's method, because `libm::sqrt` is not a `const fn`.
 const fn root(x: f64) -> f64 {
     let (mut root, mut step) = (if x > 1.0 { x } else { 1.0 }, 0);
     // The first value is not below the root, so the sequence falls until it reaches the root.

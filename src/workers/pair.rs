@@ -13,7 +13,8 @@ type Job<'j> = &'j (dyn Fn() + Sync);
 /// Uses the second core of a microcontroller as a worker: one core runs the engine, the other executes shares of its
 /// jobs.
 ///
-/// A pair needs only atomic loads, stores and fences, so it works on the RP2040. The cores wait for each other by polling.
+/// A pair uses only atomic loads, stores and fences, because the RP2040 has no compare-and-swap. The cores wait for
+/// each other by polling.
 ///
 /// If a job runs another job on the same pair, the inner job runs on one core only, because the other core is busy with
 /// the outer job.
@@ -63,7 +64,7 @@ impl Pair {
         Self { open: AtomicPtr::new(null_mut()), inside: AtomicBool::new(false), panicked: AtomicBool::new(false) }
     }
 
-    /// Returns a handle for each core. The exclusive borrow ensures that there is only one of each.
+    /// Returns a handle for each core. Borrows the pair exclusively, so that there is only one of each.
     pub fn split(&mut self) -> (Caller<'_>, Helper<'_>) {
         (Caller(self), Helper(self))
     }
@@ -78,7 +79,7 @@ impl Workers for Caller<'_> {
     ///
     /// If the job panicked on the helper, where panics unwind.
     fn run(&self, job: Job<'_>) {
-        /// Closes the job and waits for the helper, also on a panic.
+        /// Closes the job and waits for the helper, also on a panic, because the job is in the caller's stack frame.
         struct Opened<'p>(&'p Pair);
         impl Drop for Opened<'_> {
             fn drop(&mut self) {
@@ -89,7 +90,8 @@ impl Workers for Caller<'_> {
                 }
             }
         }
-        // The helper is busy: this is a nested job (on either core), or another thread is using this caller.
+        // Runs alone, because the helper is busy: this is a nested job (on either core), or another thread is using
+        // this caller.
         if self.0.inside.load(Ordering::Acquire) || !self.0.open.load(Ordering::Acquire).is_null() {
             return job();
         }
@@ -120,7 +122,7 @@ impl Helper<'_> {
     /// });
     /// ```
     pub fn step(&mut self) -> bool {
-        /// Releases the caller, also if the job unwinds.
+        /// Releases the caller, also if the job unwinds. Otherwise the caller would wait for this core forever.
         struct Inside<'p>(&'p Pair, bool);
         impl Drop for Inside<'_> {
             fn drop(&mut self) {

@@ -24,14 +24,15 @@ use super::parts::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering, fence};
 use super::parts::thread::{self, JoinHandle};
 use super::parts::{Instant, hint};
 
-/// Time for which a thread polls for the next job before it yields: longer than the gaps between jobs of one token (1 to 20
-/// microseconds).
+/// Time for which a thread polls for the next job before it yields: longer than the gaps between jobs of one token (1
+/// to 20 microseconds), so that the next job finds the thread awake.
 const SPIN: Duration = Duration::from_micros(50);
-/// Time for which a thread yields before it sleeps: longer than sampling a token takes.
+/// Time for which a thread yields before it sleeps: longer than sampling a token takes, so that the first job of the
+/// next token need not wake the thread.
 const LINGER: Duration = Duration::from_micros(500);
 /// Time for which a thread of the pool runs jobs before it yields its core. The thread yields between two jobs, or
-/// between two chunks if another program uses the core. Without yielding, the system would interrupt the thread in the
-/// middle of a chunk (Linux after 2 to 4 ms), and the caller would wait for this chunk for several milliseconds.
+/// between two chunks if another program uses the core. Otherwise the system would interrupt the thread in the middle
+/// of a chunk (Linux after 2 to 4 ms), and the caller would wait for this chunk for several milliseconds.
 const TURN: Duration = Duration::from_millis(2);
 /// If a yield takes longer than this, another program has used the core.
 const ABSENCE: Duration = Duration::from_micros(100);
@@ -155,7 +156,7 @@ impl Workers for Pool {
     }
 
     fn run(&self, job: &(dyn Fn() + Sync)) {
-        // A nested job, or a second caller at the same time, runs without helpers.
+        // A nested job, or a second caller at the same time, runs without helpers, because the pool holds one job.
         if self.threads.is_empty() {
             return job();
         }
@@ -197,7 +198,6 @@ struct Shared {
     gate: AtomicUsize,
     /// The job, a `*const &(dyn Fn() + Sync)`; valid while the gate is open or threads are running the job.
     job: AtomicPtr<()>,
-    /// Number of sleeping threads.
     sleeping: AtomicUsize,
     cores: Option<&'static dyn Cores>,
     /// The core on which the caller opened the latest job; set only if `cores` is `Some`.
@@ -214,7 +214,7 @@ const RUNNING: usize = OPEN - 1;
 const OPEN: usize = MOST;
 /// Increment of the job number in the gate.
 const NEXT: usize = OPEN << 1;
-/// Maximum number of threads.
+/// Maximum number of threads, so that the count of joined threads never reaches the bit [`OPEN`].
 const MOST: usize = 1 << 12;
 
 /// A job that threads may join. Dropping it closes the gate and waits for the joined threads, also if the caller's own
@@ -230,7 +230,7 @@ impl<'p> Open<'p> {
             shared.callers_core.store(core, Ordering::Relaxed);
         }
         shared.job.store((&raw const *job).cast_mut().cast(), Ordering::Relaxed);
-        // Only one caller can be here, and no thread runs the previous job any more.
+        // Stores suffice, because only one caller can be here and no thread runs the previous job any more.
         let number = shared.gate.load(Ordering::Relaxed) & !(OPEN | RUNNING);
         shared.gate.store(number.wrapping_add(NEXT) | OPEN, Ordering::Release);
         fence(Ordering::SeqCst); // pairs with the fence in `next`
@@ -247,7 +247,7 @@ impl Drop for Open<'_> {
         let mut gate = shared.gate.fetch_and(!OPEN, Ordering::AcqRel);
         let mut tries = 0;
         while gate & RUNNING != 0 {
-            // Running threads are about to finish, unless they were preempted.
+            // Spins first, because running threads are about to finish, unless they were preempted.
             if tries < 1000 {
                 hint::spin_loop();
                 tries += 1;
@@ -266,7 +266,7 @@ impl Shared {
         let mut done = 0;
         Turn::begin(false);
         while let Some(gate) = self.next(done) {
-            // A panic here concerns only the choice of the core: the thread goes on.
+            // The thread goes on after a panic here, because the panic concerns only the choice of the core.
             if let Err(payload) = panic::catch_unwind(AssertUnwindSafe(|| self.leave_callers_core())) {
                 mem::forget(payload);
             }
@@ -300,7 +300,7 @@ impl Shared {
                 hint::spin_loop();
             }
             let waited = start.elapsed();
-            // Checking `stop` ends the wait on systems whose clock stands still.
+            // Also checks `stop`, because on systems whose clock stands still the time alone would never end the wait.
             if waited > LINGER || self.stop.load(Ordering::Relaxed) {
                 break;
             }
@@ -308,7 +308,8 @@ impl Shared {
                 Turn::give_up();
             }
         }
-        // Either this thread sees the gate of the next job, or the caller sees that this thread sleeps.
+        // With the fences, either this thread sees the gate of the next job, or the caller sees that this thread
+        // sleeps. Otherwise the thread could sleep through jobs.
         self.sleeping.fetch_add(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         let gate = loop {
@@ -339,7 +340,8 @@ impl Shared {
         let job = unsafe { *job };
         if let Err(payload) = panic::catch_unwind(AssertUnwindSafe(job)) {
             self.panicked.store(true, Ordering::Relaxed);
-            // Dropping the payload runs code of the job, which may panic again and skip the line below.
+            // The payload is not dropped, because that runs code of the job, which may panic again and skip the line
+            // below: the caller would then wait forever.
             mem::forget(payload);
         }
         self.gate.fetch_sub(1, Ordering::Release);

@@ -1,4 +1,5 @@
-//! Sine and cosine of angles for rotary positions, without libm's kilobytes of code for very large angles.
+//! Sine and cosine of angles for rotary positions. They are not libm's, because these have kilobytes of code for very
+//! large angles.
 
 use core::f64::consts::{FRAC_PI_2, FRAC_PI_4, PI, TAU};
 
@@ -6,8 +7,8 @@ use core::f64::consts::{FRAC_PI_2, FRAC_PI_4, PI, TAU};
 const LIMIT: f32 = 134_217_728.0;
 
 /// Pairs of an angle and a multiple of pi/2, in ascending order: this multiple is the nearest one for angles above the
-/// previous pair's angle, up to this pair's. Angles up to the last pair's are reduced by one subtraction, which saves
-/// time on microcontrollers that compute f64 in software.
+/// previous pair's angle, up to this pair's. Angles up to the last pair's are reduced by one subtraction, because
+/// microcontrollers compute f64 in software.
 const NEAR: [(f32, f64); 5] = [
     (FRAC_PI_4 as f32, 0.0),
     (3.0 * FRAC_PI_4 as f32, FRAC_PI_2),
@@ -72,7 +73,8 @@ fn in_floats(far: f32, near: Option<usize>) -> (f32, f32, i32) {
     (sine, cosine, quarters)
 }
 
-/// Computes the same as `in_floats` in 64-bit integers with 62 fraction bits, if the result is certain to be equal.
+/// Computes the same as `in_floats` in 64-bit integers with 62 fraction bits, if the result is certain to be equal: a
+/// fifth of the instructions on a Cortex-M, because it has no f64.
 mod whole {
     use core::f64::consts::{FRAC_2_PI, FRAC_PI_2};
 

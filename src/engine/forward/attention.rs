@@ -28,7 +28,8 @@ pub(super) struct View {
     pub cross: bool,
 }
 
-/// Steps of attention to run. An encoder stores the keys and values of all tokens before the first token attends.
+/// Steps of attention to run. An encoder stores the keys and values of all tokens before the first token attends,
+/// because each token attends to all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     All,
@@ -160,7 +161,7 @@ impl Forward<'_, '_> {
     }
 }
 
-/// Projects the queries, keys and values of all rows, or only those that `view.part` needs.
+/// Projects what `view.part` needs of the queries, keys and values of all rows.
 ///
 /// The q, k and v of a row are adjacent, whether they come from one matrix or from three. A layer that shares another
 /// layer's keys and values only projects q.
@@ -176,7 +177,8 @@ fn project(
     let (k_at, v_at) = (shape.q_dim, shape.q_dim + shape.kv_dim);
     let fused = ((Role::AttnQkv, Role::AttnQkvBias), 0, !view.cross);
     let (k, v) = ((roles.k, k_at, keys), (roles.v, v_at, keys));
-    // Gated queries are projected after the values; `norm_and_rotate` copies them to the front without their gates.
+    // Gated queries are projected after the values, because their matrix interleaves queries and gates;
+    // `norm_and_rotate` copies the queries to the front.
     let wanted = if gated {
         [fused, k, v, (roles.q, v_at + shape.kv_dim, queries), NO_GATE]
     } else {
@@ -207,7 +209,7 @@ fn project(
     }
 }
 
-/// Stands for an absent product: the matrix of gated queries also computes the gates.
+/// Stands for an absent product, because the matrix of gated queries also computes the gates.
 const NO_GATE: ((Role, Role), usize, bool) = ((Role::AttnGate, Role::AttnGate), 0, false);
 
 /// Norms and rotates queries and keys, and norms values, if the model does so and the view has projected them.
@@ -320,7 +322,6 @@ fn gate(compute: &Compute<'_, '_>, (spec, layer): (&Spec<'_>, &Layer), shape: Sh
     }
 }
 
-/// Position of a row.
 pub(super) fn position_of(segments: &[Segment], mut row: usize) -> usize {
     for segment in segments {
         let tokens = segment.tokens as usize;
@@ -383,8 +384,8 @@ pub(super) struct Attend<'l> {
 }
 
 impl Attend<'_> {
-    /// Processes all segments. Workers share the tokens of a long segment. They share the rows and KV heads of
-    /// consecutive segments of one token, as in decoding.
+    /// Processes all segments. Workers share the tokens of a long segment. Of consecutive segments of one token, as in
+    /// decoding, they share the rows and KV heads, because one token cannot be divided.
     pub fn all(&mut self, compute: &Compute<'_, '_>, mut segments: &[Segment], mut out: &mut [f32], sums: &mut [f32]) {
         let (out_dim, kv_heads) = (self.shape.out_dim, self.layer.kv_heads);
         let scratch = sums.len() / compute.threads.max(1);

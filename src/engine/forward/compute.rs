@@ -154,7 +154,8 @@ impl<'m, 'w> Compute<'m, 'w> {
                 rest = others;
                 continue;
             }
-            // Matrices that need the same format are multiplied as if they were one.
+            // Matrices that need the same format are multiplied as if they were one, so that the workers fork and join
+            // once.
             let is_like = |(other, _): &&Product<'_>| other.as_ref().is_none_or(|other| other.form() == w.form());
             let Some((alike, after)) = rest.split_at_checked(rest.iter().take_while(is_like).count()) else { return };
             let batch = Batch { products: alike, x: acts, out, stride };
@@ -179,7 +180,7 @@ impl Compute<'_, '_> {
         stride: usize,
     ) {
         let cols = x.len().checked_div(tokens).unwrap_or(0);
-        // The products are computed together with the first pairs, unless a matrix has a factor: the factor must not
+        // The products are computed together with the first pairs, unless a matrix has a factor, because this must not
         // scale the products of adapters.
         let mut is_base_left = products.iter().filter_map(|(w, _)| *w).all(|w| w.scale() == 1.0);
         if !is_base_left {

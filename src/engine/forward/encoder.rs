@@ -94,6 +94,7 @@ impl Forward<'_, '_> {
         if at.is_done() {
             return false;
         }
+        // The stacks are swapped within each step, so that an abandoned encoder leaves the decoder in its place.
         let is_encoder = at.step != Step::CrossKeys;
         if is_encoder {
             self.swap_stacks();
@@ -207,8 +208,7 @@ impl Forward<'_, '_> {
         start..start.saturating_add(bytes)
     }
 
-    /// Range of the tiles that all encoder layers share: those of the decoder's first cross-attention layer, or
-    /// separate ones.
+    /// Range of the tiles that all encoder layers share: the decoder's first cross-attention tiles, or separate ones.
     fn encoder_tiles(&self, layer: &Layer) -> Range<usize> {
         match self.store.encoder {
             0 => self.source_tiles(layer, 0),

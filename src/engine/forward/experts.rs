@@ -237,7 +237,7 @@ fn expert_of(
     x: &mut [f32],
     inner: &mut [f32],
 ) {
-    // Without a gate, the output of `up` is stored in the gate's place.
+    // Without a gate, the output of `up` takes the gate's place, so that the same code activates and projects it.
     let up_at = if w_gate.is_some() { n * width } else { 0 };
     compute.times_each((x, n), &[(w_gate, 0), (w_up, up_at)], inner, width);
     let Some((gate, rest)) = inner.split_at_mut_checked(n * width) else { return };
@@ -286,7 +286,7 @@ fn choose(scores: &mut [f32], experts: Experts, router: Router, bias: &[u8]) {
         }
         _ => (usize::MAX, [u64::MAX; GROUP_WORDS]),
     };
-    // Negates the scores of chosen experts, as a mark.
+    // Negates the scores of chosen experts as a mark, so that no list of them is needed.
     let mut kept = 0.0;
     for _ in 0..experts.used {
         let mut best: Option<(&mut f32, f32)> = None;

@@ -31,7 +31,7 @@ impl Forward<'_, '_> {
             Gate::Separate => (weights.matrix(Role::FfnGate, index), up),
             Gate::Fused => (up.and_then(|w| w.part(0, ffn)), up.and_then(|w| w.part(ffn, ffn))),
         };
-        // Without a gate, the output of `up` is stored in the gate's place.
+        // Without a gate, the output of `up` takes the gate's place, so that the same code activates and projects it.
         let up_at = if gate_w.is_some() { tokens * ffn } else { 0 };
         compute.times_each((branch, tokens), &[(gate_w, 0), (up_w, up_at)], inner, ffn);
         let Some((gate, rest)) = inner.split_at_mut_checked(tokens * ffn) else { return };

@@ -2,7 +2,8 @@
 //!
 //! The rows of a convolution's input that one output depends on are adjacent in memory, so they are one input of a
 //! linear layer. For each batch of encoder positions, only the rows of earlier convolutions that the batch depends on
-//! are computed; a few rows at the border of two batches are computed twice.
+//! are computed, so that scratch memory does not grow with the sound. A few rows at the border of two batches are
+//! therefore computed twice.
 
 use core::ops::Range;
 

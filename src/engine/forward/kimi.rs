@@ -151,7 +151,8 @@ impl Delta<'_> {
             }
             for (all, factor) in [(&mut *query, 1.0 / n), (&mut *key, 1.0 / libm::sqrtf(n))] {
                 for head in rows_mut(all, keys) {
-                    // Divides by the root of the sum of squares instead of their mean.
+                    // The epsilon is divided by `n`, because it belongs to the sum of squares and `rms_norm` adds it to
+                    // their mean.
                     compute.kernels.rms_norm(head, &[], LENGTH_EPS / n);
                     scale(head, factor);
                 }
@@ -176,7 +177,7 @@ impl Delta<'_> {
             let [query, value, decay, removal, replace] =
                 [0, 2, 3, 5, 6].map(|piece| x.get(piece * self.width + head * keys..).unwrap_or(&[]));
             let (key, bonus, stride) = (replace, &[][..], self.stride);
-            // The value to remove is that of the decayed state, so the removal key contains the decay.
+            // The removal key contains the decay, because the value to remove is read from the decayed state.
             Update::Wkv(Wkv { query, decay, key, value, removal, replace, bonus, stride, keys, width })
         });
     }

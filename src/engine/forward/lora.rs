@@ -120,7 +120,6 @@ impl<'m, 'w> Lora<'m, 'w> {
         Ok(())
     }
 
-    /// Scales of a context.
     fn scales_mut(&mut self, context: usize) -> &mut [f32] {
         let planned = self.planned();
         self.scales.get_mut(context * planned..(context + 1) * planned).unwrap_or_default()
@@ -190,7 +189,6 @@ impl<'m, 'w> Lora<'m, 'w> {
         place.and_then(|place| self.scales.get(place)).copied().unwrap_or(0.0)
     }
 
-    /// Pairs of an adapter.
     fn pairs(&self, adapter: usize) -> &[Pair] {
         let stride = self.pairs.len().checked_div(self.planned()).unwrap_or(0);
         self.pairs.get(adapter * stride..(adapter + 1) * stride).unwrap_or(&[])

@@ -14,7 +14,8 @@ use crate::engine::profile::Section;
 use crate::kernel::{Matrix, sqrt};
 use crate::model::{Latent, Layer, Role, Rope, Scaling, Spec, Temperature, Weights};
 
-/// Epsilon of the norms of latent vectors. The epsilon in the file belongs to the other norms.
+/// Epsilon of the norms of latent vectors. It is a constant, because the epsilon in the file belongs to the other
+/// norms.
 const EPS: f32 = 1e-6;
 
 impl Forward<'_, '_> {

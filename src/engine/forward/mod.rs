@@ -431,7 +431,7 @@ impl<'m, 'w> Forward<'m, 'w> {
     }
 
     /// Byte range of the tiles that a layer attends to, which may belong to another layer. Must be called in layer
-    /// order.
+    /// order, because `tiles_end` adds up the tiles of the layers before.
     fn tiles(&mut self, layer: &Layer) -> Range<usize> {
         if layer.index == 0 {
             self.tiles_end = 0;
@@ -620,7 +620,8 @@ fn norm_one(kernels: &Kernels, spec: &Spec<'_>, weight: &[u8], bias: &[u8], x: &
     }
 }
 
-/// Rows of `width` elements. (`chunks_exact` panics for a width of 0, which the compiler cannot rule out.)
+/// Rows of `width` elements. (Not `chunks_exact`, because it panics for a width of 0, which the compiler cannot rule
+/// out.)
 pub(crate) fn rows<T>(mut x: &[T], width: usize) -> impl Iterator<Item = &[T]> {
     core::iter::from_fn(move || {
         let (row, rest) = x.split_at_checked(width.max(1))?;
@@ -638,7 +639,6 @@ pub(crate) fn rows_mut<T>(mut x: &mut [T], width: usize) -> impl Iterator<Item =
     })
 }
 
-/// `x *= factor`.
 fn scale(x: &mut [f32], factor: f32) {
     if factor != 1.0 {
         for x in x {

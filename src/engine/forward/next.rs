@@ -298,7 +298,7 @@ impl Forward<'_, '_> {
         self.swap_next();
     }
 
-    /// Swaps the predicting layers with those of the model.
+    /// Swaps the predicting layers with the layers of the model.
     fn swap_next(&mut self) {
         if let Some(next) = &mut self.next {
             core::mem::swap(&mut self.spec, &mut next.spec);

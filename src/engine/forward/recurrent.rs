@@ -339,7 +339,8 @@ impl Mixer<'_> {
         let n = self.mixer.keys as f32;
         for (at, factor) in [(row.queries, 1.0 / n), (row.keys, 1.0 / libm::sqrtf(n))] {
             for head in x.get_mut(at..).map(|x| rows_mut(x, self.mixer.keys)).into_iter().flatten().take(self.groups) {
-                // Divides by the root of the sum of squares instead of their mean.
+                // The epsilon is divided by `n`, because it belongs to the sum of squares and `rms_norm` adds it to
+                // their mean.
                 kernels.rms_norm(head, &[], 1e-6 / n);
                 scale(head, factor);
             }

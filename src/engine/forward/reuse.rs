@@ -27,7 +27,7 @@ impl Forward<'_, '_> {
             let head_bytes = cache.len().checked_div(layer.kv_heads).unwrap_or(0);
             for i in 0..count {
                 load(head, (cache, head_bytes), pool.table(from), first + i, keys, values);
-                // The rotation of quantized caches is its own inverse.
+                // The same call undoes the rotation of quantized caches, because it is its own inverse.
                 if head.kind.is_rotated() {
                     hadamard::rotate(keys, hadamard::keys(head.dim));
                 }

@@ -1,7 +1,7 @@
 //! Rotary positions: computes frequencies once, angles per batch, and rotates heads.
 //!
-//! Values are those of the reference implementations in f32: `frequency = 1 / base^(2i / dim)`, `angle = position *
-//! frequency`.
+//! Values are computed in f32, as by the reference implementations: `frequency = 1 / base^(2i / dim)`, `angle =
+//! position * frequency`.
 
 use super::angle::sine_cosine;
 use super::rows_mut;
@@ -60,7 +60,7 @@ impl<'w> Rotary<'w> {
         Self { rope: Some(rope), frequencies, rotations, magnitude }
     }
 
-    /// Computes the rotations of rows `first..first + tokens`, the first of which is at `position`.
+    /// Computes the rotations of rows `first..first + tokens`; row `first` is at `position`.
     pub fn turn_to(&mut self, first: usize, position: usize, tokens: usize) {
         let half = self.frequencies.len();
         if half == 0 {
@@ -120,12 +120,12 @@ impl<'w> Rotary<'w> {
     }
 }
 
-/// Context scaling of frequencies. All fields are always valid: the compiler may evaluate them before it branches on
-/// the kind of scaling.
+/// Context scaling of frequencies. All fields are always valid, because the compiler may evaluate them before it
+/// branches on the kind of scaling.
 struct Scaled {
     scaling: Scaling,
     factor: f32,
-    /// YaRN keeps the frequencies of pairs up to `low`, divides those of pairs from `high` on, and blends both in
+    /// YaRN keeps the frequencies of pairs up to `low`, divides the frequencies from `high` on, and blends both in
     /// between.
     low: f32,
     high: f32,

@@ -288,7 +288,7 @@ impl Mixing<'_> {
         pieces.shift.fill(0.0);
     }
 
-    /// Computes all projections of the rows. Values of later layers are mixed with those of the first layer.
+    /// Computes all projections of the rows. Values of later layers are mixed with the first layer's values.
     fn project(&self, compute: &mut Compute<'_, '_>, input: &[f32], pieces: &mut Pieces<'_>, first: &mut [f32]) {
         let Pieces { shift, x, query, decay, key, value, rate, gate, low } = pieces;
         let (dim, none): (_, fn(&Kernels, &mut [f32])) = (self.dim, |_, _| {});
@@ -345,7 +345,8 @@ impl Mixing<'_> {
             *removal = key * f32::from_le_bytes(*k_k);
         }
         for head in rows_mut(removal, self.mixer.keys) {
-            // Divides by the root of the sum of squares instead of their mean.
+            // The epsilon is divided by `n`, because it belongs to the sum of squares and `rms_norm` adds it to their
+            // mean.
             kernels.rms_norm(head, &[], KEY_EPS / n);
             super::scale(head, 1.0 / libm::sqrtf(n));
         }

@@ -197,7 +197,7 @@ impl<F: Format, D: Dot> Rows<F, D> {
                 let q = x.q.as_ptr().add(i * 256);
                 let group_sums = group_sums::<F>(&*x.sums.as_ptr().add(i * 16).cast());
                 let scales = Scales::of::<F>(blocks);
-                // Computing both sums here frees the registers of their inputs for the loop below.
+                // Computes both sums here, so that the registers of their inputs are free in the loop below.
                 let mut total = vdupq_n_s32(0);
                 if bias::<F>() > 0 {
                     total = vmulq_n_s32(times_sums::<F>(scales.scales, group_sums), -i32::from(bias::<F>()));
@@ -254,9 +254,9 @@ impl<F: Format, D: Dot> Rows<F, D> {
     }
 }
 
-/// Prefetches two cache lines from `p + AT`, which may be past the file. Some hardware prefetchers cannot follow eight
-/// rows at once. But rows are contiguous, so each step prefetches one range of memory: as many bytes as the step reads,
-/// 16 rows ahead. (The distance was measured on x86.)
+/// Prefetches two cache lines from `p + AT`, which may be past the file. This is needed because some hardware
+/// prefetchers cannot follow eight rows at once. Rows are contiguous, so each step prefetches one range of memory: as
+/// many bytes as the step reads, 16 rows ahead. (The distance was measured on x86.)
 #[inline(always)]
 fn prefetch<const AT: usize>(p: *const u8) {
     // SAFETY: a prefetch never faults.
@@ -311,7 +311,8 @@ fn pinned(mut x: int32x4_t) -> int32x4_t {
     x
 }
 
-/// [`join`], computed here instead of at its use. The compiler would delay the computation, and copy the running sums.
+/// [`join`], computed here instead of at its use, because the compiler would delay the computation, and copy the
+/// running sums.
 #[inline(always)]
 fn join_now([a, b, c, d]: [int32x4_t; 4]) -> int32x4_t {
     let x;

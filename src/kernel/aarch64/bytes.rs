@@ -7,7 +7,7 @@ use bytemuck::must_cast;
 
 use crate::quant::{Bytes, Format};
 
-/// [`Bytes`] in two registers. It needs no detection: every target that compiles this module has NEON.
+/// [`Bytes`] in two registers. It needs no detection, because every target that compiles this module has NEON.
 #[derive(Clone, Copy)]
 pub(super) struct Pair;
 
@@ -43,7 +43,8 @@ pub(super) const fn bias<F: Format>() -> u8 {
     if F::MAX > 127 { 0 } else { F::BIAS }
 }
 
-/// Converts four f16 to f32. (`vcvt_f32_f16` is not stable in the minimum supported compiler version.)
+/// Converts four f16 to f32. (Not by `vcvt_f32_f16`, because it is not stable in the minimum supported compiler
+/// version.)
 #[inline(always)]
 pub(super) fn four_halves(x: uint16x4_t) -> float32x4_t {
     let out;
@@ -133,7 +134,7 @@ impl Bytes for Pair {
             3 => x.map(|x| vshlq_n_u8::<3>(x)),
             _ => x.map(|x| vshlq_n_u8::<4>(x)),
         };
-        // A right shift fills with zeros, so a mask of all remaining bits has no effect.
+        // A mask of all remaining bits is left out, because a right shift fills with zeros.
         if left < 0 && mask == 0xff >> -left { shifted } else { self.and(shifted, self.splat(mask)) }
     }
     #[inline(always)]

@@ -36,7 +36,7 @@ unsafe fn smmla(sum: &mut int32x4_t, x: int8x16_t, w: int8x16_t) {
 /// odd last token is paired with itself.
 type Pairs<V, const T: usize> = [[V; 4]; T];
 
-/// The index of the first token of each pair, computed such that the compiler knows, even without unrolling, that the
+/// The index of the first token of each pair, computed so that the compiler knows, even without unrolling, that the
 /// index is below `T`.
 #[inline(always)]
 fn evens<const T: usize>() -> impl Iterator<Item = usize> {

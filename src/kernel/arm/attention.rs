@@ -59,7 +59,7 @@ macro_rules! times {
     ($($x:literal)*) => { concat!($("vmul.f32 ", $x, ", ", $x, ", s28\n",)*) };
 }
 
-/// Updates the running maximum with r0 to r3. A new maximum is rare, so the code for it is out of line.
+/// Updates the running maximum with r0 to r3. The code for a new maximum is out of line, because a new maximum is rare.
 ///
 /// - With a condition first, compares the four registers with the maximum, and branches to `$then` if the condition
 ///   says that a register is larger.
@@ -290,7 +290,8 @@ pub(super) unsafe fn add_rows(
             rows = inout(reg) from => _,
             n = inout(reg) first => _,
             x = inout(reg) x => _,
-            // The code for half of the lanes needs contiguous rows of sixteen.
+            // Other rows are computed in all lanes, because the code for half of the lanes needs contiguous rows of
+            // sixteen.
             lanes = in(reg) if stride == 16 { lanes } else { 16 },
             step = in(reg) stride.wrapping_mul(4).wrapping_sub(32),
         );

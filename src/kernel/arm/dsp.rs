@@ -67,7 +67,7 @@ unsafe fn spread_all(first: u32, rest: *const i8, to: *mut u32) {
 
 impl Spread {
     /// Writes the block in the order in which the kernel reads it. If the scale of the `next` block is given, the last
-    /// two quants come first. (The block is written in place: copying it would take as long.)
+    /// two quants come first. (The block is written in place, because copying it would take as long.)
     #[inline(always)]
     fn write<F: Format>(to: &mut MaybeUninit<Self>, q: &[i8; 32], [a, b]: [i16; 2], scale: f32, next: Option<f32>) {
         let words: &[[u8; 4]; 8] = bytemuck::must_cast_ref(q);
@@ -174,7 +174,8 @@ pub(super) unsafe fn matmul<F: Format>(job: &mut Job<'_>) {
     }
 }
 
-/// Writes `n` zeros, at least one. (The function that the compiler would call takes four instructions per float.)
+/// Writes `n` zeros, at least one. (In assembly, because the function that the compiler would call takes four
+/// instructions per float.)
 ///
 /// # Safety
 ///
@@ -207,9 +208,9 @@ pub(super) unsafe fn clear(at: *mut f32, n: usize) {
 }
 
 /// Defines a kernel, which adds the dot products of one or more blocks of rows to the outputs. `$start` runs first.
-/// `$block` multiplies one or two blocks of the token at r0 with those of two rows at r1 and r2; s0 and s1 are the
-/// sums. `$block` may use s2 to s11. Code outside of `$block` leaves r12 as `$start` set it, or as the
-/// address of `$table`.
+/// `$block` multiplies one or two blocks of the token at r0 with blocks of two rows at r1 and r2; s0 and s1 are the
+/// sums. `$block` may use s2 to s11. Code outside of `$block` leaves r12 as `$start` set it, or as the address of
+/// `$table`.
 macro_rules! kernel {
     ($name:ident, $start:literal, $($block:expr,)*) => {
         kernel!($name(out("r12") _,), $start, $($block,)*);

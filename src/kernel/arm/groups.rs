@@ -1,7 +1,7 @@
 //! Blocks of 256 weights whose groups have scales (Q2_K, Q3_K, Q5_K, Q6_K, IQ4_XS), by SMLAD.
 //!
-//! A loop runs over the words of four chunks, whose sums are in registers. A word of codes is put together from its parts, and
-//! multiplied as in `words.rs`. Blocks of IQ4_XS are multiplied as those of IQ4_NL in `dsp.rs`.
+//! A loop runs over the words of four chunks, whose sums are in registers. A word of codes is put together from its
+//! parts, and multiplied as in `words.rs`. Blocks of IQ4_XS are multiplied like blocks of IQ4_NL in `dsp.rs`.
 
 use core::arch::asm;
 
@@ -36,9 +36,9 @@ pub(super) const fn has<F: Format>() -> bool {
 
 /// A block of a token's activations, rearranged once for all rows.
 struct Token {
-    /// For each unit (a group of each of four chunks): the start values of the four sums, then the pairs of quants in the
-    /// order in which the codes are multiplied. All products have the factor 256. The sums of all groups follow as pairs of i16:
-    /// those of groups 0 and 2, 1 and 3, and so on. (Of [`Order::Indices`], only the pairs for each byte.)
+    /// For each unit (a group of each of four chunks): the start values of the four sums, then the pairs of quants in
+    /// the order in which the codes are multiplied. All products have the factor 256. The sums of all groups follow as
+    /// pairs of i16: groups 0 and 2, 1 and 3, and so on. (Of [`Order::Indices`], only the pairs for each byte.)
     words: [u32; 4 * (4 + 32) + 8],
 }
 

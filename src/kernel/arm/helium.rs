@@ -47,7 +47,8 @@ pub(super) unsafe fn matmul<F: Format>(job: &mut Job<'_>) -> bool {
     let (row_bytes, block_bytes) = (job.w.len() / job.rows, size_of::<F::Block>());
     for t in 0..job.x.tokens {
         let x = job.x.row(t);
-        // The last four rows overlap the ones before if the number of rows is not a multiple of four.
+        // The last four rows overlap the ones before if the number of rows is not a multiple of four, so that no row is
+        // left over.
         for (first, end) in [(0, job.rows & !3), (job.rows - 4, job.rows)] {
             if end == first || first != 0 && job.rows.is_multiple_of(4) {
                 continue;

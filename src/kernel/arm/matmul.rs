@@ -233,8 +233,8 @@ unsafe fn times(job: &Job<'_>, start: *const f32, x: *const f32, out: *mut f32) 
             "7:",
             eight!(low "{at}!"),
             four!("s16", "s17", "s18", "s19"),
-            // The missing products of the last sixteen are 0. They matter only if all sums are -0, and adding one 0 is
-            // enough.
+            // Adds one 0 for the missing products of the last sixteen, which is enough because they matter only if all
+            // sums are -0.
             "3:",
             "vldr s0, [{start}, #64]",
             "vadd.f32 s23, s23, s0",

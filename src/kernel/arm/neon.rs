@@ -1,9 +1,9 @@
 //! NEON under Linux, which reports whether the processor has it together with fused multiply-adds (VFPv4).
 //!
-//! NEON flushes denormal floats to zero, so it is used for integers only; floats are computed by the floating-point
-//! unit, as on a Cortex-M. Rust has no stable type for eight bytes in a register, but f64 is held in the same registers
-//! and moves unchanged. (The code uses only d0 to d15: whether the compiler uses the other registers depends on its
-//! options, and cannot be queried.)
+//! NEON is used for integers only, because it flushes denormal floats to zero; floats are computed by the
+//! floating-point unit, as on a Cortex-M. Rust has no stable type for eight bytes in a register, but f64 is held in the
+//! same registers and moves unchanged. (The code uses only d0 to d15: whether the compiler uses the other registers
+//! depends on its options, and cannot be queried.)
 
 use core::arch::asm;
 use core::mem::MaybeUninit;

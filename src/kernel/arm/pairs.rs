@@ -64,7 +64,8 @@ pub(super) fn of_indices(low: u32, high: u32) -> [u32; 4] {
     [first, odd & 0xffff | high_odd << 16, third, odd >> 16 | high_odd & 0xffff_0000]
 }
 
-/// The pair of weights for every byte of two four-bit indices into `codes`: that of its low half, then that of its high half.
+/// The pair of weights for every byte of two four-bit indices into `codes`: the weight of its low half, then the weight
+/// of its high half.
 pub(super) const fn table(codes: &[u8; 16], bias: u8) -> [u32; 256] {
     let (mut table, mut byte) = ([0; 256], 0);
     while byte < 256 {

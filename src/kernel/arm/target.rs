@@ -1,7 +1,7 @@
 //! The build script: determines the instructions of a 32-bit Arm target.
 //!
-//! Stable compilers do not report them in `cfg(target_feature)`. This script derives them from the target's name and,
-//! for ARMv8-M, from `-C target-cpu` and `-C target-feature`. It sets these cfgs:
+//! This script derives them from the target's name and, for ARMv8-M, from `-C target-cpu` and `-C target-feature`,
+//! because stable compilers do not report them in `cfg(target_feature)`. It sets these cfgs:
 //!
 //! - `cortex_m0`: a Cortex-M0, M0+ or M1, without products of 64 bits.
 //! - `riscv_fpu`: 32-bit RISC-V with a floating-point unit.
@@ -44,8 +44,8 @@ fn main() {
     let (mut cpu_has_dsp, mut dsp) = (false, None);
     for (name, value) in settings(&flags) {
         match name {
-            // For these processors the compiler would use vector instructions that flush denormals, which changes
-            // results.
+            // Refused, because for these processors the compiler would use vector instructions that flush denormals,
+            // which changes results.
             "target-cpu" if ["cortex-m52", "cortex-m55", "cortex-m85"].contains(&value) => refuse_vectors(name, value),
             "target-cpu" => cpu_has_dsp = ["cortex-m33", "cortex-m35p"].contains(&value),
             "target-feature" => {

@@ -8,8 +8,8 @@ pub const TILES: usize = 4;
 /// Positions per block.
 pub const BLOCK: usize = TILES * TILE;
 
-/// A tile of the cache, and the tile to prefetch while this one is used. With few rows, the time spent on one tile is
-/// too short to fetch the next one from memory, so `later` is several tiles ahead.
+/// A tile of the cache, and the tile to prefetch while this one is used. `later` is several tiles ahead, because with
+/// few rows the time spent on one tile is too short to fetch the next one from memory.
 #[derive(Clone, Copy)]
 pub struct Tile {
     pub at: *const u8,
@@ -39,11 +39,10 @@ impl<'a> Tiles<'a> {
         (pages > 0 && !job.pages.is_empty()).then_some(Self { job, tile_bytes, pages, first, count, distance })
     }
 
-    /// The address of a tile.
     #[inline(always)]
     fn at(&self, tile: usize) -> *const u8 {
         let entry = tile.checked_rem(self.job.pages.len()).and_then(|entry| self.job.pages.get(entry));
-        // An entry without a page belongs to positions that no row attends to, so any page will do.
+        // Any page will do for an entry without one, because no row attends to its positions.
         let page = entry.map_or(0, |page| *page as usize).min(self.pages - 1);
         self.job.tiles.as_ptr().wrapping_add(page * self.tile_bytes)
     }
@@ -51,7 +50,7 @@ impl<'a> Tiles<'a> {
     /// The four tiles of a block of positions.
     #[inline(always)]
     pub fn block(&self, block: usize) -> [Tile; TILES] {
-        // (`from_fn` would compile to a call, and compute `later` even if it is unused.)
+        // (Not by `from_fn`, because it would compile to a call, and compute `later` even if it is unused.)
         let first = block * TILES;
         [self.tile(first), self.tile(first + 1), self.tile(first + 2), self.tile(first + 3)]
     }

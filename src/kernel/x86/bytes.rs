@@ -104,16 +104,16 @@ pub(super) fn hide<T>(x: &T) {
     unsafe { asm!("/* {} */", in(reg) x, options(nostack, preserves_flags)) };
 }
 
-/// Compiler barrier: keeps loads in program order. Interleaving independent steps would need more registers than there
-/// are.
+/// Compiler barrier: keeps loads in program order, because interleaving independent steps would need more registers
+/// than there are.
 #[inline(always)]
 pub(super) fn in_order() {
     // SAFETY: contains no instruction.
     unsafe { asm!("", options(nostack, preserves_flags)) };
 }
 
-/// Returns `x`, and hides from the compiler how `x` was computed. If the compiler knows that scales were widened and
-/// then shuffled, it shuffles first and widens each result, which takes five instructions instead of one.
+/// Returns `x`, and hides from the compiler how `x` was computed. Otherwise the compiler knows that scales were widened
+/// and then shuffled: it shuffles first and widens each result, which takes five instructions instead of one.
 #[inline]
 #[target_feature(enable = "avx2")]
 pub(super) fn opaque(mut x: __m256i) -> __m256i {

@@ -117,7 +117,8 @@ impl<D: Dot, F: Format> Rows<D, F> {
             let mut acc = [_mm256_setzero_ps(); T];
             let mut ahead = [[[_mm256_setzero_si256(); 4]; 2]; T];
             let chunks = x[0].d.len();
-            // More tokens leave no registers for the next sums, and overlap with each other.
+            // Not with more tokens, because these leave no registers for the next sums, and overlap with each other
+            // anyway.
             let is_ahead = Self::AHEAD && (T == 1 || D::WIDE && T == 2);
             if is_ahead && chunks > 0 {
                 ahead = Self::sums(rows, &x, 0, next);
@@ -165,7 +166,7 @@ impl<D: Dot, F: Format> Rows<D, F> {
                 let both = x[t].q.as_ptr().add(i * 32);
                 q[t] = [twice_16(both), twice_16(both.add(16))];
                 if F::BIAS > 0 && !D::signed::<F>() {
-                    // The contribution of the bias is subtracted in one of four lanes.
+                    // The contribution of the bias is subtracted in one of four lanes, because their sum is the result.
                     let sums = x[t].sums.as_ptr().add(i * 2).cast::<i32>().read_unaligned();
                     start[t] = biases::<F>(_mm256_set1_epi32(sums));
                 }
@@ -282,7 +283,7 @@ impl<D: Dot, F: Format> Rows<D, F> {
                     let (q, sums) = (x[t].q.as_ptr().add(b * 256), x[t].sums.as_ptr().add(b * 16));
                     each[t] = wide::Activations::new::<F>(&*q.cast(), &*sums.cast());
                 }
-                // Prefetches 24 rows ahead. Whole models lose 1 % with 16 or 32 rows.
+                // Prefetches 24 rows ahead, because whole models lose 1 % with 16 or 32 rows.
                 let ahead = rows.rows[0].wrapping_add(3 * 8 * rows.row_bytes + 8 * at);
                 let all = wide::dots::<F, T>(&each, &blocks, ahead);
                 for (t, [sums, of_minimums]) in all.into_iter().enumerate() {
@@ -319,7 +320,7 @@ impl<D: Dot, F: Format> Rows<D, F> {
             let (Some((offset, _)), Some((_, factor))) = (F::D, F::M) else {
                 return [_mm256_mul_ps(Self::scales(s, blocks, i), dx), _mm256_setzero_ps()];
             };
-            // The f16 of `m` follows the f16 of `d`.
+            // One load reads both, because the f16 of `m` follows the f16 of `d`.
             let both = |r: usize| i32::from_le_bytes(*bytes_at(blocks[r].as_ref(), offset));
             let both = _mm256_setr_epi32(both(0), both(2), both(4), both(6), both(1), both(3), both(5), both(7));
             let apart =
@@ -332,8 +333,8 @@ impl<D: Dot, F: Format> Rows<D, F> {
     }
 
     /// Prefetches for later rows while pair `i` of the eight blocks at byte `at` is computed. Every eight rows are
-    /// contiguous in memory, and a pair prefetches a quarter of the lines that correspond to these blocks. All lines at
-    /// once would wait for each other, which costs 7 % of the speed of Q6_K.
+    /// contiguous in memory, and a pair prefetches a quarter of the lines that correspond to these blocks, because all
+    /// lines at once would wait for each other, which costs 7 % of the speed of Q6_K.
     ///
     /// Second-level cache: prefetch at least 10 to 15 KB ahead. Less costs 10 % with rows of 324 bytes and 5 % with
     /// rows of 612 bytes. First-level cache: the next eight rows for row lengths in [`Self::NEXT`], otherwise the

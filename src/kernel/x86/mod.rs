@@ -1,8 +1,8 @@
 //! x86-64: AVX2 with FMA, AVX-VNNI, AVX-512 with VNNI, and AMX. Processors without AVX2 use the scalar kernels.
 //!
-//! The byte products of x86 multiply unsigned by signed bytes, so weights stay unsigned codes. The contribution of the
-//! bias is subtracted with the help of the activations' sums. These integer operations are exact. (AVX2 without VNNI
-//! multiplies signed weights in some formats: see [`products::signed`].)
+//! Weights stay unsigned codes, because the byte products of x86 multiply unsigned by signed bytes. The contribution of
+//! the bias is subtracted with the help of the activations' sums. These integer operations are exact. (AVX2 without
+//! VNNI multiplies signed weights in some formats: see [`products::signed`].)
 
 /// Defines methods whose bodies are compiled for an instruction set. A value of `$type` proves that the processor has
 /// the instruction set.
@@ -50,7 +50,7 @@ cpufeatures::new!(has_avx512, "avx512f", "avx512dq", "avx512bw", "avx512vl");
 
 /// The tables that this machine can run, the fastest first.
 pub(super) fn available() -> impl Iterator<Item = &'static Kernels> {
-    // `cpufeatures` does not detect F16C, AVX-512 VNNI and AVX-VNNI, so their CPUID bits are read here.
+    // Reads the CPUID bits of F16C, AVX-512 VNNI and AVX-VNNI, because `cpufeatures` does not detect these.
     let f16c = cpuid(1, 0).ecx >> 29 & 1 != 0;
     let avx2 = has_avx2::get() && f16c;
     let leaf7 = avx2.then(|| (cpuid(7, 0), cpuid(7, 1)));
@@ -109,9 +109,9 @@ unsafe fn avx512_floats<W: float::Weight>(job: &mut Job<'_>) {
     float::matmul::<_, W, 4, 5>(unsafe { avx512::Avx512::new() }, job);
 }
 
-/// The largest number of tokens, at most five, that are multiplied row by row, without a packed panel. Weights are then
-/// unpacked once for all tokens, and three to five tokens take 0.55 to 1.0 of the time of a panel (Zen 4, weights from
-/// memory, AVX-512 and AVX2).
+/// The largest number of tokens, at most five, that are multiplied row by row, without a packed panel. This is faster
+/// because weights are unpacked once for all tokens: three to five tokens take 0.55 to 1.0 of the time of a panel (Zen
+/// 4, weights from memory, AVX-512 and AVX2).
 const fn few<F: Format>() -> usize {
     use TensorType::*;
     match F::KIND {

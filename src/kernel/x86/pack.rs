@@ -115,7 +115,7 @@ unsafe fn all<F: Format, const WIDE: bool, const MADD: bool>(pack: &Pack<'_>) {
         for b in 0..pack.cols / F::ELEMENTS {
             ahead.step();
             // These rows are in the second-level cache, prefetched during the previous panel. With 256-bit registers it
-            // helps to prefetch them into the first level as well: sixteen streams are more than the hardware
+            // helps to prefetch them into the first level as well, because sixteen streams are more than the hardware
             // prefetcher follows.
             if !WIDE && (b % 2 == 0 || bytes > 64) {
                 for r in 0..PANEL_ROWS {

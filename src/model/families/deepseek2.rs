@@ -25,7 +25,7 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
     })
 }
 
-/// MiniCPM 3. Files of llama.cpp have no keys for its scale factors, so defaults apply.
+/// MiniCPM 3. Its scale factors have defaults, because files of llama.cpp have no keys for them.
 pub(super) const fn minicpm3<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(keys.latent(RopeStyle::Halves));
     let rope = tri!(super::phi3::long(keys, &spec));

@@ -3,7 +3,7 @@
 //!
 //! Gemma 2 and 3 also have norms on the outputs of attention and feed-forward, and local layers with a sliding window:
 //! every other layer in Gemma 2, five of six in Gemma 3. Gemma 2 caps scores and logits. Gemma 3 norms the heads of q
-//! and k and rotates those of local layers with a different base.
+//! and k, and local layers rotate them with another base.
 
 use crate::kernel::Activation;
 use crate::model::keys::Keys;
@@ -61,8 +61,8 @@ const fn cap(keys: &mut Keys<'_, '_>, name: &'static str, default: Option<f32>) 
 }
 
 /// Spec shared by Gemma 2 and 3. The last layer of every `period` is global, unless the file has a pattern. Models with
-/// `largest` layers (27B) scale scores by `1 / sqrt(dim / heads)` instead of `1 / sqrt(head_dim)`. Files have no key
-/// for the scale; llama.cpp also decides by the number of layers.
+/// `largest` layers (27B) scale scores by `1 / sqrt(dim / heads)` instead of `1 / sqrt(head_dim)`. The number of layers
+/// decides, as in llama.cpp, because files have no key for the scale.
 const fn with_post_norms<'a>(
     keys: &mut Keys<'_, 'a>,
     spec: Spec<'a>,
@@ -97,7 +97,7 @@ pub(super) const fn with_inputs<'a>(
     })
 }
 
-/// Square root of a width (`libm::sqrt` is not a `const fn`).
+/// Square root of a width; not `libm::sqrt`, because that is not a `const fn`.
 pub(super) const fn root(width: usize) -> f32 {
     let n = width as f64;
     let (mut root, mut step) = (n, 0);

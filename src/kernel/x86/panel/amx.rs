@@ -53,7 +53,8 @@ fn next(offset: &mut usize, stride: usize) -> usize {
 }
 
 /// Runs an expression for each token `t`. The values of the token are at byte `at` of an array, `stride` bytes after
-/// those of the token before. A loop would not be unrolled, and its accumulators would be in memory.
+/// the values of the token before. Not a loop, because it would not be unrolled, and its accumulators would be in
+/// memory.
 macro_rules! each {
     ($t:ident, ($at:ident, $first:expr, $stride:expr), $body:expr) => {{
         let (mut offset, stride): (usize, usize) = ($first, $stride);
@@ -144,8 +145,8 @@ unsafe fn blocks<const SHORT: bool, const T: usize, const GROUP: usize, const MI
         let mut ahead = Ahead::new(tile.ahead, groups);
         let mut scratch = Scratch::new();
         let multiply = |scratch: &mut Scratch, g: usize| {
-            // The divisors are constants: the compiler must assume that a captured variable can be 0, if it does not
-            // inline the closure.
+            // The divisors are constants, because the compiler must assume that a captured variable can be 0, if it
+            // does not inline the closure.
             let (b, group) = (g / (256 / GROUP), g % (256 / GROUP));
             let w = tile.panel.add(b * layout.size + group * (GROUP / 4 * LINE));
             scratch.multiply(g, w, q.add(g * GROUP), tile.cols);

@@ -118,8 +118,8 @@ struct Packing<'a, F>(&'a Pack<'a>, PhantomData<F>);
 
 // SAFETY: a block is packed when its first chunk is requested.
 unsafe impl<F: Format> Source for Packing<'_, F> {
-    /// A chunk is packed one step ahead: the floats of a line are stored one by one, and a vector load that follows at
-    /// once would wait for these stores.
+    /// A chunk is packed one step ahead, because the floats of a line are stored one by one, and a vector load that
+    /// follows at once would wait for these stores.
     const LEAD: usize = 1;
     #[inline(always)]
     unsafe fn chunk(&self, b: usize) {
