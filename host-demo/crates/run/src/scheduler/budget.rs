@@ -7,15 +7,16 @@
 
 use arenite::Model;
 
-/// Maximum number of prompt tokens in a pass. Not more, because the cost per token hardly decreases then, and a request
-/// that arrives waits longer.
-const PROMPTS: usize = PIECE + 2 * LEAST;
-/// Number of tokens in the first piece of a long prompt. Not fewer, because smaller pieces read the weights too often.
-const PIECE: usize = 32;
+/// Number of tokens in the first piece of a long prompt without other conversations. Not more, because the cost per token
+/// hardly decreases then, and a request that arrives waits longer.
+const ALONE: usize = 32;
+/// Number of tokens in the first piece of a long prompt beside other conversations. Fewer, because requests are then more
+/// likely, and the tokens of the others share the costs of reading the weights.
+const BESIDE: usize = 16;
 /// Number of tokens that kernels process together. The length of a piece is a multiple of this number.
 const LEAST: usize = 8;
 /// One pass of this number may be for the short ends of prompts alone. More of them would slow down all other answers.
-const TURN: usize = 8;
+const TURN: usize = 3;
 
 /// Properties of a model that determine the division, and the passes so far.
 #[derive(Clone, Copy, Debug)]
@@ -56,9 +57,9 @@ impl PassBudget {
         Self { batch, double: (weights / (FLOAT * products).max(1)).max(1) as usize, shared: TURN }
     }
 
-    /// Number of tokens in a piece of a prompt that does not end in this pass.
-    fn piece(&self, position: usize) -> usize {
-        (PIECE * self.double / (self.double + position)).max(1).next_multiple_of(LEAST)
+    /// Number of tokens in a piece of a prompt that does not end in this pass; `first` tokens at position 0.
+    fn piece(&self, first: usize, position: usize) -> usize {
+        (first * self.double / (self.double + position)).max(1).next_multiple_of(LEAST)
     }
 
     /// The number of tokens that each conversation reads in the next pass.
@@ -67,17 +68,19 @@ impl PassBudget {
         self.shared = if has_turn { 0 } else { self.shared + 1 };
         let mut order: Vec<usize> = (0..unread.len()).filter(|at| !has_turn || unread[*at].is_short_end()).collect();
         order.sort_by_key(|at| unread[*at].left);
-        let (mut room, mut for_prompts) = (self.batch, PROMPTS);
+        let first = if unread.iter().filter(|unread| unread.left > 0).count() > 1 { BESIDE } else { ALONE };
+        let most = first + 2 * LEAST;
+        let (mut room, mut for_prompts) = (self.batch, most);
         let mut counts = vec![0; unread.len()];
         for at in order {
             let Unread { left, position, .. } = unread[at];
-            let piece = self.piece(position);
+            let piece = self.piece(first, position);
             let count = match left {
                 0 | 1 => left,
                 _ if left <= piece => left.min(for_prompts),
                 // A long prompt fills the group of eight tokens that the others leave incomplete, because kernels
                 // process a whole group in any case.
-                _ if for_prompts < PROMPTS => for_prompts.min(LEAST - (self.batch - room) % LEAST),
+                _ if for_prompts < most => for_prompts.min(LEAST - (self.batch - room) % LEAST),
                 _ => piece,
             };
             counts[at] = count.min(room);
@@ -92,7 +95,7 @@ impl PassBudget {
 
 #[cfg(test)]
 mod tests {
-    use super::{PassBudget, Unread};
+    use super::{ALONE, PassBudget, Unread};
 
     const BUDGET: PassBudget = PassBudget { batch: 80, double: 1000, shared: 0 };
 
@@ -105,17 +108,17 @@ mod tests {
     }
 
     #[test]
-    fn short_ends_of_prompts_have_one_pass_of_eight() {
+    fn short_ends_of_prompts_have_one_pass_of_three() {
         let mut budget = BUDGET;
         let unread = prompts(&[2000, 1, 8, 9, 3]);
-        let passes: Vec<_> = (0..16).map(|_| budget.of_pass(&unread)).collect();
+        let passes: Vec<_> = (0..9).map(|_| budget.of_pass(&unread)).collect();
         for (at, pass) in passes.iter().enumerate() {
-            let expected = if at % 8 == 7 { [0, 0, 8, 0, 3] } else { [3, 1, 8, 9, 3] };
+            let expected = if at % 3 == 2 { [0, 0, 8, 0, 3] } else { [3, 1, 8, 9, 3] };
             assert_eq!(pass[..], expected, "pass {at}");
         }
         // The turn is not lost while there is no such prompt.
         let mut budget = BUDGET;
-        (0..20).for_each(|_| assert_eq!(budget.of_pass(&prompts(&[1, 30])), [1, 30]));
+        (0..20).for_each(|_| assert_eq!(budget.of_pass(&prompts(&[1, 30])), [1, 16]));
         assert_eq!(budget.of_pass(&prompts(&[1, 30, 2])), [0, 0, 2]);
     }
 
@@ -123,13 +126,14 @@ mod tests {
     fn short_ones_first_and_whole() {
         assert_eq!(counts(&[2000]), [32]);
         assert_eq!(counts(&[2000, 12]), [4, 12]);
-        assert_eq!(counts(&[2000, 12, 1, 0, 30]), [5, 12, 1, 0, 30]);
-        assert_eq!(counts(&[2000, 3000]), [32, 8]);
+        assert_eq!(counts(&[2000, 0]), [32, 0]);
+        assert_eq!(counts(&[2000, 12, 1, 0, 30]), [8, 12, 1, 0, 3]);
+        assert_eq!(counts(&[2000, 3000]), [16, 8]);
     }
 
     #[test]
     fn all_prompts_together_are_bounded() {
-        assert_eq!(counts(&[30, 30, 30, 30]), [30, 18, 0, 0]);
+        assert_eq!(counts(&[30, 30, 30, 30]), [16, 8, 8, 0]);
         let mut left = vec![1; 70];
         left.extend([30, 30]);
         assert_eq!(counts(&left)[70..], [10, 0]);
@@ -138,7 +142,7 @@ mod tests {
 
     #[test]
     fn pieces_are_smaller_where_attention_is_dear() {
-        let pieces = [0, 500, 1000, 3000, 100_000].map(|position| BUDGET.piece(position));
+        let pieces = [0, 500, 1000, 3000, 100_000].map(|position| BUDGET.piece(ALONE, position));
         assert_eq!(pieces, [32, 24, 16, 8, 8]);
     }
 }
