@@ -8,10 +8,9 @@ mod rope;
 
 use super::layers::{HeadSpec, Numbers, Pattern, PerLayer};
 use super::neutral;
-use super::roles::Role;
 use super::rope::RopeStyle;
 use super::spec::Special;
-use super::{EncoderSizes, MAX_LAYERS, Need, Norm, PooledActivation, PooledHead, Pooling, Spec, Stack, Values};
+use super::{EncoderSizes, MAX_LAYERS, Need, Norm, Pooling, Spec, Stack, Values};
 use crate::gguf::{Array, Value, ValueType, equal, optional};
 use crate::kernel::Activation;
 use crate::{Error, Gguf, Name, built, tri};

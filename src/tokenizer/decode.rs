@@ -116,7 +116,7 @@ pub struct Decoder {
     /// Bytes of an incomplete character.
     held: [u8; 4],
     held_len: usize,
-    /// True if a space at the start of the next token was inserted by the encoder.
+    /// True until the first token with text, which loses a space that the encoder has inserted.
     at_start: bool,
     show_special: bool,
 }
@@ -159,21 +159,14 @@ impl Decoder {
         mut sink: impl FnMut(&[u8]),
     ) -> Result<(), Error> {
         let mut piece = tokenizer.piece(id)?;
-        match tokenizer.token_type(id) {
-            TokenType::Control | TokenType::Unknown | TokenType::UserDefined => {
-                // The encoder puts a space before text that follows a special token.
-                self.at_start = tokenizer.vocab.strips_first_space();
-                let hidden = tokenizer.token_type(id) != TokenType::UserDefined && !tokenizer.vocab.is_all_text();
-                if hidden && !self.show_special {
-                    return Ok(());
-                }
-            }
-            _ => {
-                if self.at_start && piece.clone().next() == Some(b' ') {
-                    piece.next();
-                }
-                self.at_start = false;
-            }
+        let kind = tokenizer.token_type(id);
+        let may_be_hidden = matches!(kind, TokenType::Control | TokenType::Unknown) && !tokenizer.vocab.is_all_text();
+        if may_be_hidden && !self.show_special {
+            return Ok(());
+        }
+        let is_text = !may_be_hidden && kind != TokenType::UserDefined;
+        if core::mem::take(&mut self.at_start) && is_text && piece.clone().next() == Some(b' ') {
+            piece.next();
         }
         let mut part = Part { bytes: [0; 64], len: 0, sink: &mut sink };
         for byte in piece {

@@ -2,7 +2,7 @@
 //!
 //! Reading is `const`, so that the compiler can compute the size of a firmware's index.
 
-use super::canonical::{Spelling, first_four, hash};
+use super::canonical::{SPACE, Spelling, first_four, hash};
 use super::charsmap::Charsmap;
 use super::pretokenizer::PreTokenizer;
 use crate::gguf::{Array, Gguf, ValueType};
@@ -22,7 +22,7 @@ pub(super) const HAS_TABLES: bool = built::BPE || built::UNIGRAM || built::WORDP
 /// True if SentencePiece's BPE is the only tokenizer of this build.
 pub(super) const ONLY_SPM: bool = !(HAS_TABLES || built::RWKV_WORLD || built::PLAMO2);
 
-/// Rule that no space is added before a text that begins with a space.
+/// Rule that no space is added before a text that begins with a space or its mark `▁`.
 const IF_ABSENT: u32 = 1;
 /// Rule that no space is added after a special token.
 const AT_START: u32 = 2;
@@ -338,7 +338,9 @@ impl<'a> Vocab<'a> {
     /// special token.
     pub fn prefixes(&self, text: &[u8], is_start: bool) -> bool {
         let is = |rule| self.space_prefix_rule & rule != 0;
-        self.add_space_prefix && !(is(IF_ABSENT) && text.first() == Some(&b' ') || is(AT_START) && !is_start)
+        self.add_space_prefix
+            && !(is(IF_ABSENT) && (text.first() == Some(&b' ') || text.starts_with(&SPACE))
+                || is(AT_START) && !is_start)
     }
 
     pub const fn merges(&self) -> Option<Array<'a>> {

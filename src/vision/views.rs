@@ -141,7 +141,7 @@ impl Spec<'_> {
                 const TOLERANCE: f64 = 2.0;
                 let least = or(self.pixels.0, ROWS.0 * cell * cell);
                 let most = at_least(or(self.pixels.1, ROWS.1 * cell * cell), least);
-                let size = smart(picture, cell, (least, most));
+                let size = smart(picture, cell, cell, (least, most));
                 let pixels = at_least(nearest(width, cell), self.patch) * at_least(nearest(height, cell), self.patch);
                 if pixels as f64 <= most as f64 * TOLERANCE || !TILE.is_multiple_of(cell) {
                     Views { canvas: size, tile: size, ..whole }
@@ -164,7 +164,7 @@ impl Spec<'_> {
                 }
                 let least = or(self.pixels.0, ROWS.0 * cell * cell);
                 let most = at_least(or(self.pixels.1, ROWS.1 * cell * cell), least);
-                let size = smart(picture, cell, (least, most));
+                let size = smart(picture, cell, 0, (least, most));
                 tri!(check_sides(size.0, size.1)); // a narrow picture may have been enlarged
                 Views { canvas: size, tile: size, ..whole }
             }
@@ -206,9 +206,10 @@ const fn below((width, height): Size, longest: usize) -> Size {
     (at_least((width as f64 / ratio) as usize, 1), at_least((height as f64 / ratio) as usize, 1))
 }
 
-/// Rounds both sides to multiples of `cell`, and scales the picture first if it would not have `least` to `most` pixels.
-const fn smart((width, height): Size, cell: usize, (least, most): (usize, usize)) -> Size {
-    let (wide, high) = (at_least(nearest(width, cell), cell), at_least(nearest(height, cell), cell));
+/// Rounds both sides to multiples of `cell`, to at least `side`, and scales the picture first if it would not have `least` to
+/// `most` pixels. With a `side` of 0, a picture is scaled if one of its sides is less than half a cell.
+const fn smart((width, height): Size, cell: usize, side: usize, (least, most): (usize, usize)) -> Size {
+    let (wide, high) = (at_least(nearest(width, cell), side), at_least(nearest(height, cell), side));
     let (pixels, unit) = (width as f64 * height as f64, cell as f64);
     if wide * high > most {
         let by = root(pixels / most as f64);
@@ -219,7 +220,7 @@ const fn smart((width, height): Size, cell: usize, (least, most): (usize, usize)
         let by = root(least as f64 / pixels);
         (ceil(width as f64 * by / unit) * cell, ceil(height as f64 * by / unit) * cell)
     } else {
-        (wide, high)
+        (at_least(wide, cell), at_least(high, cell))
     }
 }
 

@@ -61,7 +61,7 @@ impl PictureArgs {
     /// A text, with the pictures before it.
     fn content(&self, text: &[u8]) -> Result<Content> {
         let pictures = self.read()?.into_iter().map(|source| Picture { at: 0, source }).collect();
-        Ok(Content { text: String::from_utf8_lossy(text).into_owned(), pictures })
+        Ok(Content { pictures, ..String::from_utf8_lossy(text).into_owned().into() })
     }
 
     /// The tokens of the only text of a command, or `None` with `--jsonl`, which reads many texts.

@@ -118,7 +118,8 @@ impl Style {
 
     /// Returns the conversation in the form that the template accepts.
     pub fn conversation(&self, messages: &[Message], tools: &[Value]) -> Conversation {
-        let messages = messages.iter().map(|message| self.message(message.clone())).collect();
+        let in_lines = |message: Message| if self.probe.knows_parts { message } else { message.in_lines() };
+        let messages = messages.iter().map(|message| self.message(in_lines(message.clone()))).collect();
         let mut conversation = Conversation { messages, tools: tools.to_vec(), warning: None };
         // Not for a template that shows calls, because it belongs to a model trained with calls: the prompt is left
         // unchanged.

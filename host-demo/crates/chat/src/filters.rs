@@ -43,6 +43,7 @@ pub fn add_to(environment: &mut Environment<'_>) {
         },
     );
     environment.add_filter("trim", trim);
+    environment.add_filter("indent", indent);
     environment.add_filter("pprint", |value: &Value| repr(value, 0));
     environment
         .add_filter("list", |value: Value| each(value).and_then(|value| Ok(value.try_iter()?.collect::<Vec<_>>())));
@@ -119,6 +120,36 @@ fn default(value: &Value, args: Rest<ValueOrKwargs>) -> Result<Value, Error> {
     let [default, falsy] = bind(&args.into_values(), ["default_value", "boolean"])?;
     let is_missing = value.is_undefined() || falsy.is_some_and(|falsy| falsy.is_true()) && !value.is_true();
     Ok(if is_missing { default.unwrap_or_else(|| "".into()) } else { value.clone() })
+}
+
+/// Maximum number of bytes that indentation adds to a text.
+const MOST_INDENTATION: usize = 1 << 22;
+
+/// `indent(width=4, first=False, blank=False)`: the width is a number of spaces or a text. A line break at the end stays.
+fn indent(value: &Value, args: Rest<ValueOrKwargs>) -> Result<String, Error> {
+    let [width, first, blank] = bind(&args.into_values(), ["width", "first", "blank"])?;
+    let is = |switch: Option<Value>| switch.is_some_and(|switch| switch.is_true());
+    let (first, blank) = (is(first), is(blank));
+    let space = match width {
+        Some(width) if width.as_str().is_some() => string(&width),
+        Some(width) => " ".repeat(usize::try_from(i64::try_from(width)?).unwrap_or(0).min(methods::WIDEST)),
+        None => " ".repeat(4),
+    };
+    let text = string(value) + "\n";
+    let lines = methods::lines(&text, false);
+    // Otherwise a short template could fill the memory with the indentation of many empty lines.
+    if space.len().saturating_mul(lines.len()) > MOST_INDENTATION {
+        return Err(Error::new(ErrorKind::InvalidOperation, "the indentation of a text is too long"));
+    }
+    let mut out = if first { space.clone() } else { String::new() };
+    for (at, line) in lines.into_iter().enumerate() {
+        if at > 0 {
+            out.push('\n');
+            out += if blank || !line.is_empty() { &space } else { "" };
+        }
+        out += line;
+    }
+    Ok(out)
 }
 
 fn trim(value: &Value, chars: Option<String>) -> String {

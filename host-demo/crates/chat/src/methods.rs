@@ -208,7 +208,7 @@ fn rsplit<'t>(text: &'t str, by: Option<&str>, most: usize) -> Vec<&'t str> {
 }
 
 /// Python's `str.splitlines`.
-fn lines(text: &str, keep_ends: bool) -> Vec<&str> {
+pub fn lines(text: &str, keep_ends: bool) -> Vec<&str> {
     let is_end =
         |c: char| matches!(c, '\n' | '\r' | '\x0b' | '\x0c' | '\x1c'..='\x1e' | '\u{85}' | '\u{2028}' | '\u{2029}');
     let (mut lines, mut rest) = (Vec::new(), text);

@@ -64,15 +64,19 @@ fn time() -> String {
     format!("{hour}:[0-5][0-9]:[0-5][0-9](\\.[0-9]{{1,12}})?(Z|[+-]{hour}:[0-5][0-9])")
 }
 
-/// RFC 3339, appendix A: no unit between two others is left out.
+/// RFC 3339, appendix A: no unit between two others is left out. Also with a sign, and with a fraction of seconds, because
+/// pydantic writes both.
 fn duration() -> String {
-    let unit = |letter: char| format!("[0-9]{{1,9}}{letter}");
+    let unit = |letter: char| match letter {
+        'S' => "[0-9]{1,9}(\\.[0-9]{1,9})?S".to_owned(),
+        _ => format!("[0-9]{{1,9}}{letter}"),
+    };
     let three = |letters: [char; 3]| {
         let [first, second, third] = letters.map(unit);
         format!("({first}({second}({third})?)?|{second}({third})?|{third})")
     };
     let (date, time) = (three(['Y', 'M', 'D']), three(['H', 'M', 'S']));
-    format!("P({}|{date}(T{time})?|T{time})", unit('W'))
+    format!("-?P({}|{date}(T{time})?|T{time})", unit('W'))
 }
 
 /// RFC 4291: groups of sixteen bits, with `::` in place of one or more of them. The last two may be an IPv4 address.

@@ -2,8 +2,10 @@
 
 use super::expr::{Chars, Expr};
 
-/// Maximum number of digits before the point, and after it.
-const DIGITS: u32 = 16;
+/// Maximum number of digits before the point, and after it. An integer of 64 bits has up to 20.
+const DIGITS: u32 = 20;
+/// The largest power of ten of a float.
+const LAST_EXPONENT: i128 = 308;
 
 /// A limit: digits before the point without leading zeros, and digits after it without trailing zeros.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,8 +18,19 @@ impl Decimal {
     /// Converts a non-negative number.
     fn of(value: f64) -> Self {
         // `Display` never uses an exponent.
-        let text = format!("{value}");
-        let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
+        Self::read(&format!("{value}"))
+    }
+
+    /// Converts a positive number to one with a single digit before the point, and the power of ten by which it is
+    /// multiplied.
+    fn scientific(value: f64) -> (Self, i128) {
+        let text = format!("{value:e}");
+        let (decimal, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+        (Self::read(decimal), exponent.parse().unwrap_or(0))
+    }
+
+    fn read(text: &str) -> Self {
+        let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
         let fraction = fraction.trim_end_matches('0');
         Self { whole: whole.as_bytes().to_vec(), fraction: fraction.as_bytes().to_vec() }
     }
@@ -54,14 +67,26 @@ fn whole() -> Expr {
     Expr::alt([Expr::text("0"), Expr::seq([digit(b'1', b'9'), digits(0, DIGITS - 1)])])
 }
 
-/// Matches any number. Exponents are short, because longer ones exceed the range of floats.
+/// Matches any number.
 pub fn number() -> Expr {
-    let exponent = Expr::seq([
-        Expr::Chars(Chars::of([(b'e'.into(), b'e'.into()), (b'E'.into(), b'E'.into())])),
-        Expr::alt([Expr::text("+"), Expr::text("-")]).optional(),
-        digits(1, 2),
-    ]);
-    Expr::seq([integer(), fraction(DIGITS), exponent.optional()])
+    Expr::seq([integer(), fraction(DIGITS), exponent(-LAST_EXPONENT, LAST_EXPONENT).optional()])
+}
+
+/// Matches an exponent from `min` to `max`, such as `e23`, `E+5` or `e-05`.
+fn exponent(min: i128, max: i128) -> Expr {
+    let mark = Expr::Chars(Chars::of([(b'e'.into(), b'e'.into()), (b'E'.into(), b'E'.into())]));
+    // Python writes at least two digits.
+    let from_to = |from: i128, to: i128| {
+        Expr::seq([Expr::text("0").optional(), whole_range(from.max(0) as u128, Some(to.max(0) as u128))])
+    };
+    let mut parts = Vec::new();
+    if max >= 0 {
+        parts.push(Expr::seq([Expr::text("+").optional(), from_to(min, max)]));
+    }
+    if min <= 0 {
+        parts.push(Expr::seq([Expr::text("-"), from_to(-max, -min)]));
+    }
+    Expr::seq([mark, Expr::Alt(parts)])
 }
 
 /// Matches an optional point with up to `most` digits.
@@ -131,7 +156,7 @@ fn same_length(low: &[u8], high: &[u8]) -> Expr {
     ])
 }
 
-/// Matches numbers within limits, without exponents.
+/// Matches numbers within limits.
 pub fn number_range(min: Option<Limit>, max: Option<Limit>) -> Expr {
     let mut parts = Vec::new();
     if min.is_none_or(|min| min.value < 0.0) {
@@ -144,10 +169,50 @@ pub fn number_range(min: Option<Limit>, max: Option<Limit>) -> Expr {
     Expr::Alt(parts)
 }
 
-/// Matches non-negative numbers in a range.
+/// Matches non-negative numbers in a range. A number with an exponent has one digit before the point, as programs write it.
 fn positive_range(from: Option<Limit>, to: Option<Limit>) -> Expr {
+    Expr::alt([plain_range(from, to), scientific_range(from, to)])
+}
+
+/// Matches positive numbers with an exponent in a range.
+fn scientific_range(from: Option<Limit>, to: Option<Limit>) -> Expr {
+    let number = |first: Expr, fraction: Expr, min: i128, max: i128| match min > max {
+        true => Expr::never(),
+        false => Expr::seq([first, fraction, exponent(min, max)]),
+    };
+    let any = |min, max| number(digit(b'1', b'9'), fraction(DIGITS), min, max);
+    let above = from.filter(|from| from.value > 0.0).map(|Limit { value, is_exclusive }| {
+        let (Decimal { whole, fraction: rest }, exponent) = Decimal::scientific(value);
+        let first = whole.first().copied().unwrap_or(b'1');
+        Expr::alt([
+            any(exponent + 1, LAST_EXPONENT),
+            number(digit(first + 1, b'9'), fraction(DIGITS), exponent, exponent),
+            number(digit(first, first), fraction_from(&rest, is_exclusive), exponent, exponent),
+        ])
+    });
+    let below = to.map(|Limit { value, is_exclusive }| {
+        if value <= 0.0 {
+            return Expr::never();
+        }
+        let (Decimal { whole, fraction: rest }, exponent) = Decimal::scientific(value);
+        let first = whole.first().copied().unwrap_or(b'1');
+        Expr::alt([
+            any(-LAST_EXPONENT, exponent - 1),
+            number(digit(b'1', first - 1), fraction(DIGITS), exponent, exponent),
+            number(digit(first, first), fraction_to(&rest, is_exclusive), exponent, exponent),
+        ])
+    });
+    match (above, below) {
+        (None, None) => any(-LAST_EXPONENT, LAST_EXPONENT),
+        (Some(one), None) | (None, Some(one)) => one,
+        (Some(above), Some(below)) => Expr::Both(Box::new(above), Box::new(below)),
+    }
+}
+
+/// Matches non-negative numbers without an exponent in a range.
+fn plain_range(from: Option<Limit>, to: Option<Limit>) -> Expr {
     // Leave out an upper limit with more digits than are generated, because it has no effect.
-    let to = to.filter(|to| to.value < 1e16);
+    let to = to.filter(|to| to.value < 1e20);
     let anything = || Expr::seq([whole(), fraction(DIGITS)]);
     let above = from.map_or_else(anything, |from| {
         let limit = Decimal::of(from.value);

@@ -138,6 +138,8 @@ pub enum Prompt {
     Text(String),
     /// Tokens.
     Tokens(Vec<TokenId>),
+    /// Texts and tokens, one after the other.
+    Mixed(Vec<Prompt>),
     /// A text with pictures.
     Seen(Content),
 }

@@ -14,6 +14,8 @@ pub struct Message {
     pub text: Option<String>,
     /// The pictures within the text.
     pub pictures: Vec<Picture>,
+    /// The bytes of the text at which a part follows another one: see [`Content::breaks`].
+    pub breaks: Vec<usize>,
     /// The thought before the text.
     pub thought: Option<String>,
     /// Calls after the text.
@@ -81,13 +83,29 @@ impl Message {
             is_open |= others.remove(name) == Some(Value::Bool(true));
         }
         let role = role.ok_or("a message needs a role")?;
-        let (text, pictures) = content.map_or((None, Vec::new()), |content| (Some(content.text), content.pictures));
-        Ok(Self { role, text, pictures, thought, calls, call_id, name, is_open, others })
+        let read = Self { role, thought, calls, call_id, name, is_open, others, ..Self::default() };
+        Ok(content.into_iter().fold(read, Self::with))
     }
 
     /// Makes a message with a text and pictures.
     pub fn with_content(role: &str, content: Content) -> Self {
-        Self { pictures: content.pictures, ..Self::new(role, content.text) }
+        Self { role: role.into(), ..Self::default() }.with(content)
+    }
+
+    /// Replaces the text and the pictures.
+    #[must_use]
+    pub fn with(self, Content { text, pictures, breaks }: Content) -> Self {
+        Self { text: Some(text), pictures, breaks, ..self }
+    }
+
+    /// Writes a line break between parts of the text: see [`Content::in_lines`].
+    #[must_use]
+    pub fn in_lines(mut self) -> Self {
+        let (pictures, breaks) = (std::mem::take(&mut self.pictures), std::mem::take(&mut self.breaks));
+        match self.text.take() {
+            Some(text) => self.with(Content { text, pictures, breaks }.in_lines()),
+            None => Self { pictures, ..self },
+        }
     }
 
     /// Returns true if the message has neither text nor pictures nor calls.

@@ -36,6 +36,14 @@ pub struct Content {
     pub text: String,
     /// The pictures, in order.
     pub pictures: Vec<Picture>,
+    /// The bytes of the text at which a part follows another one without a picture between them.
+    pub breaks: Vec<usize>,
+}
+
+impl From<String> for Content {
+    fn from(text: String) -> Self {
+        Self { text, ..Self::default() }
+    }
 }
 
 impl Content {
@@ -61,7 +69,7 @@ impl Content {
         // The text of a message of OpenAI's assistants is an object.
         let text = text.or_else(|| part.pointer("/text/value")?.as_str());
         if let Some(text) = text.or_else(|| part.get("text").filter(|text| text.is_null()).map(|_| "")) {
-            self.text += text;
+            self.append(text.to_owned().into());
             return Ok(());
         }
         let source = PictureSource::of_part(part)?;
@@ -72,8 +80,26 @@ impl Content {
     /// Appends a content.
     pub fn append(&mut self, next: Self) {
         let shift = self.text.len();
+        let has_picture = self.pictures.last().is_some_and(|picture| picture.at == shift)
+            || next.pictures.first().is_some_and(|picture| picture.at == 0);
+        if !has_picture && shift > 0 && !next.text.is_empty() {
+            self.breaks.push(shift);
+        }
         self.text += &next.text;
+        self.breaks.extend(next.breaks.into_iter().map(|at| at + shift));
         self.pictures.extend(next.pictures.into_iter().map(|picture| picture.after(shift)));
+    }
+
+    /// Writes a line break between parts of the text, as llama.cpp and vLLM do for templates that show one text.
+    #[must_use]
+    pub fn in_lines(mut self) -> Self {
+        for at in std::mem::take(&mut self.breaks).into_iter().rev() {
+            self.text.insert(at, '\n');
+            for picture in self.pictures.iter_mut().filter(|picture| picture.at >= at) {
+                picture.at += 1;
+            }
+        }
+        self
     }
 
     /// Returns the text.
@@ -83,7 +109,7 @@ impl Content {
     /// There is a picture, where only text can stand.
     pub fn into_text(self) -> Result<String, String> {
         match self.pictures.is_empty() {
-            true => Ok(self.text),
+            true => Ok(self.in_lines().text),
             false => Err("only text can stand here, no pictures".into()),
         }
     }

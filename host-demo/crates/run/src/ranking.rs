@@ -11,7 +11,7 @@ use arenite_text::{self as text, Frame};
 pub struct Ranking {
     /// A template with `{query}` and `{document}`, for models that answer yes or no.
     template: Option<String>,
-    /// True if the end token of the first text is repeated before the second text (`</s></s>`, as in XLM-RoBERTa).
+    /// True if the end token of the first text is repeated before the second text (`</s></s>`, as in RoBERTa).
     separated: bool,
     frame: Frame,
     output: Output,
@@ -75,7 +75,7 @@ impl Ranking {
         Ok(Self {
             output,
             template: template.map(|template| String::from_utf8_lossy(template).into_owned()),
-            separated: matches!(gguf.str("tokenizer.ggml", "model"), Ok(Some(b"t5"))),
+            separated: separators(gguf) > 1,
             frame: Frame::of(tokenizer)?,
         })
     }
@@ -128,6 +128,17 @@ impl Ranking {
             Output::Score => 1.0 / (1.0 + (-self.score(vector)).exp()),
         }
     }
+}
+
+/// Number of special tokens between the texts of a pair. Files that do not say it have two in a unigram vocabulary
+/// (XLM-RoBERTa) and in a byte-level one of the architecture `bert` (RoBERTa).
+fn separators(gguf: &Gguf<'_>) -> u32 {
+    let usual = match gguf.str("tokenizer.ggml", "model") {
+        Ok(Some(b"t5")) => 2,
+        Ok(Some(b"gpt2")) if gguf.architecture() == Ok("bert") => 2,
+        _ => 1,
+    };
+    gguf.u32("tokenizer.ggml", "pair_separators").ok().flatten().unwrap_or(usual)
 }
 
 /// Fills in a template and tokenizes it. If there are more than `limit` tokens, cuts the document.

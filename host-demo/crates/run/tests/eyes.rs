@@ -55,7 +55,7 @@ fn prompts_have_the_tokens_of_the_processors() {
             let name = format!("{} {}", folder.display(), prompt["name"]);
             let shown = numbers(&prompt["images"]).into_iter().map(|index| source(&images[index as usize]));
             let pictures = shown.map(|source| Picture { at: 0, source }).collect();
-            let content = Content { text: prompt["text"].as_str().unwrap().into(), pictures };
+            let content = Content { pictures, ..prompt["text"].as_str().unwrap().to_owned().into() };
             let sights = eyes.read(&Prompt::raw(&content, eyes.marker()), true, tokenizer, machine).unwrap();
             let plain = |id: &u32| u64::from(if is_row(*id) { eyes.token() } else { *id });
             assert_eq!(sights.ids.iter().map(plain).collect::<Vec<_>>(), numbers(&prompt["ids"]), "{name}");

@@ -41,6 +41,8 @@ pub struct Probe {
     pub refuses_system: bool,
     /// True if the template shows a picture among the parts of a message.
     pub shows_pictures: bool,
+    /// True if the template shows contents that are lists of parts, and so joins their texts itself.
+    pub knows_parts: bool,
     /// True if the template shows only contents that are lists of parts.
     pub needs_parts: bool,
 }
@@ -98,16 +100,21 @@ pub fn look(template: &dyn Template, dialect: &mut Dialect) -> Probe {
         knows_developer: template.source().contains("developer"),
         refuses_system: refuses_system(template, &question),
         shows_pictures: false,
+        knows_parts: false,
         needs_parts: false,
     };
     probe.look_at_parts(template, without_tools.as_deref());
     // The marks are not wrapped, because templates write them as text.
     let written = Dialect::all(&Marks::default());
-    let mut own = None;
+    let (mut own, mut unknown) = (None, None);
     for (id, (as_text, is_null)) in IDS.iter().flat_map(|id| GIVEN.map(|given| (*id, given))) {
-        let rendered = [false, true]
-            .into_iter()
-            .find_map(|has_result| template.render(&conversation(id, as_text, is_null, has_result), &tools, false));
+        let render = |has_result| template.render(&conversation(id, as_text, is_null, has_result), &tools, false);
+        let [last, before_result] = [false, true].map(render);
+        // Try the next form if the content may be null in the last message only.
+        if is_null && last.is_some() && before_result.is_none() {
+            continue;
+        }
+        let rendered = last.or(before_result);
         let Some(text) = rendered.as_deref().and_then(|text| Some(text.rsplit_once(SAID)?.1)) else { continue };
         // Try the next form if the template prints `null` as a word, because it does not support it as content.
         let shows_null = is_null && (text.contains("None") || text.contains("null"));
@@ -119,6 +126,13 @@ pub fn look(template: &dyn Template, dialect: &mut Dialect) -> Probe {
             probe.numbers_calls = id == IDS[1];
             break;
         }
+        if !shows_null && has_arguments(text) {
+            unknown = unknown.or(Some((as_text, is_null)));
+        }
+    }
+    // The template writes earlier calls itself, even if their form is not in the table.
+    if let (None, Some((as_text, is_null))) = (own, unknown) {
+        (probe.shows_calls, probe.wants_text, probe.takes_null) = (true, as_text, is_null);
     }
     keep(dialect, own, template.source());
     probe
@@ -134,11 +148,17 @@ impl Probe {
             rendered.filter(|text| text.contains(SAID) && !text.contains("'type'") && !text.contains("\"type\""))
         };
         let Some(alone) = shown(json!([text])) else { return };
-        self.shows_texts = true;
+        (self.shows_texts, self.knows_parts) = (true, true);
         self.needs_parts = question.is_none_or(|text| !text.contains(SAID));
         // Compare the texts and not their lengths, because some templates leave out a space before a picture.
         self.shows_pictures = shown(json!([text, { "type": "image" }])).is_some_and(|text| text != alone);
     }
+}
+
+/// Returns true if a text has the name of the function and its argument, and not as Python writes a dictionary.
+fn has_arguments(text: &str) -> bool {
+    let has_value = |(at, _): (usize, &str)| text[at + KEY.len()..].find("value").is_some_and(|after| after < 8);
+    text.contains(NAME) && !text.contains(&format!("'{KEY}'")) && text.match_indices(KEY).any(has_value)
 }
 
 /// Returns true if the template renders a question, but not with a system message before it.

@@ -207,6 +207,11 @@ impl Whole {
             found if found == [1, columns] => false,
             found => bail!("they have shape {found:?} and the model's matrix {shape:?}"),
         };
+        let bias = format!("{}.bias", stem.trim_start_matches("model."));
+        ensure!(
+            !of_rows || !model.weights.tensors.keys().any(|name| name.trim_start_matches("model.") == bias),
+            "they also scale the module's bias, which GGUF's adapters cannot: merge the adapter with PEFT's merge_and_unload()"
+        );
         let factors = values(&adapter.tensors[&name]);
         let factor = |at: usize| factors[if of_rows { at / columns } else { at % columns }];
         let delta = old.iter().enumerate().map(|(at, old)| old * (factor(at) - 1.0)).collect();

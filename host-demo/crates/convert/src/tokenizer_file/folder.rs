@@ -119,6 +119,10 @@ fn read(wanted: &Wanted<'_>, path: &Path, folder: &Path, file: &[u8], header: &m
             notes.extend(special.write(header));
             // As in llama.cpp, the settings take precedence, and default values are not written.
             let is_spm = vocabulary.keys.contains(&("model", Meta::from("llama")));
+            if settings["add_prefix_space"] == false {
+                vocabulary.keys.retain(|(key, _)| *key != "add_space_prefix");
+                vocabulary.key("add_space_prefix", false);
+            }
             // Hugging Face's tokenizer, in the tokenizer.json beside this file, leaves out the normalization.
             let is_plain = is_spm && wanted.directory.is_dir() && folder.join("tokenizer.json").is_file();
             vocabulary.keys.retain(|(key, value)| match *key {

@@ -83,7 +83,9 @@ pub fn read(wanted: &Model<'_>, json: &Value, notes: &mut Vec<String>) -> Result
         // An added token that the model has no score for is found only by its spelling.
         let unscored = if kind == USER_DEFINED && model["type"] == "Unigram" { f32::NEG_INFINITY } else { 0.0 };
         let score = vocabulary.tokens.get(&u32::try_from(id).unwrap_or(u32::MAX)).map_or(unscored, |token| token.score);
-        let text = if kind == USER_DEFINED { text.replace('▁', " ") } else { text.to_owned() };
+        // Only vocabularies with this mark for spaces, because it stands for itself in others.
+        let has_marks = !is_byte_level(json) && !support::splits_words(json);
+        let text = if kind == USER_DEFINED && has_marks { text.replace('▁', " ") } else { text.to_owned() };
         vocabulary.set(id, text, score, kind)?;
     }
     if merging(wanted, json) == Some(MMBERT) {

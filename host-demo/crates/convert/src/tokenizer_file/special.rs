@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::support::{is_byte_level, part};
+use super::support::{is_byte_level, part, splits_words};
 use super::wanted::Wanted;
 use arenite_gguf_writer::Header;
 
@@ -132,6 +132,8 @@ pub fn ends(folder: &Path, config: &Value, rows: usize) -> Result<Vec<u32>> {
 pub struct Special {
     ids: Vec<(&'static str, u32)>,
     adds: Vec<(&'static str, bool)>,
+    /// Number of special tokens between the texts of a pair, if it is not what readers assume.
+    between: Option<u32>,
     /// Messages about ids that are left out.
     notes: Vec<String>,
 }
@@ -145,6 +147,16 @@ struct Texts {
 impl Texts {
     fn get(&self, name: &str) -> Option<&str> {
         self.by_name.get(name).map(String::as_str)
+    }
+
+    /// Lets the tokens around a classifier's text stand for those around any text that have no name.
+    fn stand_in(&mut self) {
+        for (name, other) in [("bos", "cls"), ("eos", "sep")] {
+            if let (None, Some(text)) = (self.get(name), self.get(other)) {
+                let text = text.to_owned();
+                self.by_name.insert(name, text);
+            }
+        }
     }
 
     fn add(&mut self, name: &'static str, adds: bool, over: bool) {
@@ -167,16 +179,16 @@ impl Special {
             }
         }
         if let Some(json) = json {
-            for (name, other) in [("bos", "cls"), ("eos", "sep")] {
-                if let (None, Some(text)) = (texts.get(name), texts.get(other)) {
-                    let text = text.to_owned();
-                    texts.by_name.insert(name, text);
-                }
-            }
+            texts.stand_in();
             let processor = &json["post_processor"];
             match processor["processors"].as_array() {
                 Some(all) => all.iter().for_each(|processor| self::processor(processor, &mut texts)),
                 None => self::processor(processor, &mut texts),
+            }
+            // Again, because a post-processor can name the tokens that the settings do not.
+            texts.stand_in();
+            if drops_unknown(json) {
+                texts.by_name.remove("unk");
             }
         }
         let mut special = Self::default();
@@ -211,6 +223,11 @@ impl Special {
             }
         }
         special.adds = texts.adds;
+        if let Some(json) = json {
+            let is_roberta = is_byte_level(json) && wanted.architecture == "bert";
+            let usual = if is_roberta || json["model"]["type"] == "Unigram" { 2 } else { 1 };
+            special.between = between(&json["post_processor"]).filter(|count| *count != usual);
+        }
         special
     }
 
@@ -221,6 +238,9 @@ impl Special {
         }
         for (name, adds) in &self.adds {
             header.set(&format!("tokenizer.ggml.add_{name}_token"), *adds);
+        }
+        if let Some(count) = self.between {
+            header.set("tokenizer.ggml.pair_separators", count);
         }
         self.notes
     }
@@ -265,6 +285,24 @@ pub fn adds_no_others(json: &Value, settings: &Value) -> bool {
     let processor = &json["post_processor"];
     let is_explicit = part(processor, "TemplateProcessing").is_some() || processor.is_null() && is_plain;
     is_explicit && !is_byte_level(json)
+}
+
+/// Returns true if characters without a token are left out, whatever the settings name as the unknown token.
+fn drops_unknown(json: &Value) -> bool {
+    splits_words(json) && json["model"]["type"] == "BPE" && json["model"]["unk_token"].is_null()
+}
+
+/// Returns the number of special tokens that a post-processor puts between the texts of a pair.
+fn between(processor: &Value) -> Option<u32> {
+    if part(processor, "RobertaProcessing").is_some() {
+        return Some(2);
+    }
+    if part(processor, "BertProcessing").is_some() {
+        return Some(1);
+    }
+    let pair = part(processor, "TemplateProcessing")?["pair"].as_array()?;
+    let at = |name: &str| pair.iter().position(|piece| piece["Sequence"]["id"] == name);
+    u32::try_from(at("B")?.checked_sub(at("A")? + 1)?).ok()
 }
 
 /// Reads the special tokens that a post-processor adds to a text.

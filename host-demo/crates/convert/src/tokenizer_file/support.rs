@@ -169,6 +169,7 @@ fn model(json: &Value, notes: &mut Vec<String>) -> Result<()> {
             bail!("its model has {name} {value}, which is not supported");
         }
     }
+    unknown(json, notes);
     let template =
         part(&json["post_processor"], "TemplateProcessing").map(|it| list(&it["single"]).collect::<Vec<_>>());
     let is_text = |it: &&Value| it["Sequence"].is_object();
@@ -181,6 +182,44 @@ fn model(json: &Value, notes: &mut Vec<String>) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Number of bytes that occur in UTF-8.
+const UTF8_BYTES: usize = 243;
+
+/// Returns true for the spelling, in the byte-level alphabet, of a byte that occurs in UTF-8.
+fn is_byte_of_utf8(text: &str) -> bool {
+    let mut chars = text.chars();
+    let is_byte = |c| matches!(c, '!'..='~' | '\u{a1}'..='\u{ac}' | '\u{ae}'..='\u{143}');
+    let is_unused = |c| matches!(c, '\u{c0}' | '\u{c1}' | '\u{f5}'..='\u{ff}');
+    chars.next().is_some_and(|c| is_byte(c) && !is_unused(c)) && chars.next().is_none()
+}
+
+/// Adds notes about texts with characters that the vocabulary lacks, and about scores, where they get other tokens.
+fn unknown(json: &Value, notes: &mut Vec<String>) {
+    let model = &json["model"];
+    let is_bpe = model["type"] == "BPE";
+    if is_bpe && is_byte_level(json) {
+        let missing = UTF8_BYTES
+            - model["vocab"].as_object().into_iter().flatten().filter(|(text, _)| is_byte_of_utf8(text)).count();
+        if missing > 0 {
+            notes.push(format!(
+                "{missing} bytes have no token: they are left out after merging, unlike in Hugging Face's tokenizer"
+            ));
+        }
+    } else if is_bpe && !splits_words(json) && model["unk_token"].is_null() && model["byte_fallback"] != true {
+        notes.push(
+            "characters without a token become the unknown token, which Hugging Face's tokenizer leaves out".to_owned(),
+        );
+    }
+    let is_longer = |entry: &Value| entry[1].as_f64().is_some_and(|score| f64::from(score as f32) != score);
+    // A file made of a SentencePiece model has the digits of f32 only, up to a few sums.
+    let longer = list(&model["vocab"]).filter(|entry| is_longer(entry)).count();
+    if model["type"] == "Unigram" && longer * 2 > list(&model["vocab"]).count() {
+        notes.push(
+            "scores are rounded to f32: a text that has several best tokenizations may get another one".to_owned(),
+        );
+    }
 }
 
 /// Returns true if the host may apply `step` although `normalizer`, which the core replaces, comes before it in the file.
@@ -213,10 +252,7 @@ fn added(json: &Value, normalizers: &[&Value], steps: &[Step], notes: &mut Vec<S
         if is_control && !steps.is_empty() && token["single_word"] == true {
             bail!("its added token {text:?} has single_word, which is not supported beside a normalizer");
         }
-        if token["single_word"] == true
-            && json["model"]["type"] == "WordPiece"
-            && !json["model"]["vocab"][text].is_null()
-        {
+        if token["single_word"] == true && is_ordinary(json, token) {
             bail!("its added token {text:?} has single_word and is an ordinary token, too, which is not supported");
         }
         if is_late && !is_control && normalizers.iter().any(lowers) {
@@ -234,6 +270,13 @@ fn added(json: &Value, normalizers: &[&Value], steps: &[Step], notes: &mut Vec<S
         }
     }
     Ok(())
+}
+
+/// Returns true if an added token is also formed from other tokens of its model.
+fn is_ordinary(json: &Value, token: &Value) -> bool {
+    let (model, text) = (&json["model"], token["content"].as_str().unwrap_or_default());
+    let has_score = || model["vocab"][token["id"].as_u64()? as usize][0].as_str().map(|known| known == text);
+    !model["vocab"][text].is_null() || model["vocab"].is_array() && has_score() == Some(true)
 }
 
 /// Collects the elements of a possibly nested sequence.

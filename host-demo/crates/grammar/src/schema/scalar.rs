@@ -96,12 +96,12 @@ pub(super) fn number(mut is_integer: bool, schema: &Map<String, Value>, path: &s
     let expr = if is_integer {
         let whole = |limit: Option<Limit>, round: fn(f64) -> f64, step: i128| -> Result<Option<i128>> {
             let Some(Limit { value, is_exclusive }) = limit else { return Ok(None) };
-            // A limit beyond 1e18 has no effect, because whole numbers without a limit have up to 16 digits.
-            if value.abs() > 1e18 && (value > 0.0) == (step < 0) {
+            // A limit beyond 1e20 has no effect, because whole numbers without a limit have up to 20 digits.
+            if value.abs() > 1e20 && (value > 0.0) == (step < 0) {
                 return Ok(None);
             }
-            if value.abs() > 1e18 {
-                bail!("{path}: whole numbers beyond {value} are not supported: they have up to 16 digits");
+            if value.abs() > 1e20 {
+                bail!("{path}: whole numbers beyond {value} are not supported: they have up to 20 digits");
             }
             let rounded = round(value);
             Ok(Some(rounded as i128 + if is_exclusive && rounded == value { step } else { 0 }))
@@ -114,11 +114,6 @@ pub(super) fn number(mut is_integer: bool, schema: &Map<String, Value>, path: &s
             ),
         }
     } else if min.is_some() || max.is_some() {
-        if min.is_some_and(|min| min.value >= 1e16) || max.is_some_and(|max| max.value <= -1e16) {
-            bail!(
-                "{path}: a minimum of 1e16 or more or a maximum of -1e16 or less is not supported: numbers have up to 16 digits"
-            );
-        }
         number::number_range(min, max)
     } else if let Some(digits) = digits {
         return Ok(number::decimal(digits.max(1)));

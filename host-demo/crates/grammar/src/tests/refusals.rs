@@ -54,13 +54,9 @@ fn of_keywords() {
     schema(json!({ "patternProperties": ["^a"] }), "$.patternProperties: this must be an object");
     schema(json!({ "properties": { "a": { "minimum": "3" } } }), "$.properties.a.minimum: this must be a number");
     schema(
-        json!({ "type": "integer", "minimum": 1e19 }),
-        "$: whole numbers beyond 10000000000000000000 are not supported: they have up to 16 digits",
+        json!({ "type": "integer", "minimum": 1e21 }),
+        "$: whole numbers beyond 1000000000000000000000 are not supported: they have up to 20 digits",
     );
-    let digits =
-        "$: a minimum of 1e16 or more or a maximum of -1e16 or less is not supported: numbers have up to 16 digits";
-    schema(json!({ "type": "number", "minimum": 1e16 }), digits);
-    schema(json!({ "type": "number", "maximum": -1e16 }), digits);
 }
 
 #[test]

@@ -29,8 +29,16 @@ fn refused(schema: &str, says: &str) {
 fn types() {
     schema(r#"{"type": "boolean"}"#, &["true", "false"], &["True", "\"true\"", ""]);
     schema(r#"{"type": "null"}"#, &["null"], &["nul", "0"]);
-    schema(r#"{"type": "integer"}"#, &["0", "-5", "1234567890123456"], &["01", "1.5", "-", "12345678901234567"]);
-    schema(r#"{"type": "number"}"#, &["0", "-1.5", "2e10", "1.25E-3"], &["1.", ".5", "01", "1e999", "+1"]);
+    schema(
+        r#"{"type": "integer"}"#,
+        &["0", "-5", "175928847299117063", "18446744073709551615"],
+        &["01", "1.5", "-", "123456789012345678901"],
+    );
+    schema(
+        r#"{"type": "number"}"#,
+        &["0", "-1.5", "2e10", "1.25E-3", "1e-09", "1.7976931348623157e308"],
+        &["1.", ".5", "01", "1e309", "1e999", "+1"],
+    );
     schema(
         r#"{"type": ["array", "null"], "items": {"type": "string"}}"#,
         &["null", "[]", r#"["a", "b"]"#],
@@ -95,6 +103,28 @@ fn numbers_within_limits() {
         &["-2.25", "-2", "-0.3", "0", "0.125", "0.12"],
         &["-2.26", "0.126", "1", "0.13"],
     );
+    // Exponents as Python, JavaScript and Rust write them.
+    schema(
+        r#"{"type": "number", "exclusiveMinimum": 0}"#,
+        &["6.022e23", "1.5e-9", "1e+05", "1E-05", "0.1", "1e100"],
+        &["0", "0.0", "0e5", "-1e5", "-1"],
+    );
+    schema(r#"{"type": "number", "minimum": 0}"#, &["0", "6.022e23", "1.5e-9"], &["-1e-5", "-0.1"]);
+    schema(
+        r#"{"type": "number", "minimum": 1.5, "maximum": 20}"#,
+        &["1.5e0", "1.50e+00", "2e1", "1.99e1", "9.9e0"],
+        &["1.49e0", "1e0", "2.1e1", "2e2", "9e-1", "1.5e-1"],
+    );
+    schema(
+        r#"{"type": "number", "maximum": -0.5}"#,
+        &["-5e-1", "-1e3", "-6.022e+23", "-0.5"],
+        &["-4.9e-1", "1e-5", "5e-1", "-1e-5", "0"],
+    );
+    schema(
+        r#"{"type": "number", "exclusiveMinimum": 1e-5, "exclusiveMaximum": 1e25}"#,
+        &["1.1e-5", "9.9e24", "2", "0.00002"],
+        &["1e-5", "1.0e-05", "1e25", "1e26", "9e-6"],
+    );
     for (min, max) in [(0.0, 0.35), (1.25, 1.75), (-0.5, 0.5), (-3.2, -1.05)] {
         for exclusive in [false, true] {
             let (low, high) = if exclusive { ("exclusiveMinimum", "exclusiveMaximum") } else { ("minimum", "maximum") };
@@ -106,6 +136,9 @@ fn numbers_within_limits() {
                 let value: f64 = text.parse().unwrap();
                 let inside = if exclusive { min < value && value < max } else { min <= value && value <= max };
                 assert_eq!(super::accepts(&table, &text), inside, "{text} between {min} and {max}, {exclusive}");
+                let scientific = format!("{value:e}");
+                let is_right = super::accepts(&table, &scientific) == inside || n == 0;
+                assert!(is_right, "{scientific} between {min} and {max}, {exclusive}");
             }
         }
     }
@@ -427,8 +460,12 @@ fn formats() {
                 "PT36H",
                 "P1Y6M",
                 "P1Y2M3DT4H5M6S",
+                // pydantic's
+                "PT1.5S",
+                "-P1D",
+                "P1DT0.5S",
             ],
-            vec!["P", "3D", "PT", "PT1D", "P1", "P2D1Y", "P1D2H", "P2S", "P1Y2W", "P1DT", "1h"],
+            vec!["P", "3D", "PT1.5H", "PT1.S", "PT", "PT1D", "P1", "P2D1Y", "P1D2H", "P2S", "P1Y2W", "P1DT", "1h"],
         ),
     ] {
         let quote = |texts: Vec<&str>| texts.into_iter().map(|text| format!("\"{text}\"")).collect::<Vec<_>>();

@@ -76,7 +76,7 @@ impl Message {
     fn asked(&self) -> arenite_request::Message {
         let picture = |file: &Arc<[u8]>| Picture { at: 0, source: PictureSource::File(file.clone()) };
         let pictures = self.pictures.iter().map(picture).collect();
-        arenite_request::Message::with_content(self.role.name(), Content { text: self.content.clone(), pictures })
+        arenite_request::Message::with_content(self.role.name(), Content { pictures, ..self.content.clone().into() })
     }
 
     /// Instructions for the whole conversation.
@@ -202,7 +202,7 @@ impl Request {
             Input::Texts(texts) => {
                 for prompt in texts {
                     if let Prompt::Text(text) = prompt {
-                        *prompt = Prompt::Seen(Content { text: std::mem::take(text), pictures: Vec::new() });
+                        *prompt = Prompt::Seen(std::mem::take(text).into());
                     }
                     if let Prompt::Seen(content) = prompt {
                         content.pictures.push(picture.clone());

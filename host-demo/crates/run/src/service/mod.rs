@@ -350,7 +350,11 @@ impl Service {
             Input::Infill(infill) => Ok(vec![(String::new(), self.infill_prompt(infill)?.into())]),
             Input::Texts(prompts) => {
                 few("prompt", prompts.len(), most)?;
-                for prompt in prompts.iter().filter(|_| is_whole) {
+                let parts = prompts.iter().flat_map(|prompt| match prompt {
+                    Prompt::Mixed(parts) => &parts[..],
+                    prompt => std::slice::from_ref(prompt),
+                });
+                for prompt in parts.filter(|_| is_whole) {
                     if let Prompt::Text(text) = prompt {
                         self.check_len("prompt", text)?;
                     }
@@ -385,6 +389,16 @@ impl Service {
                 }
                 let text = text::decode(self.tokenizer(), ids).unwrap_or_default();
                 Ok((String::from_utf8_lossy(&text).into_owned(), ids.clone()))
+            }
+            Prompt::Mixed(parts) => {
+                let (mut text, mut ids) = (String::new(), Vec::new());
+                for (at, part) in parts.iter().enumerate() {
+                    let how = Encode { add_special: how.add_special && at == 0, ..how };
+                    let (more, next) = self.tokens(name, part, how)?;
+                    text += &more;
+                    ids.extend(next);
+                }
+                Ok((text, ids))
             }
             Prompt::Seen(_) => Err(Refusal::about(name, "pictures cannot stand here: give texts or tokens")),
         }

@@ -95,7 +95,10 @@ fn system(asked: &mut Asked, field: &Field<'_>) -> Result<()> {
             let texts =
                 blocks.iter().map(|block| content_of(block, field)?.into_text().map_err(|why| field.refused(why)));
             let texts = texts.collect::<Result<Vec<_>>>()?;
-            texts.into_iter().map(without_accounting).collect::<String>()
+            let texts = texts.into_iter().map(without_accounting).map(Content::from);
+            let mut all = Content::default();
+            texts.for_each(|text| all.append(text));
+            all.in_lines().text
         }
         _ => without_accounting(field.text()?),
     };
@@ -138,7 +141,7 @@ fn blocks(role: &str, list: &[Value], field: &Field<'_>, messages: &mut Vec<Mess
             "tool_result" => {
                 let result = match block.get("content") {
                     Some(Value::Array(list)) => joined(list, field)?,
-                    Some(Value::String(text)) => Content { text: text.clone(), ..Content::default() },
+                    Some(Value::String(text)) => text.clone().into(),
                     _ => Content::default(),
                 };
                 has_results = true;
@@ -156,9 +159,8 @@ fn blocks(role: &str, list: &[Value], field: &Field<'_>, messages: &mut Vec<Mess
     if content == Content::default() && message.calls.is_empty() && has_results {
         return Ok(());
     }
-    (message.text, message.pictures) = (Some(content.text), content.pictures);
     message.thought = Some(thought).filter(|thought| !thought.is_empty());
-    messages.push(message);
+    messages.push(message.with(content));
     Ok(())
 }
 
@@ -166,17 +168,29 @@ fn blocks(role: &str, list: &[Value], field: &Field<'_>, messages: &mut Vec<Mess
 fn content_of(block: &Value, field: &Field<'_>) -> Result<Content> {
     if block.get("type").is_some_and(|kind| kind == "image") {
         let source = PictureSource::of_part(block).map_err(|why| field.refused(why))?;
-        return Ok(Content { text: String::new(), pictures: vec![Picture { at: 0, source }] });
+        return Ok(Content { pictures: vec![Picture { at: 0, source }], ..Content::default() });
     }
     // A summary of earlier messages, and a function that a search found.
     let other = ["content", "tool_name"].iter().find_map(|key| block.get(*key)?.as_str());
     let source = block.get("source").filter(|source| source.get("type").is_some_and(|kind| kind == "text"));
     let text = block.get("text").or_else(|| source?.get("data")).and_then(Value::as_str);
     let inner = block.get("content").and_then(Value::as_array).or_else(|| block.pointer("/source/content")?.as_array());
-    match (text.or_else(|| block.as_str()).or(other), inner) {
-        (Some(text), _) => Ok(Content { text: text.into(), ..Content::default() }),
-        (None, Some(inner)) => joined(inner, field),
-        (None, None) => Err(Refusal::about(field.name, "only texts and pictures can be read, no documents")),
+    let mut content = Content::from(heading(block));
+    content.append(match (text.or_else(|| block.as_str()).or(other), inner) {
+        (Some(text), _) => text.to_owned().into(),
+        (None, Some(inner)) => joined(inner, field)?,
+        (None, None) => return Err(Refusal::about(field.name, "only texts and pictures can be read, no documents")),
+    });
+    Ok(content)
+}
+
+/// What the client tells about a document or the result of a search: one line for each field.
+fn heading(block: &Value) -> String {
+    let given = |key: &str| block.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
+    let fields = ["title", "source", "context"].into_iter().filter_map(|key| Some(format!("{key}: {}", given(key)?)));
+    match block.get("type").and_then(Value::as_str) {
+        Some("document" | "search_result") => fields.collect::<Vec<_>>().join("\n"),
+        _ => String::new(),
     }
 }
 

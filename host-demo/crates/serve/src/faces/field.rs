@@ -82,27 +82,39 @@ impl<'v> Field<'v> {
         }
     }
 
-    /// Returns a text, a list of tokens, llama.cpp's text with pictures, or a list of these.
+    /// Returns a text, a list of tokens and texts, llama.cpp's text with pictures, or a list of these. As in llama.cpp, a
+    /// number in the list makes it one prompt.
     pub fn prompts(&self) -> Result<Vec<Prompt>> {
         let one = |value: &Value| match value {
-            Value::String(text) => Ok(Prompt::Text(text.clone())),
             Value::Object(prompt) if prompt.contains_key("prompt_string") => self.seen(prompt),
-            Value::Array(ids) => {
-                let id = |id: &Value| {
-                    let number = Field { name: self.name, value: id }.whole();
-                    let number = number.map_err(|_| self.wrong("a text, tokens, or a list of these"))?;
-                    let wrong = || self.refused(format!("{}: {id} is not a token id", self.name));
-                    u32::try_from(number).map_err(|_| wrong())
-                };
-                ids.iter().map(id).collect::<Result<_>>().map(Prompt::Tokens)
-            }
-            _ => Err(self.wrong("a text, tokens, or a list of these")),
+            value => Field { name: self.name, value }.prompt(),
         };
         match self.value {
-            Value::Array(list) if list.first().is_some_and(|first| !first.is_number()) => {
+            Value::Array(list) if !list.is_empty() && !list.iter().any(Value::is_number) => {
                 list.iter().map(one).collect()
             }
             value => Ok(vec![one(value)?]),
+        }
+    }
+
+    /// Returns a text, or a list of tokens and texts.
+    pub fn prompt(&self) -> Result<Prompt> {
+        let wrong = || self.wrong("a text, tokens, or a list of these");
+        let id = |id: &Value| {
+            let number = Field { name: self.name, value: id }.whole().map_err(|_| wrong())?;
+            u32::try_from(number).map_err(|_| self.refused(format!("{}: {id} is not a token id", self.name)))
+        };
+        match self.value {
+            Value::String(text) => Ok(Prompt::Text(text.clone())),
+            Value::Array(list) if list.iter().any(Value::is_string) => {
+                let part = |part: &Value| match part {
+                    Value::String(text) => Ok(Prompt::Text(text.clone())),
+                    number => Ok(Prompt::Tokens(vec![id(number)?])),
+                };
+                list.iter().map(part).collect::<Result<_>>().map(Prompt::Mixed)
+            }
+            Value::Array(ids) => ids.iter().map(id).collect::<Result<_>>().map(Prompt::Tokens),
+            _ => Err(wrong()),
         }
     }
 
@@ -129,7 +141,7 @@ impl<'v> Field<'v> {
         let has_places = parts.len() > 1;
         let mut at = || if has_places { ends.next().unwrap_or(0) } else { 0 };
         let pictures = sources.into_iter().map(|source| Picture { at: at(), source }).collect();
-        Ok(Prompt::Seen(Content { text: parts.concat(), pictures }))
+        Ok(Prompt::Seen(Content { pictures, ..parts.concat().into() }))
     }
 }
 

@@ -41,7 +41,7 @@ pub fn asked(body: &Value, is_chat: bool) -> Result<OllamaAsked> {
     if *is_raw && (system.is_some() || has_context) {
         return Err(Refusal::about("raw", "raw goes with a prompt alone, without system and context"));
     }
-    let content = Content { text: std::mem::take(prompt), pictures: std::mem::take(pictures) };
+    let content = Content { pictures: std::mem::take(pictures), ..std::mem::take(prompt).into() };
     match suffix {
         Some(_) if !content.pictures.is_empty() => {
             return Err(Refusal::about("images", "images and suffix exclude each other: leave one out"));

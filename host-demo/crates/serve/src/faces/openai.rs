@@ -123,7 +123,7 @@ fn image_data(asked: &mut Asked, field: &Field<'_>) -> Result<()> {
             Err(field.refused("image_data goes with a prompt that is one text"))
         };
     };
-    let mut content = Content { text: text.clone(), pictures: Vec::new() };
+    let mut content = Content::from(text.clone());
     for image in list {
         let data = image.get("data").and_then(Value::as_str);
         let data = data.ok_or_else(|| field.refused("a picture in image_data needs data"))?;

@@ -180,7 +180,7 @@ fn items(asked: &mut Asked, list: &[Value], field: &Field<'_>) -> Result<Vec<Mes
                 // A list of parts is texts and pictures; any other list or object is shown as JSON.
                 let shown = Content::of(output).or_else(|why| match kind {
                     "function_call_output" => Err(wrong(why)),
-                    _ => Ok(Content { text: output.to_string(), ..Content::default() }),
+                    _ => Ok(output.to_string().into()),
                 })?;
                 messages.push(Message { call_id: text("call_id"), ..Message::with_content("tool", shown) });
             }

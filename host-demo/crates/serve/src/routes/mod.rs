@@ -321,15 +321,14 @@ enum TokenList {
 }
 
 fn tokens_of(app: &App, body: Value) -> Result<Tokenized> {
-    let text = ["content", "text", "prompt"].iter().find_map(|key| body.get(*key)?.as_str());
-    let text = text.ok_or_else(|| ApiError::about("content", "content must be a text"))?;
+    let text = ["content", "text", "prompt"].iter().find_map(|key| body.get(*key)).unwrap_or(&Value::Null);
+    let prompt = faces::Field { name: "content", value: text }.prompt()?;
     let switch = |keys: [&str; 2], default| keys.iter().find_map(|key| body.get(*key)?.as_bool()).unwrap_or(default);
-    // By default, the two switches are on in vLLM's requests, which have the field `prompt`, and off in llama.cpp's.
+    // By default, the first switch is on only in vLLM's requests, which have the field `prompt`, and off in llama.cpp's.
     let add_special = switch(["add_special", "add_special_tokens"], body.get("prompt").is_some());
-    let parse_special = switch(["parse_special", "parse_special_tokens"], body.get("prompt").is_some());
+    let parse_special = switch(["parse_special", "parse_special_tokens"], true);
     let how = arenite::tokenizer::Encode { add_special, parse_special };
-    let ids = text::encode(app.service.tokenizer(), text.as_bytes(), how);
-    let tokens = ids.map_err(|error| ApiError::invalid(error.to_string()))?;
+    let (_, tokens) = app.service.tokens("content", &prompt, how)?;
     let (count, max_model_len) = (tokens.len(), app.service.context);
     if body.get("with_pieces") != Some(&Value::Bool(true)) {
         return Ok(Tokenized { count, max_model_len, tokens: TokenList::Ids(tokens) });

@@ -347,16 +347,29 @@ pub async fn embed(State(app): State<Arc<App>>, request: Request<HttpBody>) -> R
     let began = std::time::Instant::now();
     let read = |app: &App, body: Value| {
         let mut body = object(body)?;
-        let is_old = body.get("input").is_none();
+        let text = ["input", "prompt"].iter().find_map(|key| body.get(*key)).unwrap_or(&Value::Null);
+        let is_empty = text.is_null() || text == "" || text.as_array().is_some_and(Vec::is_empty);
         if let Some(name) = body.get("model").and_then(Value::as_str) {
             body["model"] = json!(name.trim_end_matches(":latest"));
         }
         // True by default, because Ollama cuts long texts unless the request forbids it.
         body["truncate"] = json!(body.get("truncate").and_then(Value::as_bool).unwrap_or(true));
-        let inputs = vectors::embedding_inputs(&app.service, &body, true)?;
-        Ok((inputs, is_old, json!({ "dimensions": body["dimensions"] })))
+        // Without a text, the request only asks to load or unload the model, which has no effect here.
+        let inputs = match is_empty {
+            true => app.service.check_model(body.get("model").and_then(Value::as_str)).map(|()| None)?,
+            false => Some(vectors::embedding_inputs(&app.service, &body, true)?),
+        };
+        Ok((inputs, json!({ "dimensions": body["dimensions"] })))
     };
-    let (open, (inputs, is_old, body)) = app.asked(request, read).await?;
+    let is_old = request.uri().path().ends_with("/embeddings");
+    let (open, (inputs, body)) = app.asked(request, read).await?;
+    let Some(inputs) = inputs else {
+        let answer = move |app: &App| match is_old {
+            true => json!({ "embedding": [] }),
+            false => json!({ "model": app.service.name, "embeddings": [] }),
+        };
+        return app.write(&open, 0, answer).await;
+    };
     let tokens = token_count(&inputs);
     let made = app.vectors(&open, inputs, None).await?;
     let took = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
