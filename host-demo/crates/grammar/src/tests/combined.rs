@@ -402,7 +402,9 @@ fn whatever_parts_allow_together_is_valid() {
         for _ in 0..6 {
             let Some(text) = random_text(&grammar, &mut random) else { continue };
             let value: Value = serde_json::from_str(&text).unwrap();
-            assert!(validator.is_valid(&value), "{schema}: {text}");
+            // The validator computes with floats, which integers of more than 64 bits become.
+            let is_exact = value.is_i64() || value.is_u64() || value.as_f64().is_none_or(|value| value.abs() < 1e15);
+            assert!(!is_exact || validator.is_valid(&value), "{schema}: {text}");
             texts += 1;
         }
     }
