@@ -116,7 +116,7 @@ pub struct Decoder {
     /// Bytes of an incomplete character.
     held: [u8; 4],
     held_len: usize,
-    /// True until the first token with text, which loses a space that the encoder has inserted.
+    /// True if a space at the start of the next token was inserted by the encoder.
     at_start: bool,
     show_special: bool,
 }
@@ -165,9 +165,11 @@ impl Decoder {
             return Ok(());
         }
         let is_text = !may_be_hidden && kind != TokenType::UserDefined;
-        if core::mem::take(&mut self.at_start) && is_text && piece.clone().next() == Some(b' ') {
+        if self.at_start && is_text && piece.clone().next() == Some(b' ') {
             piece.next();
         }
+        // Not after hidden tokens, because the space then separates the words around them.
+        self.at_start = !is_text && tokenizer.vocab.spaces_after_special();
         let mut part = Part { bytes: [0; 64], len: 0, sink: &mut sink };
         for byte in piece {
             self.take(byte, &mut part);

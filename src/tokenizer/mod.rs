@@ -475,8 +475,7 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
 
     /// Writes the text of `ids` to `out` and returns its length in bytes.
     ///
-    /// This is the inverse of [`encode`](Self::encode), except that byte-level BPE gives U+FFFD for invalid UTF-8, and that
-    /// a space which some encoders insert after a special token stays, as in SentencePiece and llama.cpp.
+    /// This is the inverse of [`encode`](Self::encode), except that byte-level BPE gives U+FFFD for invalid UTF-8.
     /// Control tokens are omitted unless `show_special`.
     ///
     /// # Errors

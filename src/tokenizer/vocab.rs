@@ -385,6 +385,11 @@ impl<'a> Vocab<'a> {
         self.add_space_prefix || self.merge_spaces || self.spaces_apart()
     }
 
+    /// True if a space is added before every text that follows a special token.
+    pub const fn spaces_after_special(&self) -> bool {
+        self.add_space_prefix && self.space_prefix_rule & AT_START == 0
+    }
+
     /// True if decoding puts a space before every token, because the vocabulary does not mark tokens that begin a word.
     /// Hugging Face does the same for a BPE without a decoder.
     pub const fn spaces_apart(&self) -> bool {
