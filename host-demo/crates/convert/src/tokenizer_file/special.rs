@@ -226,7 +226,7 @@ impl Special {
         if let Some(json) = json {
             let is_roberta = is_byte_level(json) && wanted.architecture == "bert";
             let usual = if is_roberta || json["model"]["type"] == "Unigram" { 2 } else { 1 };
-            special.between = between(&json["post_processor"]).filter(|count| *count != usual);
+            special.between = between(&json["post_processor"]).filter(|count| *count != usual && *count > 0);
         }
         special
     }
