@@ -95,6 +95,9 @@ pieces! {
     pages: u32,
     /// Segments of a pass.
     segments: Segment,
+    /// Rows of matrices that are in a storage.
+    #[cfg(feature = "storage")]
+    window: u8,
     /// `[adapters][EMBEDDINGS + matrices]`: pairs of token embeddings, then of linear layers.
     #[cfg(feature = "lora")]
     pairs: Pair,

@@ -5,6 +5,8 @@ use super::layout::sum;
 #[cfg(feature = "lora")]
 use super::layout::{EMBEDDINGS, PAIRS};
 use super::layout::{Layout, POOLS, SOURCE, STATES, Store, biases, head_layout, max, product};
+#[cfg(feature = "storage")]
+use super::window_bytes;
 use crate::error::Sentence;
 use crate::hash::Hash;
 use crate::kernel::{Form, MAX_ROWS, panel_bytes};
@@ -65,6 +67,10 @@ pub struct Options {
     /// pictures' tokens attend to each other (Gemma 3), any number but 0 lets texts and a picture share a pass.
     #[cfg(feature = "vision")]
     pub pictures: usize,
+    /// Bytes of the window through which matrices in a [`Storage`](crate::Storage) are read: at least two of their rows.
+    /// A larger window needs fewer and longer reads.
+    #[cfg(feature = "storage")]
+    pub window: usize,
 }
 
 impl Options {
@@ -91,6 +97,8 @@ impl Options {
         own_drafts: false,
         #[cfg(feature = "vision")]
         pictures: 0,
+        #[cfg(feature = "storage")]
+        window: 8192,
     };
 
     /// Same as [`DEFAULT`](Self::DEFAULT).
@@ -153,6 +161,11 @@ builders! {
 #[cfg(feature = "vision")]
 builders! {
     pictures: usize,
+}
+
+#[cfg(feature = "storage")]
+builders! {
+    window: usize,
 }
 
 impl Default for Options {
@@ -341,6 +354,8 @@ impl Plan {
             hash.word(self.options.sound as u64);
             #[cfg(feature = "vision")]
             hash.word(self.options.pictures as u64);
+            #[cfg(feature = "storage")]
+            hash.word(self.options.window as u64);
             #[cfg(feature = "drafts")]
             {
                 hash.word(self.options.drafts as u64);
@@ -484,6 +499,13 @@ impl Layout {
             if spec.sections().is_some() {
                 layout.turns = tri!(product(&[options.contexts, options.pictures]));
             }
+        }
+        #[cfg(feature = "storage")]
+        if gguf.pieces().is_head() {
+            layout.window = match window_bytes(options.window, formats.stored_row) {
+                Some(bytes) => bytes,
+                None => return Err(Error::PlanTooLarge),
+            };
         }
         if encoder.is_some() || !spec.has_head() {
             layout.states = tri!(product(&[options.source(spec), spec.dim]));
@@ -661,6 +683,9 @@ pub(crate) struct Formats {
     /// Number of tensors with more than one dimension.
     #[cfg(feature = "lora")]
     matrices: usize,
+    /// Bytes of the longest row in a storage.
+    #[cfg(feature = "storage")]
+    stored_row: usize,
 }
 
 impl Formats {
@@ -671,6 +696,8 @@ impl Formats {
             panel: 0,
             #[cfg(feature = "lora")]
             matrices: 0,
+            #[cfg(feature = "storage")]
+            stored_row: 0,
         };
         let mut tensors = gguf.tensors();
         while let Some(tensor) = tensors.next_tensor() {
@@ -680,6 +707,16 @@ impl Formats {
             #[cfg(feature = "lora")]
             if tensor.dim_count > 1 {
                 formats.matrices += 1;
+            }
+            #[cfg(feature = "storage")]
+            if tensor.in_storage() {
+                formats.stored_row = max(
+                    formats.stored_row,
+                    match tensor.kind.row_bytes(tensor.dims[0] as usize) {
+                        Some(bytes) => bytes,
+                        None => return Err(Error::PlanTooLarge),
+                    },
+                );
             }
             formats.quantized |= !matches!(Form::of(tensor.kind), None | Some(Form::F32));
             if tensor.dims[0] <= widest as u64 {
