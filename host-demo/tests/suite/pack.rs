@@ -92,7 +92,8 @@ fn a_model_is_divided_for_a_storage() {
             let in_head = tensor["offset"].as_u64().unwrap() < head.len() as u64;
             assert_eq!(
                 in_head,
-                tensor["dims"].as_array().unwrap().len() == 1 || tensor["name"].as_str().unwrap().contains("conv.conv"),
+                tensor["shape"].as_array().unwrap().len() == 1
+                    || tensor["name"].as_str().unwrap().contains("conv.conv"),
                 "{tensor}"
             );
         }
