@@ -39,6 +39,7 @@ mod context;
 mod draft;
 mod embed;
 mod encoding;
+mod formats;
 mod forward;
 pub(crate) mod layout;
 #[cfg(feature = "vision")]
@@ -64,6 +65,8 @@ use crate::{Error, TokenId};
 pub use context::Context;
 use context::{Id, Rows};
 pub use encoding::Encoding;
+#[cfg(feature = "vision")]
+pub(crate) use formats::Formats;
 #[cfg(feature = "storage")]
 pub(crate) use forward::window_bytes;
 #[cfg(feature = "vision")]
@@ -73,8 +76,6 @@ pub use forward::{Inputs, Observer, Stage};
 use layout::{POOLS, Pieces, SOURCE, STATES, Segment};
 #[cfg(feature = "vision")]
 pub use pictures::Span;
-#[cfg(feature = "vision")]
-pub(crate) use plan::Formats;
 #[cfg(feature = "vision")]
 pub(crate) use plan::stop;
 pub use plan::{Options, Plan};

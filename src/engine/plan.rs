@@ -1,15 +1,14 @@
 //! The plan: how many bytes of memory a model needs, computed from the model's file in a program or at compile time.
 
+use super::formats::Formats;
 #[cfg(feature = "drafts")]
 use super::layout::sum;
 #[cfg(feature = "lora")]
 use super::layout::{EMBEDDINGS, PAIRS};
 use super::layout::{Layout, POOLS, SOURCE, STATES, Store, biases, head_layout, max, product};
-#[cfg(feature = "storage")]
-use super::window_bytes;
 use crate::error::Sentence;
 use crate::hash::Hash;
-use crate::kernel::{Form, MAX_ROWS, panel_bytes};
+use crate::kernel::MAX_ROWS;
 use crate::memory::{ALIGN, KvType, MAX_PAGES, TILE};
 use crate::model::{Positions, Spec, Weights};
 use crate::tokenizer::Tokenizer;
@@ -502,7 +501,7 @@ impl Layout {
         }
         #[cfg(feature = "storage")]
         if gguf.pieces().is_head() {
-            layout.window = match window_bytes(options.window, formats.stored_row) {
+            layout.window = match super::window_bytes(options.window, formats.stored_row) {
                 Some(bytes) => bytes,
                 None => return Err(Error::PlanTooLarge),
             };
@@ -674,57 +673,6 @@ pub(crate) const fn stop(error: Error) -> ! {
         message = message.text(b" (arenite's feature `").text(feature.as_bytes()).text(b"` runs it)");
     }
     panic!("{}", message.as_str())
-}
-
-/// Workspace requirements of the file's weight types.
-pub(crate) struct Formats {
-    pub quantized: bool,
-    pub panel: usize,
-    /// Number of tensors with more than one dimension.
-    #[cfg(feature = "lora")]
-    matrices: usize,
-    /// Bytes of the longest row in a storage.
-    #[cfg(feature = "storage")]
-    stored_row: usize,
-}
-
-impl Formats {
-    /// `widest` is the largest input width of a linear layer: wider tensors are not multiplied.
-    pub const fn of(gguf: &Gguf<'_>, widest: usize) -> Result<Self, Error> {
-        let mut formats = Self {
-            quantized: false,
-            panel: 0,
-            #[cfg(feature = "lora")]
-            matrices: 0,
-            #[cfg(feature = "storage")]
-            stored_row: 0,
-        };
-        let mut tensors = gguf.tensors();
-        while let Some(tensor) = tensors.next_tensor() {
-            if tensor.kind.feature().is_some() && !tensor.kind.is_built() {
-                return Err(Error::TensorType { tensor: Name::new(tensor.name.as_bytes()), kind: tensor.kind });
-            }
-            #[cfg(feature = "lora")]
-            if tensor.dim_count > 1 {
-                formats.matrices += 1;
-            }
-            #[cfg(feature = "storage")]
-            if tensor.in_storage() {
-                formats.stored_row = max(
-                    formats.stored_row,
-                    match tensor.kind.row_bytes(tensor.dims[0] as usize) {
-                        Some(bytes) => bytes,
-                        None => return Err(Error::PlanTooLarge),
-                    },
-                );
-            }
-            formats.quantized |= !matches!(Form::of(tensor.kind), None | Some(Form::F32));
-            if tensor.dims[0] <= widest as u64 {
-                formats.panel = max(formats.panel, panel_bytes(tensor.kind, tensor.dims[0] as usize));
-            }
-        }
-        Ok(formats)
-    }
 }
 
 const fn min(a: usize, b: usize) -> usize {
