@@ -201,7 +201,7 @@ impl<'a> Adapter<'a> {
         let mut bytes = [0; 64]; // names of tensors have at most 63 bytes
         let whole = bytes.get_mut(..name.len() + end.len())?;
         whole.iter_mut().zip(name.bytes().chain(end.bytes())).for_each(|(to, from)| *to = from);
-        self.gguf.tensor(core::str::from_utf8(whole).ok()?)
+        self.gguf.tensor(core::str::from_utf8(whole).ok()?).filter(|tensor| !tensor.in_storage())
     }
 }
 

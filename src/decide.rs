@@ -81,6 +81,7 @@ impl Engine<'_, '_> {
             }
             Answers::Marks { marks, kind } => {
                 self.begin_question(context, prompt, kind)?.finish();
+                self.check_storage()?;
                 let dim = self.model().spec().dim;
                 for (score, mark) in scores.iter_mut().zip(marks) {
                     let states = self.states().get(mark.saturating_mul(dim)..).and_then(|states| states.get(..dim));

@@ -401,6 +401,20 @@ pub enum Error {
     NoTokenAllowed,
     /// The logits are not numbers (NaN).
     NotNumbers,
+    /// The storage of the model's matrices could not be read. The contexts of the run are as after its last complete pass,
+    /// and have no logits.
+    #[cfg(feature = "storage")]
+    Storage {
+        /// First byte, counted from the start of the model's part in the storage.
+        at: u64,
+        /// Number of bytes.
+        bytes: usize,
+        /// The number that the storage returned.
+        code: i64,
+    },
+    /// The model's matrices are in a storage that was not given.
+    #[cfg(feature = "storage")]
+    NoStorage,
 }
 
 /// Category of an error, for programs that react to it; returned by [`Error::kind`].
@@ -421,6 +435,9 @@ pub enum ErrorKind {
     Input,
     /// The snapshot is damaged or belongs to another session.
     Snapshot,
+    /// The storage of the model's matrices failed: run the same tokens again.
+    #[cfg(feature = "storage")]
+    Storage,
 }
 
 impl Error {
@@ -498,6 +515,10 @@ impl Error {
             #[cfg(feature = "capi")]
             Argument { .. } => ErrorKind::Input,
             DamagedSnapshot { .. } | ForeignSnapshot { .. } => ErrorKind::Snapshot,
+            #[cfg(feature = "storage")]
+            Storage { .. } => ErrorKind::Storage,
+            #[cfg(feature = "storage")]
+            NoStorage => ErrorKind::Input,
         }
     }
 }

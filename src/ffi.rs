@@ -79,6 +79,8 @@ fn status(error: &Error) -> arenite_status {
         (_, ErrorKind::ContextFull) => Status::ContextFull,
         (_, ErrorKind::Snapshot) => Status::Snapshot,
         (_, ErrorKind::File | ErrorKind::Model | ErrorKind::Unsupported) => Status::File,
+        #[cfg(feature = "storage")]
+        (_, ErrorKind::Storage) => Status::File,
     }
 }
 

@@ -80,6 +80,7 @@
 //! |---|---|
 //! | `std` | threads: [`workers`]`::Pool` |
 //! | `drafts` | layers that predict further tokens, and passes whose last tokens can be undone |
+//! | `storage` | weights outside of the address space (SPI flash, SD card), read through a window in RAM: `Storage` |
 //! | `vision` | [pictures](vision): encoders of patches, and rows that stand where tokens stand |
 //! | `critical-section` | [`Workspace`] on targets without compare-and-swap (RP2040, riscv32imc) |
 //! | `helium` | kernels for Cortex-M55 and M85, compiled with `-C target-cpu=cortex-m33` |
@@ -131,6 +132,8 @@ pub use engine::{Context, Encoding, Engine, Inputs, Observer, Options, Pass, Pla
 pub use error::{Error, ErrorKind, Name};
 pub use gguf::Gguf;
 pub use kernel::Kernels;
+#[cfg(feature = "storage")]
+pub use memory::Storage;
 #[cfg(any(target_has_atomic = "8", feature = "critical-section"))]
 pub use memory::Workspace;
 pub use memory::{KvType, Line};

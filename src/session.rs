@@ -6,6 +6,8 @@ use core::ops::ControlFlow;
 use crate::adapter::Adapter;
 use crate::engine::{Context, Encoding, Engine, Inputs, Observer, Plan, Profiler, Work};
 use crate::kernel::Kernels;
+#[cfg(feature = "storage")]
+use crate::memory::Storage;
 use crate::model::Model;
 use crate::workers::Workers;
 use crate::{Error, TokenId};
@@ -83,6 +85,14 @@ impl<'m, 'w> Session<'m, 'w> {
     #[must_use]
     pub fn with_inputs(mut self, see: &'m Inputs<'m>) -> Self {
         self.engine = self.engine.with_inputs(see);
+        self
+    }
+
+    /// Reads the model's matrices from `storage`, if they are not in memory: see [`Engine::with_storage`].
+    #[cfg(feature = "storage")]
+    #[must_use]
+    pub fn with_storage(mut self, storage: &'m mut (dyn Storage + 'static)) -> Self {
+        self.engine = self.engine.with_storage(storage);
         self
     }
 
@@ -214,10 +224,12 @@ impl<'m, 'w> Session<'m, 'w> {
         loop {
             match pass.step_observed(observer) {
                 ControlFlow::Continue(true) => {}
-                ControlFlow::Continue(false) => return Ok(ControlFlow::Continue(())),
+                ControlFlow::Continue(false) => break,
                 ControlFlow::Break(()) => return Ok(ControlFlow::Break(())),
             }
         }
+        self.engine.check_storage()?;
+        Ok(ControlFlow::Continue(()))
     }
 
     /// Like [`prefill`](Self::prefill), and calls `each` with the position and logits (`[vocab]`) of every token.

@@ -48,6 +48,7 @@ impl Engine<'_, '_> {
     /// context without tokens; [`Error::BufferTooSmall`] after [`Options::drafts`](crate::Options::drafts) tokens; the
     /// errors of [`run`](Self::run).
     pub fn draft(&mut self, works: &mut [Work<'_>]) -> Result<(), Error> {
+        self.open_storage()?;
         for work in works.iter() {
             self.check(work.context, work.tokens())?;
             self.check_draft(work.context)?;
@@ -71,11 +72,16 @@ impl Engine<'_, '_> {
         }
         self.run += 1;
         let mut done = 0;
-        while let Some(rest) = works.get_mut(done..).filter(|rest| !rest.is_empty()) {
+        while let Some(rest) = works.get_mut(done..).filter(|rest| !rest.is_empty())
+            && !self.forward.compute.has_failed()
+        {
             let more = self.guess(rest, done);
             done += more.max(usize::from(self.forward.batch() == 0)); // a pass has room for a row, so this ends
         }
-        Ok(())
+        if self.forward.compute.has_failed() {
+            works.iter_mut().for_each(|work| work.context.logits = super::context::Rows::default());
+        }
+        self.check_storage()
     }
 
     /// Runs the predicting layers on the unread positions of the works' contexts, as many as fit in a pass. Returns the
@@ -105,6 +111,10 @@ impl Engine<'_, '_> {
         }
         forward.run_next();
         forward.guess(finished, to);
+        if forward.compute.has_failed() {
+            forward.unread_next();
+            return 0;
+        }
         let kept = forward.next.as_ref().map_or(0, |next| next.kept);
         for (i, work) in works.iter_mut().take(finished).enumerate() {
             let ahead = forward.undo.ahead(work.context.slot);
@@ -198,6 +208,9 @@ impl Engine<'_, '_> {
             }
             forward.add_next(slot, ahead.filled as usize, ahead.from as usize, Rows::Kept { count: rows });
             forward.run_next();
+            if forward.compute.has_failed() {
+                return;
+            }
             ahead.filled += rows as u32;
             forward.undo.set_ahead(slot, ahead);
         }

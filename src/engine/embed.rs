@@ -62,6 +62,7 @@ impl<'m, 'w> Engine<'m, 'w> {
                 }
             }
             drop(encoding);
+            self.check_storage()?;
             return self.pooled(buffer).map(Some);
         }
         let mut pool = self.pool(text.len(), buffer)?;
@@ -74,6 +75,7 @@ impl<'m, 'w> Engine<'m, 'w> {
         }
         pool.finish();
         self.rewind(context, 0)?;
+        self.check_storage()?;
         if is_left { Ok(None) } else { self.through_head(buffer).map(Some) }
     }
 
@@ -98,6 +100,7 @@ impl<'m, 'w> Engine<'m, 'w> {
         while let ControlFlow::Continue(true) = pass.step_observed(&mut pool) {}
         pool.finish();
         self.rewind(context, 0)?;
+        self.check_storage()?;
         self.through_head(buffer)
     }
 
@@ -230,7 +233,9 @@ impl<'m, 'w> Engine<'m, 'w> {
     }
 
     fn through_head<'b>(&mut self, buffer: &'b mut [f32]) -> Result<&'b mut [f32], Error> {
+        self.open_storage()?;
         self.forward.pooled_head(buffer);
+        self.check_storage()?;
         Ok(buffer.get_mut(..self.forward.spec.embedding_len()).unwrap_or_default())
     }
 }

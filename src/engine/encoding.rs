@@ -57,10 +57,23 @@ impl Encoding<'_, '_, '_, '_> {
     /// Runs one step. Returns true if more steps remain.
     pub fn step(&mut self) -> bool {
         let has_more = self.engine.forward.encoder_step(&mut self.at, self.input);
+        if self.engine.forward.compute.has_failed() {
+            return self.give_up();
+        }
         if !has_more {
             self.context.source = self.positions;
         }
         has_more
+    }
+
+    /// Ends a run whose storage has failed, without a text.
+    #[cold]
+    fn give_up(&mut self) -> bool {
+        self.at = self.at.begun_again();
+        if let Some(source) = &mut self.engine.forward.source {
+            source.tokens = 0;
+        }
+        false
     }
 
     /// Runs the remaining steps.
@@ -88,7 +101,7 @@ impl<'m, 'w> Engine<'m, 'w> {
     /// [`Error::ContextFull`], [`Error::OutOfPages`], [`Error::ForeignContext`]. On error nothing was run.
     pub fn encode(&mut self, context: &mut Context, text: &[TokenId]) -> Result<(), Error> {
         self.begin_encode(context, text)?.finish();
-        Ok(())
+        self.check_storage()
     }
 
     /// Like [`encode`](Self::encode), step by step: the caller may do other work between steps.
@@ -136,7 +149,7 @@ impl<'m, 'w> Engine<'m, 'w> {
     #[cfg(feature = "sound")]
     pub fn listen(&mut self, context: &mut Context, sound: &[f32]) -> Result<(), Error> {
         self.begin_listen(context, sound)?.finish();
-        Ok(())
+        self.check_storage()
     }
 
     /// Like [`listen`](Self::listen), step by step: the caller may do other work between steps, such as storing samples.
@@ -169,6 +182,7 @@ impl<'m, 'w> Engine<'m, 'w> {
 
     /// Reserves pages for a text or sound of this many positions, and restarts the context.
     fn begin_source(&mut self, context: &mut Context, positions: usize) -> Result<(), Error> {
+        self.open_storage()?;
         let planned = self.plan.options.source(self.forward.spec);
         if positions > planned {
             return Err(Error::ContextFull { context: planned, needed: positions });

@@ -93,6 +93,9 @@ pieces! {
     /// Flags of open contexts, positions of checkpoints, free lists of the page pools, and page tables of all contexts.
     pages: u32,
     segments: Segment,
+    /// Rows of matrices that are in a storage.
+    #[cfg(feature = "storage")]
+    window: u8,
     /// `[adapters][EMBEDDINGS + matrices]`: pairs of token embeddings, then of linear layers.
     #[cfg(feature = "lora")]
     pairs: Pair,

@@ -39,6 +39,7 @@ mod context;
 mod draft;
 mod embed;
 mod encoding;
+mod formats;
 mod forward;
 pub(crate) mod layout;
 #[cfg(feature = "vision")]
@@ -55,6 +56,8 @@ mod work;
 use crate::adapter::Adapter;
 use crate::built;
 use crate::kernel::Kernels;
+#[cfg(feature = "storage")]
+use crate::memory::Storage;
 use crate::memory::{Arena, TILE};
 use crate::model::Model;
 use crate::workers::Workers;
@@ -63,14 +66,16 @@ pub use context::Context;
 use context::{Id, Rows};
 pub use encoding::Encoding;
 #[cfg(feature = "vision")]
+pub(crate) use formats::Formats;
+#[cfg(feature = "storage")]
+pub(crate) use forward::window_bytes;
+#[cfg(feature = "vision")]
 pub(crate) use forward::{Compute, add_bias, rows, rows_mut, sine_cosine};
 use forward::{Forward, Sizes};
 pub use forward::{Inputs, Observer, Stage};
 use layout::{POOLS, Pieces, SOURCE, STATES, Segment};
 #[cfg(feature = "vision")]
 pub use pictures::Span;
-#[cfg(feature = "vision")]
-pub(crate) use plan::Formats;
 #[cfg(feature = "vision")]
 pub(crate) use plan::stop;
 pub use plan::{Options, Plan};
@@ -162,6 +167,47 @@ impl<'m, 'w> Engine<'m, 'w> {
     pub fn with_profiler(mut self, profiler: &'m dyn Profiler) -> Self {
         self.forward.compute.profiler = Some(profiler);
         self
+    }
+
+    /// Reads the model's matrices from `storage`, if they are not in memory. A row that could not be read ends the run with
+    /// [`Error::Storage`].
+    #[cfg(feature = "storage")]
+    #[must_use]
+    pub fn with_storage(mut self, storage: &'m mut (dyn Storage + 'static)) -> Self {
+        self.forward.compute.window.storage = Some(storage);
+        self
+    }
+
+    /// The error of the storage that ended the last run, if it was one in steps ([`begin`](Self::begin),
+    /// [`begin_encode`](Self::begin_encode)): its last step returned false. The contexts then have no logits. All other
+    /// functions return the error themselves.
+    #[cfg(feature = "storage")]
+    pub fn storage_error(&mut self) -> Option<Error> {
+        self.forward.compute.window.take_fault()
+    }
+
+    /// Returns the error of the storage in this run.
+    #[inline(always)]
+    pub(crate) fn check_storage(&mut self) -> Result<(), Error> {
+        #[cfg(feature = "storage")]
+        if let Some(error) = self.storage_error() {
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    /// Forgets an error of the last run, and checks that the storage of the model's matrices was given.
+    #[inline(always)]
+    fn open_storage(&mut self) -> Result<(), Error> {
+        #[cfg(feature = "storage")]
+        {
+            let window = &mut self.forward.compute.window;
+            window.take_fault();
+            if window.storage.is_none() && self.model.gguf().pieces().is_head() {
+                return Err(Error::NoStorage);
+            }
+        }
+        Ok(())
     }
 
     /// Calls `see` with the input of every linear layer from now on, for example to compute an importance matrix.

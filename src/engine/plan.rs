@@ -1,5 +1,6 @@
 //! The plan: how many bytes of memory a model needs, computed from the model's file in a program or at compile time.
 
+use super::formats::Formats;
 #[cfg(feature = "drafts")]
 use super::layout::sum;
 #[cfg(feature = "lora")]
@@ -7,7 +8,7 @@ use super::layout::{EMBEDDINGS, PAIRS};
 use super::layout::{Layout, POOLS, SOURCE, STATES, Store, biases, head_layout, max, product};
 use crate::error::Sentence;
 use crate::hash::Hash;
-use crate::kernel::{Form, MAX_ROWS, panel_bytes};
+use crate::kernel::MAX_ROWS;
 use crate::memory::{ALIGN, KvType, MAX_PAGES, TILE};
 use crate::model::{Positions, Spec, Weights};
 use crate::tokenizer::Tokenizer;
@@ -65,6 +66,10 @@ pub struct Options {
     /// pictures' tokens attend to each other (Gemma 3), any number but 0 lets texts and a picture share a pass.
     #[cfg(feature = "vision")]
     pub pictures: usize,
+    /// Bytes of the window through which matrices in a [`Storage`](crate::Storage) are read: at least two of their rows.
+    /// A larger window needs fewer and longer reads.
+    #[cfg(feature = "storage")]
+    pub window: usize,
 }
 
 impl Options {
@@ -91,6 +96,8 @@ impl Options {
         own_drafts: false,
         #[cfg(feature = "vision")]
         pictures: 0,
+        #[cfg(feature = "storage")]
+        window: 8192,
     };
 
     /// Same as [`DEFAULT`](Self::DEFAULT).
@@ -153,6 +160,11 @@ builders! {
 #[cfg(feature = "vision")]
 builders! {
     pictures: usize,
+}
+
+#[cfg(feature = "storage")]
+builders! {
+    window: usize,
 }
 
 impl Default for Options {
@@ -342,6 +354,8 @@ impl Plan {
             hash.word(self.options.sound as u64);
             #[cfg(feature = "vision")]
             hash.word(self.options.pictures as u64);
+            #[cfg(feature = "storage")]
+            hash.word(self.options.window as u64);
             #[cfg(feature = "drafts")]
             {
                 hash.word(self.options.drafts as u64);
@@ -485,6 +499,13 @@ impl Layout {
             if spec.sections().is_some() {
                 layout.turns = tri!(product(&[options.contexts, options.pictures]));
             }
+        }
+        #[cfg(feature = "storage")]
+        if gguf.pieces().is_head() {
+            layout.window = match super::window_bytes(options.window, formats.stored_row) {
+                Some(bytes) => bytes,
+                None => return Err(Error::PlanTooLarge),
+            };
         }
         if encoder.is_some() || !spec.has_head() {
             layout.states = tri!(product(&[options.source(spec), spec.dim]));
@@ -656,43 +677,6 @@ pub(crate) const fn stop(error: Error) -> ! {
         message = message.text(b" (arenite's feature `").text(feature.as_bytes()).text(b"` runs it)");
     }
     panic!("{}", message.as_str())
-}
-
-/// Workspace requirements of the file's weight types.
-pub(crate) struct Formats {
-    pub quantized: bool,
-    pub panel: usize,
-    /// Number of tensors with more than one dimension.
-    #[cfg(feature = "lora")]
-    matrices: usize,
-}
-
-impl Formats {
-    /// `widest` is the largest input width of a linear layer. Wider tensors need no panel, because they are not
-    /// multiplied.
-    pub const fn of(gguf: &Gguf<'_>, widest: usize) -> Result<Self, Error> {
-        let mut formats = Self {
-            quantized: false,
-            panel: 0,
-            #[cfg(feature = "lora")]
-            matrices: 0,
-        };
-        let mut tensors = gguf.tensors();
-        while let Some(tensor) = tensors.next_tensor() {
-            if tensor.kind.feature().is_some() && !tensor.kind.is_built() {
-                return Err(Error::TensorType { tensor: Name::new(tensor.name.as_bytes()), kind: tensor.kind });
-            }
-            #[cfg(feature = "lora")]
-            if tensor.dim_count > 1 {
-                formats.matrices += 1;
-            }
-            formats.quantized |= !matches!(Form::of(tensor.kind), None | Some(Form::F32));
-            if tensor.dims[0] <= widest as u64 {
-                formats.panel = max(formats.panel, panel_bytes(tensor.kind, tensor.dims[0] as usize));
-            }
-        }
-        Ok(formats)
-    }
 }
 
 const fn min(a: usize, b: usize) -> usize {

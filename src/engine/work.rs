@@ -1,6 +1,6 @@
 //! Work items of a run, and runs in steps.
 
-use core::ops::ControlFlow;
+use core::ops::{ControlFlow, Range};
 
 use super::context::{Context, Rows};
 use super::forward::Observer;
@@ -111,6 +111,16 @@ impl<'c> Work<'c> {
         }
     }
 
+    /// Rows of the pass whose logits are computed; the first of the work is `row`.
+    fn rows_of_logits(&self, row: usize) -> Range<usize> {
+        let end = row + self.taken;
+        match self.wanted {
+            Wanted::Last if self.left() == self.taken => end - 1..end,
+            Wanted::All => row..end,
+            _ => end..end,
+        }
+    }
+
     fn left(&self) -> usize {
         self.tokens().len() - self.done.min(self.tokens().len())
     }
@@ -190,6 +200,9 @@ impl<'p, 'c, 'm, 'w> Pass<'p, 'c, 'm, 'w> {
     /// Like [`step`](Self::step), and shows `observer` the hidden states. If `observer` returns `Break`, the contexts
     /// return to their state after the last complete pass.
     pub fn step_observed<O: Observer>(&mut self, observer: &mut O) -> ControlFlow<(), bool> {
+        if self.engine.forward.compute.has_failed() {
+            return self.give_up();
+        }
         match self.layer {
             None => {
                 if self.lay_out() == 0 {
@@ -211,6 +224,13 @@ impl<'p, 'c, 'm, 'w> Pass<'p, 'c, 'm, 'w> {
             }
         }
         ControlFlow::Continue(true)
+    }
+
+    /// Ends a run whose storage has failed. The contexts lose their logits, which would be those of earlier tokens.
+    #[cold]
+    fn give_up(&mut self) -> ControlFlow<(), bool> {
+        self.works.iter_mut().for_each(|work| work.context.logits = Rows::default());
+        ControlFlow::Continue(false)
     }
 
     /// Fills a pass with tokens of the works, in order. Returns the number of tokens.
@@ -268,7 +288,7 @@ impl<'p, 'c, 'm, 'w> Pass<'p, 'c, 'm, 'w> {
         rows
     }
 
-    /// Advances the contexts and computes the requested logits, in one matrix product.
+    /// Computes the requested logits, in one matrix product, and advances the contexts.
     fn complete(&mut self) {
         let Self { engine, works, logits, .. } = self;
         // A run gets its number with its first logits, because these overwrite the logits of the previous run.
@@ -276,13 +296,24 @@ impl<'p, 'c, 'm, 'w> Pass<'p, 'c, 'm, 'w> {
         #[cfg(feature = "drafts")]
         engine.forward.keep_fresh();
         let (mut row, mut count) = (0, 0);
+        for work in works.iter().filter(|work| work.taken > 0) {
+            let rows = work.rows_of_logits(row);
+            row += work.taken;
+            if !rows.is_empty() {
+                count += engine.forward.final_norm(rows, count);
+            }
+        }
+        if count > 0 {
+            engine.run = run;
+            engine.forward.head(count, *logits);
+            if engine.forward.compute.has_failed() {
+                return;
+            }
+        }
+        let mut row = 0;
         for work in works.iter_mut().filter(|work| work.taken > 0) {
-            let end = row + work.taken;
-            let rows = match work.wanted {
-                Wanted::Last if work.left() == work.taken => end - 1..end,
-                Wanted::All => row..end,
-                _ => end..end,
-            };
+            let rows = work.rows_of_logits(row);
+            row += work.taken;
             let is_early = work.wanted == Wanted::Last && rows.is_empty();
             #[cfg(feature = "vision")]
             engine.forward.keep_pictures(work, work.taken);
@@ -292,11 +323,11 @@ impl<'p, 'c, 'm, 'w> Pass<'p, 'c, 'm, 'w> {
             let mut made = if context.logits.run == run { context.logits } else { Rows::default() };
             if !rows.is_empty() {
                 if made.count == 0 {
-                    made.first = *logits + count;
+                    made.first = *logits;
                 }
-                engine.forward.final_norm(rows.clone(), count);
-                count += rows.len();
-                (made.run, made.count, made.end) = (run, made.count + rows.len(), context.position);
+                let count = rows.end.saturating_sub(rows.start); // `rows.len()` has an assertion
+                *logits += count;
+                (made.run, made.count, made.end) = (run, made.count + count, context.position);
             }
             if !is_early {
                 context.logits = made;
@@ -310,15 +341,14 @@ impl<'p, 'c, 'm, 'w> Pass<'p, 'c, 'm, 'w> {
                 undo.set_ahead(slot, Ahead { pending: ahead.tentative * work.taken as u32, ..ahead });
             }
             work.taken = 0;
-            row = end;
-        }
-        if count > 0 {
-            engine.run = run;
-            engine.forward.head(count, *logits);
-            *logits += count;
         }
         #[cfg(feature = "drafts")]
-        engine.keep_pass(works);
+        {
+            engine.keep_pass(works);
+            // The pass is complete: a storage that failed only now makes guesses worse.
+            #[cfg(feature = "storage")]
+            engine.forward.compute.window.take_fault();
+        }
     }
 }
 
@@ -353,6 +383,10 @@ impl Pass<'_, '_, '_, '_> {
             *run += 1;
             forward.final_norm(range.clone(), 0);
             forward.head(range.len(), 0);
+            if forward.compute.has_failed() {
+                work.context.logits = Rows::default();
+                return;
+            }
             for (i, row) in range.enumerate() {
                 each(first + row, forward.logits.get(i * vocab..(i + 1) * vocab).unwrap_or(&[]));
                 work.context.logits = Rows { run: *run, first: i, count: 1, end: first + row + 1 };
@@ -380,10 +414,11 @@ impl<'m, 'w> Engine<'m, 'w> {
         }
         loop {
             match pass.run_pass() {
-                0 => return Ok(()),
+                0 => break,
                 rows => pass.each_logits(rows, &mut each),
             }
         }
+        self.check_storage()
     }
 
     /// Runs all works in order, in passes of at most [`Options::batch`](crate::Options::batch) tokens; works that fit
@@ -397,7 +432,7 @@ impl<'m, 'w> Engine<'m, 'w> {
     /// encoder that has not run on a text yet; [`Error::ForeignContext`]. On error nothing was run.
     pub fn run(&mut self, works: &mut [Work<'_>]) -> Result<(), Error> {
         self.begin(works)?.finish();
-        Ok(())
+        self.check_storage()
     }
 
     /// Checks that a tentative work has at most as many tokens as planned.
@@ -420,6 +455,7 @@ impl<'m, 'w> Engine<'m, 'w> {
     ///
     /// Same as [`run`](Self::run).
     pub fn begin<'p, 'c>(&'p mut self, works: &'p mut [Work<'c>]) -> Result<Pass<'p, 'c, 'm, 'w>, Error> {
+        self.open_storage()?;
         let mut rows = 0;
         for work in works.iter_mut() {
             self.check(work.context, work.tokens())?;

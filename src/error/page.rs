@@ -83,6 +83,10 @@ fn examples() -> Vec<Error> {
         Error::NoTokenAllowed,
         #[cfg(feature = "vision")]
         Error::Picture { why: "is empty: give one with pixels" },
+        #[cfg(feature = "storage")]
+        Error::Storage { at: 4096, bytes: 1088, code: -5 },
+        #[cfg(feature = "storage")]
+        Error::NoStorage,
     ]
 }
 
@@ -113,5 +117,6 @@ fn no_error_is_left_out() {
     all.retain(|name| cfg!(feature = "verify") || name != "DamagedTensor");
     all.retain(|name| cfg!(feature = "sound") || name != "Sound");
     all.retain(|name| cfg!(feature = "vision") || name != "Picture");
+    all.retain(|name| cfg!(feature = "storage") || !["Storage", "NoStorage"].contains(&name.as_str()));
     assert!(all.is_empty(), "without an example: {all:?}");
 }

@@ -135,4 +135,8 @@ sentences! {
     NotNumbers => "the model's results are not numbers (NaN): keys beyond 65504 do not fit an f16 KV cache, so use f32 for it (--kv f32); if that does not help, a weight in the file is damaged (--check-tensors finds it)";
     #[cfg(feature = "vision")]
     Picture { why } => "the picture {}", Text(why);
+    #[cfg(feature = "storage")]
+    Storage { at, bytes, code } => "the storage of the model could not read {} bytes from byte {} on (its error {}): run the same tokens again, and check the wiring if that does not help", Size(bytes), Number(at), Signed(code);
+    #[cfg(feature = "storage")]
+    NoStorage => "the model's matrices are not in memory: give the storage that has them (`with_storage`)";
 }

@@ -67,6 +67,10 @@ macro_rules! optional {
 }
 pub(crate) use optional;
 
+/// Metadata key of the size in bytes of a model's head; the tensors after it are in a `Storage`. Written by `arenite pack
+/// --storage`.
+pub const HEAD_KEY: &str = "arenite.head_bytes";
+
 /// Default alignment of the tensor data in bytes (`GGUF_DEFAULT_ALIGNMENT`).
 const DEFAULT_ALIGNMENT: u32 = 32;
 
@@ -122,10 +126,14 @@ impl<'a> Gguf<'a> {
             None => DEFAULT_ALIGNMENT,
         };
         let tensors_at = reader.at();
-        let data_at = tri!(tensors::check(data, tensors_at, header.tensor_count, alignment));
+        #[cfg(feature = "storage")]
+        let pieces = tri!(head(data, &header, skips));
+        #[cfg(not(feature = "storage"))]
+        let pieces = Pieces::one(data);
+        let data_at = tri!(tensors::check(pieces.first, pieces.is_head(), tensors_at, header.tensor_count, alignment));
 
         let gguf = Self {
-            pieces: Pieces::one(data),
+            pieces,
             #[cfg(feature = "split")]
             later_tensors: 0,
             header,
@@ -244,7 +252,7 @@ impl<'a> Gguf<'a> {
     /// tensor without elements counts as missing.
     pub const fn tensor(&self, name: &str) -> Option<Tensor<'a>> {
         match self.tensors().find(name.as_bytes()) {
-            Some(tensor) if !tensor.data.is_empty() => Some(tensor),
+            Some(tensor) if !tensor.is_empty() => Some(tensor),
             _ => None,
         }
     }
@@ -329,6 +337,18 @@ impl<'a> Gguf<'a> {
     pub const fn array(&self, prefix: &str, name: &str) -> Result<Option<Array<'a>>, Error> {
         optional!(self.get2(prefix, name), array(prefix, name))
     }
+}
+
+/// The bytes of the file that are in memory: all, or the head that the metadata tells of.
+#[cfg(feature = "storage")]
+const fn head<'a>(data: &'a [u8], header: &Header, skips: Skips) -> Result<Pieces<'a>, Error> {
+    let keys = Keys::new(Reader::new(data, Header::LEN), skips, header.key_count);
+    let Some((_, value)) = keys.find(b"", HEAD_KEY.as_bytes()) else { return Ok(Pieces::one(data)) };
+    let len = tri!(value.u32("", HEAD_KEY)) as u64;
+    if len > data.len() as u64 {
+        return Err(Error::Truncated { what: "the head of a model", at: 0 });
+    }
+    Ok(Pieces::head(data, len as usize))
 }
 
 impl fmt::Debug for Gguf<'_> {

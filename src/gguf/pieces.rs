@@ -7,9 +7,12 @@
 /// The bytes of a file in one or several slices.
 #[derive(Clone, Copy)]
 pub(crate) struct Pieces<'a> {
-    pub(super) first: &'a [u8],
+    pub(crate) first: &'a [u8],
     #[cfg(feature = "split")]
     pub(super) later: &'a [&'a [u8]],
+    /// True if the file goes on in a [`Storage`](crate::Storage) after the first piece.
+    #[cfg(feature = "storage")]
+    pub(super) is_head: bool,
 }
 
 impl<'a> Pieces<'a> {
@@ -18,7 +21,33 @@ impl<'a> Pieces<'a> {
             first,
             #[cfg(feature = "split")]
             later: &[],
+            #[cfg(feature = "storage")]
+            is_head: false,
         }
+    }
+
+    /// The first `len` bytes of a file that goes on in a storage.
+    #[cfg(feature = "storage")]
+    pub(super) const fn head(file: &'a [u8], len: usize) -> Self {
+        match file.split_at_checked(len) {
+            Some((head, _)) => Self { is_head: true, ..Self::one(head) },
+            None => Self::one(file),
+        }
+    }
+
+    /// True if the file goes on in a storage.
+    pub(crate) const fn is_head(&self) -> bool {
+        #[cfg(feature = "storage")]
+        return self.is_head;
+        #[cfg(not(feature = "storage"))]
+        false
+    }
+
+    /// The place in the storage of the byte at `offset`; `None` if the byte is in memory.
+    #[cfg(feature = "storage")]
+    #[inline]
+    pub(crate) fn in_storage(&self, offset: u64) -> Option<u64> {
+        offset.checked_sub(self.first.len() as u64).filter(|_| self.is_head)
     }
 
     /// The piece with the byte at `offset`, and the offset within it.

@@ -46,6 +46,9 @@ impl<'a> Gguf<'a> {
                 return Err(Error::Piece { number: number + 1, count, why: "is one too many" });
             }
             let piece = tri!(Self::parse(piece));
+            if piece.pieces.is_head() || gguf.pieces.is_head() {
+                return Err(Error::Piece { number: number + 1, count, why: "goes on in a storage" });
+            }
             tri!(piece.is_piece(number, count, all));
             gguf.later_tensors = gguf.later_tensors.saturating_add(piece.header.tensor_count);
             number += 1;

@@ -51,8 +51,27 @@ pub struct Tensor<'a> {
     /// Byte offset of the tensor's data from the start of the file; in a split model from the start of the first piece,
     /// as if the pieces followed each other.
     pub offset: u64,
-    /// Bytes of the tensor, row after row, of any alignment in memory.
+    /// Bytes of the tensor, row after row, of any alignment in memory. Empty if the tensor is in a `Storage`.
     pub data: &'a [u8],
+}
+
+impl Tensor<'_> {
+    /// Size in bytes. (Reading the directory has checked that it does not overflow.)
+    pub const fn bytes(&self) -> u64 {
+        let [a, b, c, d] = self.dims;
+        let (block, bytes) = self.kind.block();
+        (a.wrapping_mul(b).wrapping_mul(c).wrapping_mul(d) >> block.trailing_zeros()).wrapping_mul(bytes as u64)
+    }
+
+    /// True if the tensor has no elements.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.data.is_empty() && !self.in_storage()
+    }
+
+    /// True if the tensor is in a storage.
+    pub(crate) const fn in_storage(&self) -> bool {
+        cfg!(feature = "storage") && self.data.is_empty() && self.bytes() > 0
+    }
 }
 
 impl fmt::Debug for Tensor<'_> {
@@ -84,8 +103,11 @@ struct Entry {
 ///
 /// Each tensor must start where the previous one ends, rounded up to the alignment, as in llama.cpp
 /// (`gguf_init_from_reader`). One walk therefore proves that no two tensors overlap.
-pub(super) const fn check(data: &[u8], at: usize, count: u64, alignment: u32) -> Result<usize, Error> {
+///
+/// The tensors behind the end of a head (`is_head`) are in a storage.
+pub(super) const fn check(data: &[u8], is_head: bool, at: usize, count: u64, alignment: u32) -> Result<usize, Error> {
     let file = data.len() as u64;
+    let most = if is_head { LARGEST_FILE } else { file };
     let mut reader = Reader::new(data, at);
     let mut size = 0; // bytes of tensor data so far, including padding between tensors
     let mut i = 0;
@@ -101,8 +123,8 @@ pub(super) const fn check(data: &[u8], at: usize, count: u64, alignment: u32) ->
             return Err(Error::TensorOffset { tensor: Name::new(name), found: entry.offset, expected });
         }
         size = expected.saturating_add(entry.size);
-        if size > file {
-            return Err(cut(name, &entry, file));
+        if size > most {
+            return Err(cut(name, &entry, most));
         }
         i += 1;
     }
@@ -120,7 +142,9 @@ pub(super) const fn check(data: &[u8], at: usize, count: u64, alignment: u32) ->
         while i < count {
             let name = tri!(reader.string(NAME));
             let entry = tri!(read_entry(&mut reader, name));
-            if entry.offset.saturating_add(entry.size) > file.saturating_sub(start) {
+            let left = file.saturating_sub(start);
+            let is_stored = is_head && start <= file && entry.offset >= left;
+            if entry.offset.saturating_add(entry.size) > left && !is_stored {
                 return Err(cut(name, &entry, file));
             }
             i += 1;
@@ -128,6 +152,10 @@ pub(super) const fn check(data: &[u8], at: usize, count: u64, alignment: u32) ->
     }
     Ok(start as usize) // at most `file`
 }
+
+/// Largest size of a model whose head alone is in memory: offsets in it fit into 48 bits and, like those in memory, into
+/// an address.
+const LARGEST_FILE: u64 = if usize::BITS < 64 { isize::MAX as u64 } else { 1 << 47 };
 
 const fn cut(name: &[u8], entry: &Entry, file: u64) -> Error {
     Error::TensorData { tensor: Name::new(name), offset: entry.offset, size: entry.size, file }
@@ -259,6 +287,9 @@ pub struct Tensors<'a> {
     data_at: usize,
     /// Entries left in the current piece's directory.
     left: u64,
+    /// True if tensors behind the end of `data` are in a storage.
+    #[cfg(feature = "storage")]
+    is_head: bool,
     #[cfg(feature = "split")]
     later: Later<'a>,
 }
@@ -282,6 +313,8 @@ impl<'a> Tensors<'a> {
             data: pieces.first,
             data_at,
             left,
+            #[cfg(feature = "storage")]
+            is_head: pieces.is_head,
             #[cfg(feature = "split")]
             later: Later { pieces: pieces.later, before: 0, alignment: 0 },
         }
@@ -400,6 +433,11 @@ impl<'a> Tensors<'a> {
             self.data_at = data_at(self.reader, self.left, self.later.alignment);
         }
         let mut data = Reader::new(self.data, self.data_at);
+        #[cfg(feature = "storage")]
+        if self.is_head && offset >= data.left() {
+            let offset = offset + self.data_at as u64;
+            return Some(Tensor { name, dims, dim_count, kind, offset, data: &[] });
+        }
         let (Ok(()), Ok(data)) = (data.skip(offset, "tensor data"), data.bytes(size, "tensor data")) else {
             return None;
         };

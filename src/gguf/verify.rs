@@ -11,6 +11,8 @@
 //! code and can panic.
 
 use super::{Array, Gguf, Tensors, Value, ValueType, Xxh64};
+#[cfg(feature = "storage")]
+use crate::Storage;
 use crate::{Error, Name};
 
 /// Metadata key of the hashes, written by `arenite pack`.
@@ -62,7 +64,18 @@ impl<'a> Gguf<'a> {
         if !is_own || hashes.len() as u64 != self.tensor_count().saturating_add(1) {
             return Err(Error::KeyValue { key, why: "has the hashes of other tensors: pack the file again" });
         }
-        let mut verify = Verify { tensors: self.tensors(), hashes, index: 0, name: "", rest: &[], hash: Xxh64::new() };
+        let mut verify = Verify {
+            tensors: self.tensors(),
+            hashes,
+            index: 0,
+            name: "",
+            rest: &[],
+            #[cfg(feature = "storage")]
+            head: self.data().len() as u64,
+            #[cfg(feature = "storage")]
+            stored: 0..0,
+            hash: Xxh64::new(),
+        };
         verify.advance();
         Ok(Some(verify))
     }
@@ -78,6 +91,12 @@ pub struct Verify<'a> {
     name: &'a str,
     /// Bytes of the current tensor that are still to be hashed.
     rest: &'a [u8],
+    /// Size of the head of a model in a storage.
+    #[cfg(feature = "storage")]
+    head: u64,
+    /// Bytes of the current tensor in the storage that are still to be hashed.
+    #[cfg(feature = "storage")]
+    stored: core::ops::Range<u64>,
     hash: Xxh64,
 }
 
@@ -92,12 +111,41 @@ impl Verify<'_> {
         if self.index >= self.hashes.len() {
             return Ok(false);
         }
+        #[cfg(feature = "storage")]
+        if !self.stored.is_empty() {
+            return Err(Error::NoStorage);
+        }
         let (now, rest) = self.rest.split_at_checked(bytes.max(1)).unwrap_or((self.rest, &[]));
         self.hash.update(now);
         self.rest = rest;
-        if !rest.is_empty() {
-            return Ok(true);
+        if rest.is_empty() { self.end() } else { Ok(true) }
+    }
+
+    /// Like [`step`](Self::step), for a model whose matrices are in `storage`: hashes the next bytes of the head, or reads
+    /// and hashes the next bytes of the storage, as many as fit into `buffer`.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`step`](Self::step); [`Error::BufferTooSmall`] for an empty buffer; [`Error::Storage`], after which the
+    /// next step reads the same bytes.
+    #[cfg(feature = "storage")]
+    pub fn step_with(&mut self, storage: &mut dyn Storage, buffer: &mut [u8]) -> Result<bool, Error> {
+        if self.stored.is_empty() {
+            return self.step(buffer.len());
         }
+        let (at, left) = (self.stored.start, self.stored.end - self.stored.start);
+        let len = usize::try_from(left).map_or(buffer.len(), |left| left.min(buffer.len()));
+        let Some(bytes) = buffer.get_mut(..len).filter(|bytes| !bytes.is_empty()) else {
+            return Err(Error::BufferTooSmall { what: "bytes of tensor data", needed: 1, given: 0 });
+        };
+        storage.read(at, bytes).map_err(|code| Error::Storage { at, bytes: len, code: code.into() })?;
+        self.hash.update(bytes);
+        self.stored.start += len as u64;
+        if self.stored.is_empty() { self.end() } else { Ok(true) }
+    }
+
+    /// Compares the hash of the current tensor, and goes on to the next one.
+    fn end(&mut self) -> Result<bool, Error> {
         let is_whole = matches!(self.hashes.get(self.index), Some(Value::U64(hash)) if hash == self.hash.finish());
         let tensor = Name::new(self.name.as_bytes());
         self.advance();
@@ -109,6 +157,11 @@ impl Verify<'_> {
         self.index += 1;
         if let Some(tensor) = self.tensors.next() {
             (self.name, self.rest, self.hash) = (tensor.name, tensor.data, Xxh64::new());
+            #[cfg(feature = "storage")]
+            if tensor.in_storage() {
+                let at = tensor.offset.saturating_sub(self.head);
+                self.stored = at..at.saturating_add(tensor.bytes());
+            }
         }
     }
 }

@@ -16,6 +16,9 @@ pub struct Matrix<'a> {
     data: &'a [u8],
     /// Factors on the products: little-endian f32, one for the matrix or for each of its experts; empty for none.
     scales: &'a [u8],
+    /// Place of the first row in the storage; then `data` is empty.
+    #[cfg(feature = "storage")]
+    stored: Option<u64>,
 }
 
 impl<'a> Matrix<'a> {
@@ -51,9 +54,28 @@ impl<'a> Matrix<'a> {
         self.data
     }
 
+    /// True if the rows are in a storage. Products need them in memory: see [`band`](Self::band).
+    #[inline(always)]
+    pub fn is_stored(&self) -> bool {
+        #[cfg(feature = "storage")]
+        return self.stored.is_some();
+        #[cfg(not(feature = "storage"))]
+        false
+    }
+
+    /// Bytes of a row.
+    pub(crate) fn row_bytes(&self) -> usize {
+        #[cfg(feature = "storage")]
+        if self.is_stored() {
+            let (elements, bytes) = self.kind.block();
+            return self.cols.checked_div(elements).unwrap_or(0) * bytes; // rows are whole blocks
+        }
+        self.data.len() / self.rows.max(1)
+    }
+
     /// The bytes of row `r`; empty if `r` is out of range.
     pub fn row(&self, r: usize) -> &'a [u8] {
-        let bytes = self.data.len() / self.rows.max(1);
+        let bytes = self.row_bytes();
         self.data.chunks_exact(bytes.max(1)).nth(r).unwrap_or(&[])
     }
 
@@ -62,7 +84,13 @@ impl<'a> Matrix<'a> {
         if first == 0 && rows == self.rows {
             return Some(*self); // avoids the division
         }
-        let bytes = self.data.len() / self.rows.max(1);
+        let bytes = self.row_bytes();
+        #[cfg(feature = "storage")]
+        if let Some(start) = self.stored {
+            let end = first.checked_add(rows).filter(|end| *end <= self.rows);
+            let start = start.checked_add((bytes as u64).checked_mul(first as u64)?)?;
+            return end.map(|_| Self { rows, stored: Some(start), ..*self });
+        }
         let data = self.data.get(first.checked_mul(bytes)?..)?.get(..rows.checked_mul(bytes)?)?;
         Some(Self { rows, data, ..*self })
     }
@@ -74,6 +102,21 @@ impl<'a> Matrix<'a> {
             None => self.scales,
         };
         Some(Self { scales, ..self.part(expert.checked_mul(rows)?, rows)? })
+    }
+
+    /// Place of the first row in the storage, if the rows are there.
+    #[cfg(feature = "storage")]
+    pub(crate) fn stored(&self) -> Option<u64> {
+        self.stored
+    }
+
+    /// The next `rows` rows of a matrix in a storage, which were read into `data`.
+    #[cfg(feature = "storage")]
+    pub(crate) fn band<'b>(&self, rows: usize, data: &'b [u8]) -> Matrix<'b>
+    where
+        'a: 'b,
+    {
+        Matrix { rows, data, stored: None, ..*self }
     }
 
     /// The same matrix with factors on its products.
@@ -143,6 +186,23 @@ impl Kind {
         }
         let bytes = blocks.checked_mul(usize::from(*bytes))?.checked_mul(rows)?;
         let data = file.get(start..start.checked_add(bytes)?)?;
-        Some(Matrix { kind: *kind, form: *form, rows, cols, data, scales: &[] })
+        Some(Matrix {
+            kind: *kind,
+            form: *form,
+            rows,
+            cols,
+            data,
+            scales: &[],
+            #[cfg(feature = "storage")]
+            stored: None,
+        })
+    }
+
+    /// The matrix of this type that begins at byte `start` of a storage.
+    #[cfg(feature = "storage")]
+    pub fn stored(self, shape: (usize, usize), start: u64) -> Option<Matrix<'static>> {
+        let (rows, cols) = shape;
+        let empty = self.matrix((0, cols), &[], 0)?;
+        Some(Matrix { rows, stored: Some(start), ..empty })
     }
 }

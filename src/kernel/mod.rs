@@ -72,6 +72,8 @@ pub(crate) use linear::{Batch, Product, linear, linear_alone, quantize};
 #[cfg(feature = "lora")]
 pub(crate) use low_rank::{LowRank, add_low_rank};
 pub(crate) use matrix::{Kind, Matrix};
+#[cfg(feature = "storage")]
+pub(crate) use panel::PANEL_ROWS;
 pub(crate) use panel::panel_bytes;
 pub(crate) use recurrent::{CausalConvolution, MAX_TAPS, Recurrence, Update};
 pub(crate) use selective::Scan;

@@ -4,6 +4,8 @@
 mod arena;
 pub(crate) mod kv;
 mod pages;
+#[cfg(feature = "storage")]
+mod storage;
 
 pub(crate) use arena::Arena;
 #[cfg(any(target_has_atomic = "8", feature = "critical-section"))]
@@ -12,3 +14,5 @@ pub use arena::{ALIGN, Aligned, Line, static_bytes};
 pub use kv::KvType;
 pub(crate) use kv::{HeadLayout, TILE};
 pub(crate) use pages::{MAX_PAGES, Pool};
+#[cfg(feature = "storage")]
+pub use storage::Storage;

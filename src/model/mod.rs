@@ -126,6 +126,8 @@ impl<'a> Model<'a> {
     fn checked_drafter(gguf: &Gguf<'a>, spec: &Spec<'a>) -> Result<Option<(Spec<'a>, Gguf<'a>)>, Error> {
         let Some((drafter, file)) = spec.drafter(gguf)? else { return Ok(None) };
         match weights::check(&file, &drafter) {
+            #[cfg(feature = "storage")]
+            Ok(()) if gguf.drafter().is_some() && file.pieces().is_head() => Err(Error::NoStorage),
             Ok(()) => Ok(Some((drafter, file))),
             Err(error) if gguf.drafter().is_some() => Err(error),
             Err(_) => Ok(None),
@@ -166,6 +168,15 @@ impl<'a> Model<'a> {
             }
             found => found,
         }
+    }
+
+    /// True if passes read the tensor called `name` row by row: as the weights of a linear layer, or as a table of
+    /// embeddings. Such a tensor may be in a `Storage`; all others must be in memory.
+    pub fn is_matrix(&self, name: &str) -> bool {
+        let specs = core::iter::once(&self.spec).chain(&self.encoder);
+        #[cfg(feature = "drafts")]
+        let specs = specs.chain(self.drafter.iter().map(|(spec, _)| spec));
+        specs.into_iter().any(|spec| weights::is_matrix(spec, name))
     }
 
     /// The file.

@@ -59,6 +59,10 @@ impl Entry {
     /// The tensor in its file. (Not inlined, because most look-ups find no entry.)
     #[inline(never)]
     pub fn matrix<'m>(&self, file: Pieces<'m>) -> Option<Matrix<'m>> {
+        #[cfg(feature = "storage")]
+        if let Some(at) = file.in_storage(self.place >> 8) {
+            return Kind(self.place as u8).stored((self.rows as usize, self.cols as usize), at);
+        }
         let (file, start) = file.find(usize::try_from(self.place >> 8).ok()?);
         Kind(self.place as u8).matrix((self.rows as usize, self.cols as usize), file, start)
     }
@@ -104,7 +108,7 @@ impl Found<'_> {
 /// once.)
 fn walk(gguf: &Gguf<'_>, spec: &Spec<'_>, found: &mut dyn FnMut(Found<'_>) -> Result<(), Error>) -> Result<(), Error> {
     for tensor in gguf.tensors() {
-        if tensor.data.is_empty() || spec.joint_head() && is_of_joint_head(tensor.name) {
+        if tensor.is_empty() || spec.joint_head() && is_of_joint_head(tensor.name) {
             continue;
         }
         let name = Name::new(tensor.name.as_bytes());
@@ -145,6 +149,10 @@ fn walk(gguf: &Gguf<'_>, spec: &Spec<'_>, found: &mut dyn FnMut(Found<'_>) -> Re
         if need == Need::Unused {
             continue;
         }
+        if shape.is_vector() && tensor.in_storage() {
+            let (offset, size) = (tensor.offset, tensor.bytes());
+            return Err(Error::TensorData { tensor: name, offset, size, file: gguf.data().len() as u64 });
+        }
         found(Found { role, layer, piece, need, shape, kind, tensor: &tensor })?;
     }
     Ok(())
@@ -153,19 +161,27 @@ fn walk(gguf: &Gguf<'_>, spec: &Spec<'_>, found: &mut dyn FnMut(Found<'_>) -> Re
 /// Returns how the forward pass of the stack that `spec` describes uses the tensor called `name`.
 #[cfg(feature = "lora")]
 pub(super) fn use_of(spec: &Spec<'_>, name: &str) -> TensorUse {
-    let Place::Of(role, layer, piece) = Role::of(name, spec.stack()) else { return TensorUse::Other };
+    match read_as(spec, name) {
+        Some((Role::TokenEmbd, _)) => TensorUse::Embedding,
+        Some((role, shape)) if !shape.is_vector() && !role.is_lookup() => TensorUse::Product,
+        _ => TensorUse::Other,
+    }
+}
+
+/// True if the stack that `spec` describes multiplies or looks up the rows of the tensor called `name`.
+pub(super) fn is_matrix(spec: &Spec<'_>, name: &str) -> bool {
+    read_as(spec, name).is_some_and(|(_, shape)| !shape.is_vector())
+}
+
+/// Role and shape of the tensor called `name`, if the stack that `spec` describes reads it.
+fn read_as(spec: &Spec<'_>, name: &str) -> Option<(Role, Shape)> {
+    let Place::Of(role, layer, piece) = Role::of(name, spec.stack()) else { return None };
     let role = role.in_family(spec);
-    let Some(layer) = (if role.per_layer() { layer.checked_sub(spec.in_file(0)) } else { Some(layer) }) else {
-        return TensorUse::Other;
-    };
+    let layer = if role.per_layer() { layer.checked_sub(spec.in_file(0))? } else { layer };
     let place = spec.layer(layer.min(spec.layers.saturating_sub(1)));
     let (need, shape) = role.tensor(spec, &place);
     let is_read = layer < spec.layers && !matches!(need, Need::Absent | Need::Unused);
-    match piece.shape(shape, spec, role).filter(|_| is_read) {
-        Some(_) if role == Role::TokenEmbd => TensorUse::Embedding,
-        Some(shape) if !shape.is_vector() && !role.is_lookup() => TensorUse::Product,
-        _ => TensorUse::Other,
-    }
+    piece.shape(shape, spec, role).filter(|_| is_read).map(|shape| (role, shape))
 }
 
 impl Piece {

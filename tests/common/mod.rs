@@ -1,6 +1,7 @@
 //! Code that several test programs share. No program uses all of the code.
 #![allow(dead_code)]
 
+pub mod apart;
 pub mod encoders;
 pub mod families;
 pub mod fixture;

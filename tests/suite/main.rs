@@ -29,6 +29,7 @@ mod sizes;
 mod snapshot;
 mod speech;
 mod split;
+mod storage;
 mod tokenizer;
 mod verify;
 mod vocabularies;

@@ -1,9 +1,11 @@
 //! `arenite pack`: prepares a GGUF file for a device.
 
+use std::fs;
 use std::io::{Cursor, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
+use arenite::Model;
 use arenite::gguf::{Gguf, HASHES_KEY, Tensor, Value};
 use arenite::model::is_ignored;
 use arenite::tokenizer::{INDEX_HASH_KEY, INDEX_KEY, Tokenizer};
@@ -30,6 +32,7 @@ Examples:
   arenite pack model.gguf device.gguf --keep tokenizer.chat_template
   arenite pack model-00001-of-00003.gguf whole.gguf
   arenite pack model.gguf device.gguf --split-max-size 8M
+  arenite pack model.gguf head.gguf --storage matrices.bin
 
 A split model is joined, unless --split-max-size splits it again.")]
 pub struct Args {
@@ -52,6 +55,11 @@ pub struct Args {
     /// Write pieces of at most SIZE bytes, such as 500M or 2G (powers of 1000): OUT-00001-of-00003.gguf and so on
     #[arg(long, value_name = "SIZE", value_parser = size)]
     split_max_size: Option<u64>,
+
+    /// Write the matrices to FILE, for a SPI flash or an SD card that the processor cannot address; the output is the head,
+    /// which stays in memory (crate feature `storage`)
+    #[arg(long, value_name = "FILE", conflicts_with = "split_max_size")]
+    storage: Option<PathBuf>,
 
     /// Core that the file is for: warns of types that are slow there
     #[arg(long = "for", value_enum, value_name = "CORE")]
@@ -118,6 +126,10 @@ pub fn run(args: &Args) -> Result<()> {
     }
 
     let (unread, tensors): (Vec<Tensor<'_>>, Vec<_>) = gguf.tensors().partition(|tensor| is_unread(tensor.name));
+    let (tensors, inside) = match &args.storage {
+        Some(path) => apart(tensors, &gguf, [&args.output, path]).with_context(name)?,
+        None => (tensors, 0),
+    };
     for tensor in &tensors {
         let dims: Vec<u64> = tensor.dims.into_iter().take(tensor.dim_count as usize).collect();
         header.tensor(tensor.name, &dims, tensor.kind)?;
@@ -126,10 +138,14 @@ pub fn run(args: &Args) -> Result<()> {
         Some(most) => header.pieces_of(most)?,
         None => vec![tensors.len()],
     };
-    let outputs = split::outputs(&args.output, pieces.len());
+    let mut outputs = split::outputs(&args.output, pieces.len());
+    outputs.extend(args.storage.clone());
     let mut written = 0;
     write_files(&outputs, |files| {
-        let mut data = header.write_split(files.iter_mut().zip(pieces).collect())?;
+        let mut data = match files {
+            [head, storage] if args.storage.is_some() => header.write_head([head, storage], inside)?,
+            files => header.write_split(files.iter_mut().zip(pieces).collect())?,
+        };
         tensors.iter().try_for_each(|tensor| data.write_all(tensor.data))?;
         written = data.written();
         data.finish().map(|_| ())
@@ -154,8 +170,31 @@ pub fn run(args: &Args) -> Result<()> {
         note(format_args!("         for `arenite chat` and `serve`, keep the template with --keep {CHAT_TEMPLATE}"));
     }
     let (before, after) = (Bytes(file.len()), Bytes(written as usize));
-    note(format_args!("wrote    {}: {after}, before {before}", split::listed(&outputs)));
+    match &args.storage {
+        Some(storage) => note(format_args!(
+            "wrote    {}: {} for the memory; {}: {} for the storage, read through a window in the workspace",
+            args.output.display(),
+            Bytes(fs::metadata(&args.output)?.len() as usize),
+            storage.display(),
+            Bytes(fs::metadata(storage)?.len() as usize),
+        )),
+        None => note(format_args!("wrote    {}: {after}, before {before}", split::listed(&outputs))),
+    }
     Ok(())
+}
+
+/// Puts the tensors that must be in memory before the matrices. Returns their number.
+fn apart<'a>(
+    tensors: Vec<Tensor<'a>>,
+    gguf: &Gguf<'a>,
+    [head, storage]: [&Path; 2],
+) -> Result<(Vec<Tensor<'a>>, usize)> {
+    ensure!(head != storage, "the head and the storage need two files");
+    let model = Model::new(gguf).context("only a model that runs can be divided (--storage)")?;
+    let (matrices, mut all): (Vec<_>, Vec<_>) = tensors.into_iter().partition(|tensor| model.is_matrix(tensor.name));
+    let inside = all.len();
+    all.extend(matrices);
+    Ok((all, inside))
 }
 
 /// True for a tensor that no device reads. A device that drafts reads the tensors of draft layers, and without them such a

@@ -69,6 +69,41 @@ fn packed_models_give_the_same() {
     }
 }
 
+/// The head and the matrices together are a model that gives the same tokens; the head has no matrix.
+#[test]
+fn a_model_is_divided_for_a_storage() {
+    let directory = tempfile::tempdir().unwrap();
+    let [head, matrices, whole] = ["head.gguf", "matrices.bin", "whole.gguf"].map(|name| directory.path().join(name));
+    for name in ["host-demo/models/stories.gguf", "host-demo/models/hybrid.gguf", "tests/fixtures/qwen3/model.gguf"] {
+        let file = committed(name);
+        let output = arenite(&["pack", path(&file), path(&head), "--storage", path(&matrices)]);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && stderr.contains("head.gguf: "), "{stderr}");
+        let [head, matrices] = [&head, &matrices].map(|path| std::fs::read(path).unwrap());
+        std::fs::write(&whole, [&head[..], &matrices].concat()).unwrap();
+        let ids = |file| {
+            let args =
+                ["generate", "-p", "One day", "--temp", "0", "-n", "20", "--ignore-eos", "--format", "ids", "-m"];
+            stdout(&[&args[..], &[path(file)]].concat())
+        };
+        assert_eq!(ids(&file), ids(&whole), "{name}");
+        let inspected = json(&["inspect", "--json", path(&whole)]);
+        for tensor in inspected["tensors"].as_array().unwrap() {
+            let in_head = tensor["offset"].as_u64().unwrap() < head.len() as u64;
+            assert_eq!(
+                in_head,
+                tensor["shape"].as_array().unwrap().len() == 1
+                    || tensor["name"].as_str().unwrap().contains("conv.conv"),
+                "{tensor}"
+            );
+        }
+    }
+    assert!(
+        error(&["pack", path(&committed("host-demo/models/stories.gguf")), path(&head), "--storage", path(&head)])
+            .contains("two files")
+    );
+}
+
 #[test]
 fn packing_drops_what_a_device_does_not_need() {
     let directory = tempfile::tempdir().unwrap();

@@ -4,6 +4,8 @@
 use super::lora::{Found, Lora, Pairs};
 use super::observer::Inputs;
 use super::scale;
+#[cfg(feature = "storage")]
+use super::window::Window;
 #[cfg(feature = "lora")]
 use crate::TokenId;
 use crate::built;
@@ -11,7 +13,6 @@ use crate::engine::profile::{Profiler, Section};
 use crate::kernel::{Acts, Addend, Batch, Form, Kernels, Matrix, Product, fork_chunks, linear, linear_alone, quantize};
 #[cfg(feature = "lora")]
 use crate::kernel::{LowRank, add_low_rank};
-#[cfg(feature = "lora")]
 use crate::quant::decode_row;
 use crate::workers::Workers;
 
@@ -32,6 +33,9 @@ pub(crate) struct Compute<'m, 'w> {
     pub panels: &'w mut [u8],
     /// Callback that receives the inputs of linear layers.
     pub inputs: Option<&'m Inputs<'m>>,
+    /// Reads the matrices that are in a storage.
+    #[cfg(feature = "storage")]
+    pub window: Window<'m, 'w>,
     #[cfg(feature = "lora")]
     pub lora: Lora<'m, 'w>,
 }
@@ -56,9 +60,31 @@ impl<'m, 'w> Compute<'m, 'w> {
             sums,
             panels,
             inputs: None,
+            #[cfg(feature = "storage")]
+            window: Window::new(&mut []),
             #[cfg(feature = "lora")]
             lora: Lora::new((_file, 0), (&mut [], &mut [], &mut []), &mut []),
         }
+    }
+
+    /// True if the storage has failed in this run: all results are void.
+    #[inline(always)]
+    pub fn has_failed(&self) -> bool {
+        #[cfg(feature = "storage")]
+        return self.window.has_failed();
+        #[cfg(not(feature = "storage"))]
+        false
+    }
+
+    /// Decodes row `r` of a table.
+    #[inline(always)]
+    pub fn look_up(&mut self, table: &Matrix<'_>, r: usize, out: &mut [f32]) {
+        #[cfg(feature = "storage")]
+        if table.is_stored() {
+            decode_row(table.kind(), self.window.row(table, r), out);
+            return;
+        }
+        decode_row(table.kind(), table.row(r), out);
     }
 
     /// Reports to the profiler that `section` has finished.
@@ -133,6 +159,8 @@ impl<'m, 'w> Compute<'m, 'w> {
         addend: &impl Addend,
     ) {
         let Self { kernels, workers, quants, scales, sums, panels, .. } = self;
+        #[cfg(feature = "storage")]
+        let window = &mut self.window;
         let alone = workers.count() <= 1;
         let (mut form, mut acts) = (Form::F32, Acts { x, q: &[], d: &[], sums: &[], tokens });
         let mut rest = products;
@@ -149,6 +177,20 @@ impl<'m, 'w> Compute<'m, 'w> {
                 };
                 acts = quantized;
             }
+            #[cfg(feature = "storage")]
+            if w.is_stored() {
+                window.bands(w, &mut |first, band| {
+                    let at = at + first;
+                    if alone {
+                        linear_alone(kernels, panels, (&band, at), &acts, (&mut *out, stride), addend);
+                    } else {
+                        let batch = Batch { products: &[(Some(band), at)], x: acts, out: &mut *out, stride };
+                        linear(kernels, *workers, panels, batch, addend);
+                    }
+                });
+                rest = others;
+                continue;
+            }
             if alone {
                 linear_alone(kernels, panels, (w, *at), &acts, (&mut *out, stride), addend);
                 rest = others;
@@ -156,7 +198,9 @@ impl<'m, 'w> Compute<'m, 'w> {
             }
             // Matrices that need the same format are multiplied as if they were one, so that the workers fork and join
             // once.
-            let is_like = |(other, _): &&Product<'_>| other.as_ref().is_none_or(|other| other.form() == w.form());
+            let is_like = |(other, _): &&Product<'_>| {
+                other.as_ref().is_none_or(|other| other.form() == w.form() && !other.is_stored())
+            };
             let Some((alike, after)) = rest.split_at_checked(rest.iter().take_while(is_like).count()) else { return };
             let batch = Batch { products: alike, x: acts, out, stride };
             linear(kernels, *workers, panels, batch, addend);

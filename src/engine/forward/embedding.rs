@@ -3,7 +3,6 @@
 use super::{Forward, add, norm, rows_mut, scale};
 use crate::TokenId;
 use crate::model::{Need, Positions, Role};
-use crate::quant::decode_row;
 
 impl Forward<'_, '_> {
     /// Stores the embeddings of `tokens`, which start at `position`, in rows `first..` of `hidden`.
@@ -14,13 +13,13 @@ impl Forward<'_, '_> {
         let Some(other) = branch.get_mut(..dim) else { return };
         let Some(hidden) = hidden.get_mut(first * dim..) else { return };
         for (((position, _row), &token), x) in (position..).zip(first..).zip(tokens).zip(rows_mut(hidden, dim)) {
-            decode_row(words.kind(), words.row(token as usize), x);
+            compute.look_up(&words, token as usize, x);
             #[cfg(feature = "lora")]
             compute.adapt_embedding(_row, token, &words, x);
             scale(x, spec.embedding_scale);
             match (spec.positions(), weights.matrix(Role::PositionEmbd, 0)) {
                 (Positions::Learned, Some(learned)) => {
-                    decode_row(learned.kind(), learned.row(position), other);
+                    compute.look_up(&learned, position, other);
                     add(x, other);
                 }
                 (Positions::Sinusoidal { halves }, _) => {
@@ -32,7 +31,7 @@ impl Forward<'_, '_> {
             if spec.token_types() > 0
                 && let Some(types) = weights.matrix(Role::TokenTypes, 0)
             {
-                decode_row(types.kind(), types.row(usize::from(position >= *second && types.rows() > 1)), other);
+                compute.look_up(&types, usize::from(position >= *second && types.rows() > 1), other);
                 add(x, other);
             }
             if spec.embedding_norm() != Need::Absent {

@@ -13,7 +13,6 @@ use super::{Forward, add, copy, rows_mut};
 use crate::TokenId;
 use crate::engine::layout::{SOURCE, Segment};
 use crate::model::{Layer, Role, Spec, Weights};
-use crate::quant::decode_row;
 
 /// State of a model with an encoder.
 pub(crate) struct Source<'m, 'w> {
@@ -80,6 +79,11 @@ impl Progress {
     /// question whose options the encoder scores.
     pub const fn new(context: usize, tokens: usize, question: usize) -> Self {
         Self { context, tokens, question, step: Step::Embedding, layer: 0, first: 0 }
+    }
+
+    /// The progress before the first step.
+    pub const fn begun_again(&self) -> Self {
+        Self::new(self.context, self.tokens, self.question)
     }
 
     pub fn is_done(&self) -> bool {
@@ -183,11 +187,11 @@ impl Forward<'_, '_> {
     /// Applies the final norm to a part of a question's states, and adds the embedding of the question's type.
     fn begin_scoring(&mut self, question: usize) {
         self.norm_states();
-        let Self { weights, hidden, branch, spec, rows, .. } = self;
+        let Self { weights, compute, hidden, branch, spec, rows, .. } = self;
         if let (Some(types), Some(row), Some(hidden)) =
             (weights.matrix(Role::TokenTypes, 0), branch.get_mut(..spec.dim), hidden.get_mut(..*rows * spec.dim))
         {
-            decode_row(types.kind(), types.row(question), row);
+            compute.look_up(&types, question, row);
             rows_mut(hidden, spec.dim).for_each(|x| add(x, row));
         }
     }

@@ -11,7 +11,7 @@ use super::compute::Compute;
 use super::{Forward, add, add_bias, copy, rows, rows_mut};
 use crate::engine::profile::Section;
 use crate::model::{Convolution, Front, MAX_STAGES, Positions, Role, Weights};
-use crate::quant::{decode_row, le_f32};
+use crate::quant::le_f32;
 
 /// Roles of the convolutions' weights and biases.
 const ROLES: [(Role, Role); MAX_STAGES] =
@@ -74,7 +74,7 @@ impl Forward<'_, '_> {
         if let (Positions::Learned, Some(learned)) = (spec.positions(), weights.matrix(Role::PositionEmbd, 0)) {
             let Some(other) = branch.get_mut(..spec.dim) else { return };
             for (position, x) in range.zip(rows_mut(hidden, spec.dim)) {
-                decode_row(learned.kind(), learned.row(position), other);
+                compute.look_up(&learned, position, other);
                 add(x, other);
             }
         }

@@ -107,7 +107,7 @@ impl<'m, 'w> Lora<'m, 'w> {
                 match (place, Entry::of(&pair.a), Entry::of(&pair.b)) {
                     (Some(place), Some(a), Some(b)) => {
                         let start = pair.tensor.offset;
-                        *place = Pair { start, end: start + pair.tensor.data.len() as u64, a, b };
+                        *place = Pair { start, end: start + pair.tensor.bytes(), a, b };
                     }
                     _ => fits = false,
                 }
@@ -207,8 +207,7 @@ impl<'m, 'w> Lora<'m, 'w> {
         let (mut slab, mut row) = (0, 0);
         // Most matrices are whole tensors and need no divisions.
         if start > pair.start {
-            let row_bytes = w.data().len().checked_div(w.rows())?;
-            row = usize::try_from(start - pair.start).ok()?.checked_div(row_bytes)?;
+            row = usize::try_from(start - pair.start).ok()?.checked_div(w.row_bytes())?;
             slab = row.checked_div(b.rows().checked_div(a.rows().checked_div(rank)?)?)?;
         }
         Some(Found { a: a.part(slab * rank, rank)?, b: b.part(row, w.rows())?, rank })
@@ -235,6 +234,10 @@ impl<'m, 'w> Lora<'m, 'w> {
 
     /// Offset of a matrix in the model's file.
     fn offset(&self, w: &Matrix<'_>) -> Option<u64> {
+        #[cfg(feature = "storage")]
+        if let Some(at) = w.stored() {
+            return Some(self.file.first.len() as u64 + at);
+        }
         self.file.offset(w.data())
     }
 

@@ -34,6 +34,8 @@ mod rwkv;
 mod turns;
 #[cfg(feature = "drafts")]
 mod undo;
+#[cfg(feature = "storage")]
+mod window;
 
 use core::ops::{ControlFlow, Range};
 
@@ -62,6 +64,10 @@ use relative::Relative;
 use rope::Rotary;
 #[cfg(feature = "drafts")]
 pub(crate) use undo::Undo;
+#[cfg(feature = "storage")]
+use window::Window;
+#[cfg(feature = "storage")]
+pub(crate) use window::window_bytes;
 
 /// A model with its workspace and the pages of all contexts; runs layers on the rows of a pass.
 ///
@@ -191,6 +197,8 @@ impl<'m, 'w> Forward<'m, 'w> {
                 sums: pieces.quant_sums,
                 panels: pieces.panels,
                 inputs: None,
+                #[cfg(feature = "storage")]
+                window: Window::new(pieces.window),
                 #[cfg(feature = "lora")]
                 lora: Lora::new(
                     (model.gguf().pieces(), store.contexts),
@@ -473,17 +481,19 @@ impl<'m, 'w> Forward<'m, 'w> {
         compute.done(Section::Head);
     }
 
-    /// Applies the final norm to some rows and stores the results in rows `to..` of `branch`.
-    pub fn final_norm(&mut self, rows: Range<usize>, to: usize) {
+    /// Applies the final norm to some rows and stores the results in rows `to..` of `branch`. Returns the number of rows.
+    pub fn final_norm(&mut self, rows: Range<usize>, to: usize) -> usize {
         let Self { spec, weights, compute, hidden, branch, .. } = self;
-        let Some(hidden) = hidden.get(rows.start * spec.dim..rows.end * spec.dim) else { return };
-        let Some(branch) = branch.get_mut(to * spec.dim..(to + rows.len()) * spec.dim) else { return };
+        let count = rows.end.saturating_sub(rows.start); // `rows.len()` has an assertion that the compiler may keep
+        let Some(hidden) = hidden.get(rows.start * spec.dim..rows.end * spec.dim) else { return 0 };
+        let Some(branch) = branch.get_mut(to * spec.dim..(to + count) * spec.dim) else { return 0 };
         copy(branch, hidden);
         rows.enumerate().for_each(|(i, row)| compute.select(to + i, row));
         if spec.final_norm {
             norm(compute, spec, weights, (Role::OutputNorm, Role::OutputNormBias, 0), branch);
         }
         compute.done(Section::Norms);
+        count
     }
 
     fn show<O: Observer>(&self, stage: Stage, layer: usize, observer: &mut O) -> ControlFlow<()> {

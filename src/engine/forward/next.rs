@@ -9,13 +9,12 @@ use core::ops::Range;
 
 use super::attention::{Part, View};
 use super::rope::Rotary;
-use super::{Forward, copy, norm_one, rows_mut, scale};
+use super::{Compute, Forward, copy, norm_one, rows_mut, scale};
 use crate::TokenId;
-use crate::engine::layout::{Segment, Store};
+use crate::engine::layout::{Ahead, Segment, Store};
 use crate::engine::profile::Section;
-use crate::kernel::{Kernels, copy_row};
+use crate::kernel::copy_row;
 use crate::model::{Layer, Role, Spec, Weights};
-use crate::quant::decode_row;
 
 /// The layers that predict further tokens, and what they read.
 pub(crate) struct Next<'m, 'w> {
@@ -112,7 +111,7 @@ impl Next<'_, '_> {
     /// Writes the joined vector of a token and a state to `out`, `[2][width]`; without a state, zeros.
     fn join(
         &self,
-        (kernels, target, words): (&Kernels, &Spec<'_>, &Weights<'_, '_>),
+        (compute, target, words): (&mut Compute<'_, '_>, &Spec<'_>, &Weights<'_, '_>),
         token: TokenId,
         state: &[f32],
         out: &mut [f32],
@@ -120,14 +119,14 @@ impl Next<'_, '_> {
         let Some((word, to)) = out.split_at_mut_checked(self.width()) else { return };
         let own = self.weights.matrix(Role::NextEmbd, 0);
         let Some(words) = own.or_else(|| words.matrix(Role::TokenEmbd, 0)) else { return };
-        decode_row(words.kind(), words.row(token as usize), word);
+        compute.look_up(&words, token as usize, word);
         scale(word, target.embedding_scale);
         to.fill(0.0);
         to.iter_mut().zip(state).for_each(|(to, from)| *to = *from);
         for (role, x) in [(Role::NextTokenNorm, word), (Role::NextStateNorm, to)] {
             let weight = self.weights.vector(role, 0);
             if !weight.is_empty() {
-                norm_one(kernels, self.spec, weight, &[], x);
+                norm_one(compute.kernels, self.spec, weight, &[], x);
             }
         }
     }
@@ -192,7 +191,7 @@ impl Forward<'_, '_> {
                     (tokens.get(i).copied().unwrap_or(0), next.fresh.get(at..at + width).unwrap_or(&[]))
                 }
             };
-            next.join((compute.kernels, spec, weights), token, state, out);
+            next.join((compute, spec, weights), token, state, out);
         }
         let (position, seen) = match rows {
             Rows::Drafted { drafted } => (position - drafted.min(position), position.saturating_sub(drafted + 1)),
@@ -230,6 +229,16 @@ impl Forward<'_, '_> {
             self.next_layer(&layer);
         }
         self.swap_next();
+    }
+
+    /// Forgets that the predicting layer has read the rows of the pass, because the storage has failed.
+    #[cold]
+    pub fn unread_next(&mut self) {
+        for segment in self.segments.iter().take(self.parts) {
+            let ahead = self.undo.ahead(segment.context as usize);
+            self.undo
+                .set_ahead(segment.context as usize, Ahead { filled: ahead.filled.min(segment.position), ..ahead });
+        }
     }
 
     /// Runs one of the predicting layers; the stacks are swapped.

@@ -69,7 +69,7 @@ pub trait Observer {
 }
 
 /// Callback for the input of every linear layer. Its arguments are the matrix's bytes in the model (for an expert, its
-/// part of the tensor) and the input, `[tokens][columns]`.
+/// part of the tensor; none if the matrix is in a storage) and the input, `[tokens][columns]`.
 ///
 /// # Examples
 ///

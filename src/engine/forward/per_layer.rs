@@ -3,12 +3,12 @@
 use super::{Forward, add, copy, norm_one, norm_rows, rows, rows_mut, scale};
 use crate::TokenId;
 use crate::model::{Layer, Need, Role};
-use crate::quant::{decode_row, le_f32};
+use crate::quant::le_f32;
 
 impl Forward<'_, '_> {
     /// Stores the tokens' additional embeddings for all layers in rows `first..` of `inputs`.
     pub(super) fn embed_for_layers(&mut self, tokens: &[TokenId], first: usize) {
-        let Self { spec, weights, inputs, .. } = self;
+        let Self { spec, weights, compute, inputs, .. } = self;
         let width = spec.per_layer_input();
         if width == 0 {
             return;
@@ -17,7 +17,7 @@ impl Forward<'_, '_> {
         let Some(words) = weights.matrix(Role::PerLayerTokenEmbd, 0) else { return };
         let Some(inputs) = inputs.get_mut(first * all..) else { return };
         for (&token, inputs) in tokens.iter().zip(rows_mut(inputs, all)) {
-            decode_row(words.kind(), words.row(token as usize), inputs);
+            compute.look_up(&words, token as usize, inputs);
             scale(inputs, libm::sqrtf(width as f32));
         }
     }

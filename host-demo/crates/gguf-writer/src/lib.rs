@@ -32,7 +32,7 @@ use std::collections::{HashMap, HashSet};
 use std::io::{self, Seek, SeekFrom, Write};
 
 use anyhow::{Context, Result, bail, ensure};
-use arenite::gguf::{Array, HASHES_KEY, Value, ValueType, Xxh64};
+use arenite::gguf::{Array, HASHES_KEY, HEAD_KEY, Value, ValueType, Xxh64};
 use arenite::quant::TensorType;
 use memmap2::{MmapMut, MmapOptions};
 
@@ -205,13 +205,15 @@ impl Header {
         Self { keys: vec![], tensors: vec![], key_at: HashMap::new(), tensor_names: HashSet::new(), alignment: 32 }
     }
 
-    /// Sets a key. A key that is already set keeps its position. [`HASHES_KEY`] and the keys of split models are
-    /// ignored: [`write`](Self::write) sets them, so that the values of another file are never copied.
+    /// Sets a key. A key that is already set keeps its position. [`HASHES_KEY`], [`HEAD_KEY`] and the keys of split models
+    /// are ignored: [`write`](Self::write) sets them, so that the values of another file are never copied.
     pub fn set(&mut self, key: &str, value: impl Into<Meta>) {
-        if key == HASHES_KEY || SPLIT.contains(&key) {
-            return;
+        if ![HASHES_KEY, HEAD_KEY].contains(&key) && !SPLIT.contains(&key) {
+            self.put(key, value.into());
         }
-        let value = value.into();
+    }
+
+    fn put(&mut self, key: &str, value: Meta) {
         match self.key_at.get(key).and_then(|at| self.keys.get_mut(*at)) {
             Some((_, old)) => *old = value,
             None => {
@@ -300,24 +302,32 @@ impl Header {
             start += count;
         }
         ensure!(start == self.tensors.len() && pieces > 0, "the files have {start} of {} tensors", self.tensors.len());
-        later.reverse();
-        let PendingFile { out, header, sizes } = later.pop().context("there is no file")?;
-        let mut tensors = Tensors {
-            out,
-            done: vec![],
-            later,
-            alignment: self.alignment,
-            sizes,
-            left: 0,
-            at: 0,
-            written: 0,
-            hash: None,
-            hashes,
+        Tensors::begin(later, self.alignment, hashes)
+    }
+
+    /// Like [`write`](Self::write), but divides the model into a head, with the first `count` tensors, and a file for a
+    /// storage, which has the bytes of the others. The two files one after the other are the whole model.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`write`](Self::write), and an error for a head of 4 GiB or more.
+    pub fn write_head<W: Write + Seek>(&self, [mut head, storage]: [W; 2], count: usize) -> Result<Tensors<W>> {
+        let (own, others) = self.tensors.split_at_checked(count).context("the head has more tensors than there are")?;
+        let base = head.stream_position().context("the head cannot be a pipe")?;
+        let data = own.iter().try_fold(0, |offset, tensor| self.after(offset, tensor))?;
+        let with_size = |size: u32| -> Result<_> {
+            let mut header = self.clone();
+            header.put(HEAD_KEY, size.into());
+            header.header(0, 1, &self.tensors, true)
         };
-        tensors.put(&header)?;
-        tensors.pad()?;
-        tensors.next()?;
-        Ok(tensors)
+        let size = (with_size(0)?.0.len() as u64).next_multiple_of(self.alignment).saturating_add(data);
+        let (header, hashes_at) = with_size(u32::try_from(size).context("the head is larger than 4 GiB")?)?;
+        let sizes = |own: &[Entry]| own.iter().rev().map(|tensor| tensor.bytes).collect();
+        let files = vec![
+            PendingFile { out: head, header, sizes: sizes(own) },
+            PendingFile { out: storage, header: vec![], sizes: sizes(others) },
+        ];
+        Tensors::begin(files, self.alignment, Some((base + hashes_at as u64, vec![self.directory_hash()])))
     }
 
     /// Returns a file in memory with this header whose tensors are zeros, or `None` if the system has no memory for the
@@ -492,6 +502,18 @@ impl<W: Write + Seek> Tensors<W> {
 }
 
 impl<W: Write> Tensors<W> {
+    /// Writes the header of the first file.
+    fn begin(mut files: Vec<PendingFile<W>>, alignment: u64, hashes: Option<(u64, Vec<u64>)>) -> Result<Self> {
+        files.reverse();
+        let PendingFile { out, header, sizes } = files.pop().context("there is no file")?;
+        let mut tensors =
+            Self { out, done: vec![], later: files, alignment, sizes, left: 0, at: 0, written: 0, hash: None, hashes };
+        tensors.put(&header)?;
+        tensors.pad()?;
+        tensors.next()?;
+        Ok(tensors)
+    }
+
     /// Number of bytes written so far, to all files.
     pub fn written(&self) -> u64 {
         self.written
@@ -637,6 +659,33 @@ mod tests {
             seen.insert(counts.len());
         }
         assert!(seen.contains(&1) && seen.contains(&2) && seen.iter().any(|pieces| *pieces >= 7), "{seen:?}");
+    }
+
+    #[test]
+    fn a_head_and_a_storage_are_the_whole() {
+        let mut header = Header::new();
+        header.set("general.architecture", "none");
+        header.set(HEAD_KEY, 7u32);
+        header.align(64).unwrap();
+        for i in 0..5u64 {
+            header.tensor(&format!("tensor {i}"), &[3 + i, 2], TensorType::F32).unwrap();
+        }
+        let data: Vec<u8> = (0..2 * 4 * 25).collect();
+        for count in 0..=5 {
+            let mut files = [(); 2].map(|()| Cursor::new(vec![]));
+            let mut tensors = header.write_head(files.each_mut(), count).unwrap();
+            tensors.write_all(&data).unwrap();
+            tensors.finish().unwrap();
+            let [head, storage] = files.map(Cursor::into_inner);
+            let whole = [&head[..], &storage].concat();
+            let gguf = Gguf::parse(&whole).unwrap();
+            assert_eq!(gguf.u32("", HEAD_KEY).unwrap(), Some(head.len() as u32));
+            assert!(gguf.tensors().map(|tensor| tensor.data).collect::<Vec<_>>().concat() == data);
+            assert_eq!(gguf.tensors().filter(|tensor| tensor.offset < head.len() as u64).count(), count);
+            let mut verify = gguf.verify().unwrap().unwrap();
+            while verify.step(64).unwrap() {}
+        }
+        assert!(header.write_head([(); 2].map(|()| Cursor::new(vec![])), 6).is_err());
     }
 
     #[test]
