@@ -22,6 +22,23 @@ const CL100K: &str =
 const CASED_LETTERS: &str = r"\s?[A-Za-zµÀ-ÖØ-öø-ƺ";
 const CJK_HANGUL: &str = "[一-龥ࠀ-一가-\u{d7ff}]+";
 const PUNCTUATION: &str = "punctuation";
+/// The signs that `Punctuation` isolates: ASCII's and Unicode's.
+const SIGNS: &str = r"[\p{P}!-/:-@\[-`{-~]";
+const BLOOM: &str = " ?[^(\\s|[.,!?…。，、।۔،])]+";
+const GPT4O: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+/// The words of Kimi K2: those of GPT-4o, with Chinese characters apart.
+pub const KIMI: &str = r"[\p{Han}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+const DEEPSEEK3: &str = "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+";
+/// Digits in groups of three, counted from the end. [`known`] converts [`SOME_THREES`] to this expression.
+const THREES: &str = r"\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))";
+/// Expressions that match fewer numbers than [`THREES`]: some leave out characters such as ½, some a number that a letter
+/// follows.
+pub const SOME_THREES: [&str; 3] =
+    [r"\d{1,3}(?=(?:\d{3})*\b)", r"\p{N}{1,3}(?=(?:\p{N}{3})*\b)", r"\d{1,3}(?=(?:\d{3})*(?!\d))"];
+/// Lines and the line breaks between them.
+const LINES: &str = r"[^\n]+|[\n]+";
+/// Laguna's line breaks, which begin a line.
+pub const LINE_STARTS: &str = r"(?:\r?\n)+(?!\r?\n)";
 
 /// Values of `tokenizer.ggml.pre`, each with the expressions of a `tokenizer.json` in order.
 const KNOWN: &[(&str, &[&str])] = &[
@@ -58,26 +75,14 @@ const KNOWN: &[(&str, &[&str])] = &[
             r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+",
         ],
     ),
-    (
-        "gpt-4o",
-        &[
-            r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
-        ],
-    ),
+    ("gpt-4o", &[GPT4O]),
     (
         "tekken",
         &[
             r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
         ],
     ),
-    (
-        "deepseek-v3",
-        &[
-            NUMBERS_BY_THREE,
-            CJK,
-            "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+",
-        ],
-    ),
+    ("deepseek-v3", &[NUMBERS_BY_THREE, CJK, DEEPSEEK3]),
     ("deepseek-coder", &[r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", CJK_HANGUL, DIGITS]),
     // Vocabularies whose numbers are split into digits have no longer tokens of digits.
     ("deepseek-llm", &[r"[\r\n]", CASED_LETTERS, "\\s?[!-/:-~！-／：-～‘-‟\u{3000}-。]+", r"\s+$", CJK_HANGUL, DIGITS]),
@@ -87,7 +92,45 @@ const KNOWN: &[(&str, &[&str])] = &[
     ),
     ("falcon", &[PUNCTUATION, GPT2, "[0-9][0-9][0-9]"]),
     ("superbpe", &[r"\p{N}+", r"(?=(\d{3})+(?!\d))"]),
-    ("bloom", &[" ?[^(\\s|[.,!?…。，、।۔،])]+"]),
+    ("bloom", &[BLOOM]),
+    ("viking", &[BLOOM, DIGITS]),
+    (
+        "jais-2",
+        &[
+            r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s{512}(?!\S)|\s{256}(?!\S)|\s{128}(?!\S)|\s{64}(?!\S)|\s{32}(?!\S)|\s{16}(?!\S)|\s{8}(?!\S)|\s{4}(?!\S)|\s{1,2}(?!\S)|\s{1}",
+        ],
+    ),
+    (
+        "afmoe",
+        &[
+            THREES,
+            "[一-\u{9fff}㐀-\u{4dbf}\u{f900}-\u{faff}\u{3040}-ゟ゠-ヿ･-ﾟ⼀-\u{2fdf}เ-\u{e7f}\u{e80}-\u{eff}ក-\u{17ff}က-\u{109f}ꩠ-ꩿꧠ-\u{a9ff}가-\u{d7af}ᄀ-ᇿ]+",
+            DEEPSEEK3,
+        ],
+    ),
+    ("tiny_aya", &[THREES, GPT4O]),
+    ("laguna", &[LINES, QWEN2]),
+    (
+        "youtu",
+        &[
+            "[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-\u{303f}︰-﹏]+|[ㄅ-ㄯ]+|[一-龥\u{3040}-ゟ゠-ヿ]+",
+            r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+        ],
+    ),
+    (
+        "spark2_5",
+        &[
+            NUMBERS_BY_THREE,
+            CJK,
+            "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+|[\r\n]|\\s+(?!\\S)|\\s+",
+            DIGITS,
+        ],
+    ),
+    ("kimi-k2", &[KIMI]),
+    (
+        "chameleon",
+        &["<sentinel:[0-9]+>", "(IMGIMG)((A|B|C|D|E|F|G|H|I){1,4})Z", r"([\t\n]|    |  )", DIGITS, SIGNS, GPT2],
+    ),
 ];
 
 /// Returns the name of a byte-level pre-tokenizer; `ignore_merges` comes from the model section.
@@ -105,7 +148,7 @@ pub fn name(pre_tokenizer: &Value, ignore_merges: bool) -> Result<&'static str> 
 /// Returns whether a word that is a token becomes that token without merges, if the name of the pre-tokenizer does not
 /// imply it.
 pub fn ignores_merges(name: &str, ignores: bool) -> Option<bool> {
-    (ignores != matches!(name, "llama-bpe" | "tekken" | "minicpm5")).then_some(ignores)
+    (ignores != matches!(name, "llama-bpe" | "tekken" | "minicpm5" | "youtu")).then_some(ignores)
 }
 
 /// Collects the expressions of a pre-tokenizer in order.
@@ -119,12 +162,18 @@ fn collect<'v>(value: &'v Value, found: &mut Vec<&'v str>) -> Result<()> {
         "Digits" if value["individual_digits"] == true => found.push(DIGITS),
         "Digits" => {} // `support.rs` refuses it if it has an effect
         "Punctuation" if value["behavior"] == "Contiguous" => found.push(PUNCTUATION),
-        "Punctuation" => bail!("the pre-tokenizer type Punctuation is supported with the behavior Contiguous only"),
+        "Punctuation" if matches!(value["behavior"].as_str(), None | Some("Isolated")) => found.push(SIGNS),
+        "Punctuation" => {
+            bail!("the pre-tokenizer type Punctuation is supported with the behaviors Contiguous and Isolated only")
+        }
         "Split" => match (&value["pattern"]["Regex"], &value["pattern"]["String"]) {
             (Value::String(expression), _) => {
                 let (behavior, is_inverted) = (value["behavior"].as_str(), value["invert"] == true);
                 // An expression that ends with white space matches every character, so no text is removed.
                 let keeps_all = match behavior {
+                    // Splits after a line as well, where the rest of the chain would split, too.
+                    Some("MergedWithNext") => expression == LINE_STARTS && !is_inverted,
+                    Some("Isolated") if expression == LINE_STARTS => false,
                     Some("Removed") => is_inverted && expression.ends_with(r"|\s+"),
                     _ => matches!(behavior, None | Some("Isolated")) && !is_inverted,
                 };
@@ -139,29 +188,36 @@ fn collect<'v>(value: &'v Value, found: &mut Vec<&'v str>) -> Result<()> {
     Ok(())
 }
 
-/// Returns the equivalent expression in [`KNOWN`], if there is one, otherwise the expression itself. Line breaks may
-/// be characters or escapes.
+/// Returns the equivalent expression in [`KNOWN`], if there is one, otherwise the expression itself.
 fn known(expression: &str) -> &str {
-    let same = |text: &str| {
-        text.replace('\n', r"\n").replace('\r', r"\r") == expression.replace('\n', r"\n").replace('\r', r"\r")
-    };
+    let spelled = usual(expression);
+    let same = |text: &str| usual(text) == spelled;
     let gpt2 = [
         "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
         "'(?:[sdmt]|ll|ve|re)| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
     ];
-    if gpt2.contains(&expression) {
-        return GPT2;
+    match expression {
+        _ if gpt2.contains(&expression) => GPT2,
+        _ if same(CL100K) => LLAMA3,
+        _ if SOME_DIGITS.contains(&expression) => DIGITS,
+        _ if SOME_THREES.contains(&expression) => THREES,
+        LINE_STARTS => LINES,
+        _ if expression.starts_with(CASED_LETTERS) => CASED_LETTERS,
+        _ => {
+            let mut all = KNOWN.iter().flat_map(|(_, expressions)| expressions.iter().copied());
+            all.find(|text| same(text)).unwrap_or(expression)
+        }
     }
-    if same(CL100K) {
-        return LLAMA3;
-    }
-    if SOME_DIGITS.contains(&expression) {
-        return DIGITS;
-    }
-    if expression.starts_with(CASED_LETTERS) {
-        return CASED_LETTERS;
-    }
-    KNOWN.iter().flat_map(|(_, expressions)| expressions.iter().copied()).find(|text| same(text)).unwrap_or(expression)
+}
+
+/// Replaces spellings that mean the same: line breaks may be characters or escapes, and letters of contractions may be listed
+/// in both cases.
+fn usual(expression: &str) -> String {
+    expression
+        .replace('\n', r"\n")
+        .replace('\r', r"\r")
+        .replace(r"\p{N}{1}", r"\p{N}")
+        .replace("(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])", "(?i:'s|'t|'re|'ve|'m|'ll|'d)")
 }
 
 /// A pre-tokenizer that splits at an expression.
@@ -170,4 +226,57 @@ pub fn split(expression: &str) -> Value {
         { "type": "Split", "pattern": { "Regex": expression }, "behavior": "Isolated", "invert": false },
         { "type": "ByteLevel", "add_prefix_space": false, "use_regex": false },
     ] })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn isolated(expression: &str) -> Value {
+        json!({ "type": "Split", "pattern": { "Regex": expression }, "behavior": "Isolated", "invert": false })
+    }
+
+    fn chain(mut parts: Vec<Value>) -> Value {
+        parts.push(json!({ "type": "ByteLevel", "add_prefix_space": false, "use_regex": false }));
+        json!({ "type": "Sequence", "pretokenizers": parts })
+    }
+
+    /// Each name splits texts like the model's own expressions, in the spellings of their files.
+    /// `tests/fixtures/pretokenizers.py` has the same expressions.
+    #[test]
+    fn words_of_single_families() {
+        let digits = json!({ "type": "Digits", "individual_digits": true });
+        let either_case = "(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])";
+        let any_case = "(?i:'s|'t|'re|'ve|'m|'ll|'d)";
+        let mut lines = isolated(LINE_STARTS);
+        lines["behavior"] = "MergedWithNext".into();
+        for (expected, parts) in [
+            ("viking", vec![isolated(BLOOM), digits.clone()]),
+            ("tiny_aya", vec![isolated(r"\d{1,3}(?=(?:\d{3})*\b)"), isolated(&GPT4O.replace(any_case, either_case))]),
+            ("laguna", vec![lines, isolated(QWEN2)]),
+            ("laguna", vec![isolated(r"[^\n]+|[\n]+"), isolated(&QWEN2.replace(any_case, either_case))]),
+            ("qwen2", vec![isolated(&QWEN2.replace(r"|\p{N}|", r"|\p{N}{1}|"))]),
+            ("kimi-k2", vec![isolated(KIMI)]),
+            (
+                "chameleon",
+                vec![
+                    isolated("<sentinel:[0-9]+>"),
+                    isolated("(IMGIMG)((A|B|C|D|E|F|G|H|I){1,4})Z"),
+                    isolated(r"([\t\n]|    |  )"),
+                    digits,
+                    json!({ "type": "Punctuation", "behavior": "Isolated" }),
+                    json!({ "type": "ByteLevel", "add_prefix_space": false, "use_regex": true }),
+                ],
+            ),
+        ] {
+            assert_eq!(name(&chain(parts), false).unwrap(), expected);
+        }
+        assert!(name(&chain(vec![isolated(LINE_STARTS), isolated(QWEN2)]), false).is_err());
+        for (expected, expressions) in KNOWN {
+            if !expressions.contains(&PUNCTUATION) && *expected != "llama-bpe" {
+                let parts = expressions.iter().map(|expression| isolated(expression)).collect();
+                assert_eq!(name(&chain(parts), false).unwrap(), *expected);
+            }
+        }
+    }
 }

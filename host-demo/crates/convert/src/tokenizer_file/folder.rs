@@ -11,13 +11,13 @@ use super::special::{self, Special};
 use super::wanted::Wanted;
 use super::{
     CONTROL, Token, UNKNOWN, USER_DEFINED, Vocabulary, added, characters, files, json, plamo2, sentencepiece, slow,
-    support, world, write_templates,
+    support, tiktoken, world, write_templates,
 };
 use crate::llama2c;
 use arenite_gguf_writer::{Header, Meta};
 
 /// Files with a vocabulary, in order of preference.
-const FILES: [&str; 10] = [
+const FILES: [&str; 12] = [
     "rwkv_vocab_v20230424.txt",
     "tokenizer.jsonl",
     "tokenizer.json",
@@ -28,6 +28,8 @@ const FILES: [&str; 10] = [
     "tokenizer.bin",
     "tekken.json",
     "vocab.json",
+    "tiktoken.model",
+    "qwen.tiktoken",
 ];
 
 /// Writes the vocabulary. Returns messages.
@@ -138,7 +140,7 @@ fn read(wanted: &Wanted<'_>, path: &Path, folder: &Path, file: &[u8], header: &m
         }
     };
     // Write the key, because readers would otherwise add a start token for these pre-tokenizers.
-    let adds_start = ["llama-bpe", "tekken"].map(|name| ("pre", Meta::from(name)));
+    let adds_start = ["llama-bpe", "tekken", "chameleon"].map(|name| ("pre", Meta::from(name)));
     let adds_start = vocabulary.keys.iter().any(|key| adds_start.contains(key));
     if adds_start && !header.has("tokenizer.ggml.add_bos_token") {
         header.set("tokenizer.ggml.add_bos_token", false);
@@ -299,6 +301,7 @@ fn as_json(wanted: &Wanted<'_>, path: &Path, folder: &Path, file: &[u8], setting
         () if matches!(file, [_, _, 0, 0, ..]) => return Ok(None),
         () if file.trim_ascii_start().starts_with(b"{") => files::parse(path, file)?,
         () if world::is(file) => return Ok(None),
+        () if tiktoken::is(path) => return tiktoken::read(path, file, settings).map(Some),
         () if path.extension().is_some_and(|kind| kind == "txt") => {
             return slow::words(file, folder, settings).map(Some);
         }

@@ -1,6 +1,7 @@
 //! Reads vocabularies from tokenizer files: `tokenizer.json`, `tokenizer.model`, `tekken.json`, `vocab.json` with
-//! `merges.txt`, `vocab.txt`, `sentencepiece.bpe.model`, llama2.c's `tokenizer.bin`, nanoGPT's `meta.pkl`, RWKV World's text
-//! file, and PLaMo 2's `tokenizer.jsonl`.
+//! `merges.txt`, `vocab.txt`, `sentencepiece.bpe.model`, Kimi's `tiktoken.model`, Qwen 1's
+//! `qwen.tiktoken`, llama2.c's `tokenizer.bin`, nanoGPT's `meta.pkl`, RWKV World's text file, and PLaMo 2's
+//! `tokenizer.jsonl`.
 
 mod added;
 mod characters;
@@ -15,6 +16,7 @@ pub mod sentencepiece;
 mod slow;
 mod special;
 mod support;
+mod tiktoken;
 pub mod wanted;
 mod world;
 

@@ -222,7 +222,15 @@ impl Special {
                 texts.add(name, false, false);
             }
         }
-        special.adds = texts.adds;
+        let has_none =
+            |name: &str| texts.get(name).is_none() && settings.get(format!("{name}_token")).is_some_and(Value::is_null);
+        let is_known = |name: &str| special.ids.iter().any(|(known, _)| *known == name) && !has_none(name);
+        // Without an id, readers would add their default token, which is some other text.
+        let adds = texts
+            .adds
+            .iter()
+            .map(|(name, adds)| (*name, *adds && (json.is_none() || *name == "sep" || is_known(name))));
+        special.adds = adds.collect();
         if let Some(json) = json {
             let is_roberta = is_byte_level(json) && wanted.architecture == "bert";
             let usual = if is_roberta || json["model"]["type"] == "Unigram" { 2 } else { 1 };
@@ -398,6 +406,38 @@ mod tests {
             assert_eq!(read(Value::Null), want);
         }
         assert_eq!(read("c".into()), [(String::new(), "c".to_owned())]);
+    }
+
+    /// transformers 5.24 adds no token to a text that has no name in the settings, or is none of the vocabulary.
+    #[test]
+    fn tokens_without_an_id_are_not_added() {
+        let folder = tempfile::tempdir().unwrap();
+        let adds = |json: Value, settings: Value, config: Value| {
+            let wanted = Wanted {
+                directory: folder.path(),
+                architecture: "llama",
+                config: &config,
+                rows: 4,
+                rules: &crate::tokenizer_file::VocabularyRules::PLAIN,
+            };
+            let special = Special::of(Some(&json), &settings, &wanted, &HashMap::new());
+            let adds = |name| special.adds.iter().find(|(known, _)| *known == name).map(|(_, adds)| *adds);
+            (adds("bos"), adds("eos"))
+        };
+        let bytes = json!({ "decoder": { "type": "ByteLevel" }, "added_tokens": [{ "id": 3, "content": "<e>" }] });
+        let llama = json!({ "tokenizer_class": "LlamaTokenizerFast", "add_bos_token": true, "eos_token": "<e>" });
+        assert_eq!(adds(bytes.clone(), llama.clone(), Value::Null), (Some(false), Some(false)));
+        let mut named = llama.clone();
+        named["bos_token"] = "<e>".into();
+        assert_eq!(adds(bytes.clone(), named, Value::Null), (Some(true), Some(false)));
+        // The class has a default, unless the settings say that there is none.
+        assert_eq!(adds(bytes.clone(), llama.clone(), json!({ "bos_token_id": 1 })), (Some(true), Some(false)));
+        let mut none = llama;
+        none["bos_token"] = Value::Null;
+        assert_eq!(adds(bytes.clone(), none, json!({ "bos_token_id": 1 })), (Some(false), Some(false)));
+        let mut around = bytes;
+        around["post_processor"] = json!({ "type": "BertProcessing", "sep": ["<e>", 3], "cls": ["<x>", 9] });
+        assert_eq!(adds(around, json!({ "bos_token": null }), Value::Null), (Some(false), Some(true)));
     }
 
     /// Each template is rendered without a start token by transformers 5.24 if the second value is true.

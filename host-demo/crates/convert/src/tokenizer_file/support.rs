@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 use serde_json::Value;
 
-use super::expressions::SOME_DIGITS;
+use super::expressions::{LINE_STARTS, SOME_DIGITS, SOME_THREES};
 use arenite_text::normalizer::{Step, apply};
 
 pub fn list(value: &Value) -> impl Iterator<Item = &Value> {
@@ -79,12 +79,15 @@ fn normalization(json: &Value, normalizers: &[&Value], notes: &mut Vec<String>) 
 /// Checks the pre-tokenizers, and adds those that become steps.
 fn words(json: &Value, pre_tokenizers: &[&Value], steps: &mut Vec<Step>, notes: &mut Vec<String>) -> Result<()> {
     let kinds = kinds(pre_tokenizers);
-    let splits_digits = |it: &&Value| it["pattern"]["Regex"].as_str().is_some_and(|it| SOME_DIGITS.contains(&it));
-    if pre_tokenizers.iter().any(splits_digits) {
-        notes.push(
-            "numbers that are no digits, such as ½, are split like digits, unlike in Hugging Face's tokenizer"
-                .to_owned(),
-        );
+    for (expressions, texts) in [
+        (&SOME_DIGITS[..], "numbers that are no digits, such as ½, are split like digits"),
+        (&SOME_THREES, "numbers before letters (12345a), and those that are no digits, are split into threes as well"),
+        (&[LINE_STARTS], "a carriage return before a line break is a token of its own"),
+    ] {
+        let splits = |it: &&Value| it["pattern"]["Regex"].as_str().is_some_and(|it| expressions.contains(&it));
+        if pre_tokenizers.iter().any(splits) {
+            notes.push(format!("{texts}, unlike in Hugging Face's tokenizer"));
+        }
     }
     for (at, (it, kind)) in pre_tokenizers.iter().zip(&kinds).enumerate() {
         if *kind == "Metaspace" && it["replacement"].as_str().is_some_and(|text| text != "▁") {
