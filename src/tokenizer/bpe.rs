@@ -37,11 +37,13 @@ pub(super) fn encode_bytes(
     memory: &mut [Word],
     output: &mut Output<'_>,
 ) -> Option<()> {
+    // As in Hugging Face's tokenizers, a byte that the vocabulary lacks is an unknown token. Without such a token it is left
+    // out, and its neighbours may merge. (llama.cpp leaves it out after merging.)
+    let id = |byte| index.byte(byte).or(vocab.unknown);
     for word in pre.words(text) {
         let bytes = Normalized::new(word);
         if let [byte @ 0..=0x7f] = *word {
-            // A byte that the vocabulary lacks is skipped, as in llama.cpp.
-            if let Some(id) = index.byte(byte) {
+            if let Some(id) = id(byte) {
                 output.push(id);
             }
             continue;
@@ -55,15 +57,14 @@ pub(super) fn encode_bytes(
             output.push(id);
             continue;
         }
-        let mut row = Row::new(memory, bytes.clone().count())?;
-        for (slot, byte) in bytes.enumerate() {
-            row.put(slot, slot + 1, index.byte(byte).unwrap_or(u32::MAX));
+        let ids = bytes.filter_map(id);
+        let mut row = Row::new(memory, ids.clone().count())?;
+        for (slot, id) in ids.enumerate() {
+            row.put(slot, slot + 1, id);
         }
         row.merge(&Ranks(index));
         for (_, _, id) in row.symbols() {
-            if id != u32::MAX {
-                output.push(id);
-            }
+            output.push(id);
         }
     }
     Some(())

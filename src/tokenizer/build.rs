@@ -3,7 +3,7 @@
 use super::canonical::compare;
 use super::index::{Index, Layout, MAGIC, NONE, Special, header, merge_bytes, rule};
 use super::merge::Word;
-use super::names::{Consequences, Found, MOST_ENDS};
+use super::names::{Consequences, Found, MOST_ENDS, TYPES_ARE_FINAL};
 use super::special::ByteSet;
 use super::unigram;
 use super::vocab::{HAS_TABLES, LONGEST_LOOKED_FOR, MERGES, PREFIX, TokenType, Vocab};
@@ -308,7 +308,11 @@ pub(super) fn consequences(gguf: &Gguf<'_>, vocab: &Vocab<'_>, found: &Found) ->
         Ok(Some(id)) if !name.is_empty() && (id as usize) < vocab.len() => Some(id),
         _ => None,
     };
-    found.consequences([vocab.eos, vocab.eot, vocab.eom], key)
+    let mut consequences = found.consequences([vocab.eos, vocab.eot, vocab.eom], key);
+    if built::LENIENT && gguf.bool(PREFIX, TYPES_ARE_FINAL) == Ok(Some(true)) {
+        found.keep_types(&mut consequences.types);
+    }
+    consequences
 }
 
 /// The end tokens of the file's list.

@@ -69,6 +69,7 @@ mod wordpiece;
 mod world;
 
 pub use decode::{Decoder, Piece};
+pub use names::is_taken_for_control;
 pub use vocab::TokenType;
 
 pub use crate::built::tokenizer_feature;

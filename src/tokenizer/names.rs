@@ -7,6 +7,9 @@
 //! To get the same ids, this crate changes types by the same list. The tokens that end an answer come from the metadata
 //! first, and from a spelling only if the file marks the token as special. (llama.cpp stops at every `</s>`, which is
 //! HTML in Qwen's vocabulary; this crate does not.)
+//!
+//! A file of `arenite convert` has the types of the model's own tokenizer. Its key [`TYPES_ARE_FINAL`] says that ordinary
+//! tokens with these spellings are text.
 
 use super::vocab::TokenType;
 use crate::TokenId;
@@ -120,6 +123,28 @@ const ROLES: [(Role, [&str; 2], bool); 6] = [
     (Separator, ["fim_sep_token_id", ""], true),
 ];
 
+/// Key without its prefix, a bool: ordinary tokens and tokens of fill-in-the-middle keep the types that the file gives them.
+pub(super) const TYPES_ARE_FINAL: &str = "token_type_final";
+
+/// Returns true if a token with this spelling counts as a control token, unless the file has the key
+/// `tokenizer.ggml.token_type_final`. `is_special` tells whether the file marks it as special (its types 2 to 4).
+///
+/// Source: `llama_vocab::impl::load` of llama.cpp.
+pub fn is_taken_for_control(spelling: &[u8], is_special: bool) -> bool {
+    NAMES.iter().any(|(name, meaning)| *name == spelling && meaning.gives_way(is_special))
+}
+
+impl Meaning {
+    /// Returns true if the file's own type can be final. A token that ends an answer and is special is never printed.
+    fn gives_way(self, is_special: bool) -> bool {
+        match self {
+            EndOfTurn | EndOfMessage | End => !is_special,
+            Fill(_) => true,
+            Shown => false,
+        }
+    }
+}
+
 /// Known spellings found in a vocabulary.
 pub(super) struct Found {
     ids: [Option<TokenId>; COUNT],
@@ -224,6 +249,14 @@ impl Found {
         Consequences { eot, eom, types, ends }
     }
 
+    /// Drops the changes of types that give way to the file's own.
+    pub fn keep_types(&self, types: &mut [Option<(TokenId, TokenType)>; COUNT]) {
+        let names = NAMES.iter().zip(&self.marked).zip(types);
+        for (_, new) in names.filter(|(((_, meaning), marked), _)| meaning.gives_way(**marked)) {
+            *new = None;
+        }
+    }
+
     fn not_an_end(
         &self,
         name: &[u8],
@@ -295,6 +328,25 @@ mod tests {
         let consequences = found.consequences([None; 3], |_| None);
         assert_eq!(consequences.ends, [None; MOST_ENDS]);
         assert!(consequences.types.contains(&Some((5, TokenType::Control))));
+    }
+
+    #[test]
+    fn final_types() {
+        let mut found = Found::new();
+        for (id, (name, kind)) in
+            [("</s>", TokenType::Normal), ("<eos>", TokenType::UserDefined), ("<PRE>", TokenType::UserDefined)]
+                .into_iter()
+                .enumerate()
+        {
+            found.look(id as TokenId, name.as_bytes(), kind);
+        }
+        let mut types = found.consequences([None; 3], |_| None).types;
+        assert_eq!(types.iter().flatten().count(), 3);
+        found.keep_types(&mut types);
+        assert!(types.into_iter().flatten().eq([(1, TokenType::Control)]));
+        let taken = |name: &str, is_special| is_taken_for_control(name.as_bytes(), is_special);
+        assert!(taken("</s>", false) && !taken("</s>", true) && taken("<PRE>", true));
+        assert!(!taken("<|channel|>", false) && !taken("</p>", false));
     }
 
     #[test]

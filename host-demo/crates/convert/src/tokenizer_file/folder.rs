@@ -312,14 +312,39 @@ fn as_json(wanted: &Wanted<'_>, path: &Path, folder: &Path, file: &[u8], setting
     };
     if path.ends_with("tokenizer.json") {
         added::complete(&mut json, folder, settings)?;
-        // transformers changes a pre-tokenizer that stands alone.
-        let words = &mut json["pre_tokenizer"];
-        if words["type"] == "ByteLevel" && settings["add_prefix_space"] == true {
-            words["add_prefix_space"] = true.into();
+        if let Some(adds) = settings["add_prefix_space"].as_bool() {
+            prefix_as_class(&mut json, settings, adds);
         }
         normalize_as_bert(&mut json, settings, wanted.config);
     }
     Ok(Some(json))
+}
+
+/// Changes whether a `tokenizer.json` adds a space before a text, as transformers' class does if the settings say so.
+fn prefix_as_class(json: &mut Value, settings: &Value, adds: bool) {
+    let class = settings["tokenizer_class"].as_str().unwrap_or_default();
+    let class = class.strip_suffix("Fast").unwrap_or(class);
+    let is_pieces = json["model"]["type"] == "BPE" && !support::is_byte_level(json);
+    let words = &mut json["pre_tokenizer"];
+    // Any class changes a pre-tokenizer that stands alone.
+    if adds && words["type"] == "ByteLevel" {
+        words["add_prefix_space"] = true.into();
+    } else if adds && class == "Qwen2Tokenizer" {
+        let bytes = words["pretokenizers"].as_array_mut().into_iter().flatten().find(|it| it["type"] == "ByteLevel");
+        bytes.into_iter().for_each(|it| it["add_prefix_space"] = true.into());
+    } else if is_pieces && class == "LlamaTokenizer" {
+        let scheme = match adds {
+            false => "never",
+            true if settings["legacy"] == true => "always",
+            true => "first",
+        };
+        if words["type"] == "Metaspace" && (!adds || words["prepend_scheme"] == "never") {
+            words["prepend_scheme"] = scheme.into();
+        }
+        if !adds && let Some(normalizers) = json["normalizer"]["normalizers"].as_array_mut() {
+            normalizers.retain(|it| it["type"] != "Prepend");
+        }
+    }
 }
 
 /// Changes the normalizer of a `tokenizer.json` as transformers' class does, which replaces it by the settings and its

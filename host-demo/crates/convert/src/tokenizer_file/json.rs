@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
+use arenite::tokenizer::is_taken_for_control;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::Value;
@@ -96,6 +97,14 @@ pub fn read(wanted: &Model<'_>, json: &Value, notes: &mut Vec<String>) -> Result
         }
     }
     rules(json, &mut vocabulary);
+    // Written only if readers would change a type.
+    let changes = |token: &Token| match token.kind {
+        NORMAL | USER_DEFINED => is_taken_for_control(token.text.as_bytes(), token.kind == USER_DEFINED),
+        _ => false,
+    };
+    if vocabulary.tokens.values().any(changes) {
+        vocabulary.key("token_type_final", true);
+    }
     Ok(vocabulary)
 }
 
@@ -169,6 +178,17 @@ fn byte_level(wanted: &Model<'_>, json: &Value, vocabulary: &mut Vocabulary) -> 
         vocabulary.key("ignore_merges", ignores);
     }
     vocabulary.key("merges", joined(&merges(json)?));
+    if support::missing_bytes(json) > 0 {
+        unknown(json, vocabulary)?;
+    }
+    Ok(())
+}
+
+/// Writes the unknown token that the model names. Without one, bytes or characters that are no tokens are left out.
+fn unknown(json: &Value, vocabulary: &mut Vocabulary) -> Result<()> {
+    if let Some(id) = json["model"]["unk_token"].as_str().and_then(|text| json["model"]["vocab"][text].as_u64()) {
+        vocabulary.key("unknown_token_id", u32::try_from(id)?);
+    }
     Ok(())
 }
 
@@ -216,12 +236,8 @@ fn words_by_merges(json: &Value, vocabulary: &mut Vocabulary) -> Result<()> {
     }
     vocabulary.key("model", "whitespace");
     vocabulary.key("pre", "whitespace");
-    // Without an unknown token, characters that are no tokens are left out.
-    if let Some(id) = json["model"]["unk_token"].as_str().and_then(|text| json["model"]["vocab"][text].as_u64()) {
-        vocabulary.key("unknown_token_id", u32::try_from(id)?);
-    }
     vocabulary.key("merges", joined(&merges(json)?));
-    Ok(())
+    unknown(json, vocabulary)
 }
 
 /// Returns a note if SentencePiece's rule, by which any two neighbours merge that form a token, gives other tokens than the

@@ -8,6 +8,8 @@ mod characters;
 mod expressions;
 pub mod files;
 pub mod folder;
+#[cfg(test)]
+mod ids;
 mod json;
 mod plamo2;
 pub mod ranks;

@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::support::{is_byte_level, part, splits_words};
+use super::support::{is_byte_level, missing_bytes, part, splits_words};
 use super::wanted::Wanted;
 use arenite_gguf_writer::Header;
 
@@ -295,9 +295,11 @@ pub fn adds_no_others(json: &Value, settings: &Value) -> bool {
     is_explicit && !is_byte_level(json)
 }
 
-/// Returns true if characters without a token are left out, whatever the settings name as the unknown token.
+/// Returns true if characters or bytes without a token are left out, whatever the settings name as the unknown token.
 fn drops_unknown(json: &Value) -> bool {
-    splits_words(json) && json["model"]["type"] == "BPE" && json["model"]["unk_token"].is_null()
+    (splits_words(json) || is_byte_level(json) && missing_bytes(json) > 0)
+        && json["model"]["type"] == "BPE"
+        && json["model"]["unk_token"].is_null()
 }
 
 /// Returns the number of special tokens that a post-processor puts between the texts of a pair.

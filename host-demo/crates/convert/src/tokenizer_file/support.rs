@@ -89,6 +89,9 @@ fn words(json: &Value, pre_tokenizers: &[&Value], steps: &mut Vec<Step>, notes: 
             notes.push(format!("{texts}, unlike in Hugging Face's tokenizer"));
         }
     }
+    if kinds.iter().filter(|kind| **kind == "ByteLevel").count() > 1 {
+        bail!("it has several pre-tokenizers ByteLevel: one is supported");
+    }
     for (at, (it, kind)) in pre_tokenizers.iter().zip(&kinds).enumerate() {
         if *kind == "Metaspace" && it["replacement"].as_str().is_some_and(|text| text != "▁") {
             bail!("its pre-tokenizer replaces spaces by {}: only \"▁\" is supported", it["replacement"]);
@@ -198,16 +201,21 @@ fn is_byte_of_utf8(text: &str) -> bool {
     chars.next().is_some_and(|c| is_byte(c) && !is_unused(c)) && chars.next().is_none()
 }
 
+/// Returns the number of bytes of UTF-8 that a byte-level vocabulary lacks.
+pub fn missing_bytes(json: &Value) -> usize {
+    let texts = json["model"]["vocab"].as_object().into_iter().flatten();
+    UTF8_BYTES.saturating_sub(texts.filter(|(text, _)| is_byte_of_utf8(text)).count())
+}
+
 /// Adds notes about texts with characters that the vocabulary lacks, and about scores, where they get other tokens.
 fn unknown(json: &Value, notes: &mut Vec<String>) {
     let model = &json["model"];
     let is_bpe = model["type"] == "BPE";
     if is_bpe && is_byte_level(json) {
-        let missing = UTF8_BYTES
-            - model["vocab"].as_object().into_iter().flatten().filter(|(text, _)| is_byte_of_utf8(text)).count();
-        if missing > 0 {
+        let missing = missing_bytes(json);
+        if missing > 0 && model["fuse_unk"] == true && !model["unk_token"].is_null() {
             notes.push(format!(
-                "{missing} bytes have no token: they are left out after merging, unlike in Hugging Face's tokenizer"
+                "{missing} bytes have no token: each becomes an unknown token, and Hugging Face's tokenizer joins them"
             ));
         }
     } else if is_bpe && !splits_words(json) && model["unk_token"].is_null() && model["byte_fallback"] != true {

@@ -1,0 +1,129 @@
+//! Tests: ids and texts from converted folders are those of Hugging Face's tokenizers 0.23.3, and of transformers 5.24 where
+//! the settings matter.
+
+use std::fs;
+use std::io::Cursor;
+
+use arenite::Gguf;
+use arenite::tokenizer::Encode;
+use serde_json::{Value, json};
+
+use super::VocabularyRules;
+use super::folder;
+use super::wanted::Wanted;
+use arenite_gguf_writer::Header;
+
+/// The vocabulary of a folder with a `tokenizer.json` and a `tokenizer_config.json`, as a file.
+fn converted(tokenizer: &Value, settings: &Value) -> anyhow::Result<Vec<u8>> {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("tokenizer.json"), tokenizer.to_string()).unwrap();
+    fs::write(folder.path().join("tokenizer_config.json"), settings.to_string()).unwrap();
+    let wanted = Wanted {
+        directory: folder.path(),
+        architecture: "llama",
+        config: &Value::Null,
+        rows: 16,
+        rules: &VocabularyRules::PLAIN,
+    };
+    let mut header = Header::new();
+    folder::write(&wanted, &mut header)?;
+    Ok(header.write(Cursor::new(Vec::new()))?.finish()?.into_inner())
+}
+
+/// The ids of a text with control tokens in it and none around it, and the text of the ids.
+fn ids(file: &[u8], text: &str) -> (Vec<u32>, String) {
+    let (gguf, mut index) = (Gguf::parse(file).unwrap(), Vec::new());
+    let tokenizer = arenite_text::tokenizer(&gguf, &mut index).unwrap();
+    let how = Encode { add_special: false, parse_special: true };
+    let ids = arenite_text::encode(&tokenizer, text.as_bytes(), how).unwrap();
+    let text = String::from_utf8(arenite_text::decode(&tokenizer, &ids).unwrap()).unwrap();
+    (ids, text)
+}
+
+fn added(tokens: &[(u32, &str, bool)]) -> Value {
+    let token = |(id, text, special): &(u32, &str, bool)| json!({"id": id, "content": text, "special": special, "normalized": false});
+    tokens.iter().map(token).collect()
+}
+
+fn byte_level(vocab: Value, merges: Value, unknown: Option<&str>) -> Value {
+    json!({
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "use_regex": true},
+        "decoder": {"type": "ByteLevel"},
+        "model": {"type": "BPE", "unk_token": unknown, "vocab": vocab, "merges": merges},
+    })
+}
+
+/// `</s>` is an ordinary token, and `<PRE>` an added one that is not special.
+#[test]
+fn well_known_spellings_are_text_if_the_file_says_so() {
+    let vocab = json!({"<": 0, "/": 1, "s": 2, ">": 3, "x": 4, "P": 5, "R": 6, "E": 7, "</s>": 8});
+    let mut tokenizer = byte_level(vocab, json!([]), None);
+    tokenizer["added_tokens"] = added(&[(9, "<PRE>", false)]);
+    let file = converted(&tokenizer, &Value::Null).unwrap();
+    assert_eq!(ids(&file, "x</s>"), (vec![4, 0, 1, 2, 3], "x</s>".to_owned()));
+    assert_eq!(ids(&file, "x<PRE>"), (vec![4, 9], "x<PRE>".to_owned()));
+}
+
+/// A byte without a token is an unknown token. If there is none, its neighbours merge.
+#[test]
+fn bytes_without_a_token() {
+    let vocab = json!({"<unk>": 0, "a": 1, "b": 2, "ab": 3, "c": 4});
+    for (unknown, results) in
+        [(None, [&[3][..], &[], &[3, 4]]), (Some("<unk>"), [&[1, 0, 2], &[0], &[1, 0, 0, 2, 0, 4]])]
+    {
+        let tokenizer = byte_level(vocab.clone(), json!(["a b"]), unknown);
+        // The settings alone name no unknown token.
+        let file = converted(&tokenizer, &json!({"unk_token": "<unk>"})).unwrap();
+        for (text, expected) in ["aXb", "X", "aéb c"].into_iter().zip(results) {
+            assert_eq!(ids(&file, text).0, expected, "{text} {unknown:?}");
+        }
+    }
+}
+
+/// Pieces with merges, as Llama's.
+fn pieces(normalizer: Value, pre_tokenizer: Value) -> Value {
+    json!({
+        "added_tokens": added(&[(0, "<unk>", true), (1, "<s>", true), (2, "</s>", true)]),
+        "normalizer": normalizer,
+        "pre_tokenizer": pre_tokenizer,
+        "model": {
+            "type": "BPE", "unk_token": "<unk>", "fuse_unk": true, "merges": ["▁ a"],
+            "vocab": {"<unk>": 0, "<s>": 1, "</s>": 2, "▁": 3, "a": 4, "▁a": 5, "b": 6},
+        },
+    })
+}
+
+/// The class builds the rule for spaces from the settings.
+#[test]
+fn settings_say_whether_a_space_is_added() {
+    let space = json!({"type": "Replace", "pattern": {"String": " "}, "content": "▁"});
+    let prepend = json!({"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "▁"}, space]});
+    let metaspace =
+        |scheme: &str| json!({"type": "Metaspace", "replacement": "▁", "prepend_scheme": scheme, "split": false});
+    let (prepended, first, never) = (
+        pieces(prepend, Value::Null),
+        pieces(Value::Null, metaspace("first")),
+        pieces(Value::Null, metaspace("never")),
+    );
+    let (none, at_start, always) = ([[4, 3, 6], [4, 2, 4]], [[5, 3, 6], [5, 2, 4]], [[5, 3, 6], [5, 2, 5]]);
+    for (tokenizer, class, adds, legacy, expected) in [
+        (&prepended, "LlamaTokenizer", false, false, none),
+        (&prepended, "PreTrainedTokenizerFast", false, false, always),
+        (&first, "LlamaTokenizerFast", false, false, none),
+        (&first, "LlamaTokenizer", true, false, at_start),
+        (&never, "LlamaTokenizer", true, false, at_start),
+        (&never, "LlamaTokenizer", true, true, always),
+        (&never, "PreTrainedTokenizerFast", true, false, none),
+    ] {
+        let settings =
+            json!({"tokenizer_class": class, "add_prefix_space": adds, "legacy": legacy, "unk_token": "<unk>"});
+        let file = converted(tokenizer, &settings).unwrap();
+        let found = ["a b", "a</s>a"].map(|text| ids(&file, text).0);
+        assert_eq!(found, expected, "{settings}");
+    }
+    let mut bytes = byte_level(json!({"a": 0}), json!([]), None);
+    bytes["pre_tokenizer"] = super::expressions::split(super::expressions::QWEN2);
+    let settings = json!({"tokenizer_class": "Qwen2Tokenizer", "add_prefix_space": true});
+    let refused = converted(&bytes, &settings).unwrap_err();
+    assert!(format!("{refused:#}").contains("its pre-tokenizer has add_prefix_space"), "{refused:#}");
+}
