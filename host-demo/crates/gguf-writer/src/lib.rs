@@ -235,6 +235,12 @@ impl Header {
         (*bytes == Meta::from(value).0).then_some(value)
     }
 
+    /// Returns whether a key is set to `true`.
+    pub fn is_true(&self, key: &str) -> bool {
+        let value = self.key_at.get(key).and_then(|at| self.keys.get(*at));
+        value.is_some_and(|(_, value)| *value == Meta::from(true))
+    }
+
     /// Aligns every tensor to a multiple of `alignment` bytes.
     ///
     /// # Errors

@@ -55,6 +55,12 @@ impl Config {
         for kind in [kind, own_type] {
             defaults::fill(kind, &mut values);
         }
+        // Gemma 4 builds dense layers then, whatever the other fields say.
+        if values.get("enable_moe_block") == Some(&Value::Bool(false)) {
+            for name in ["num_experts", "top_k_experts", "moe_intermediate_size", "expert_intermediate_size"] {
+                values.remove(name);
+            }
+        }
         let (kind, text_type) = (kind.to_owned(), text_type.map(str::to_owned));
         Ok(Self { values, rope, text_type, kind, read: RefCell::default() })
     }

@@ -237,6 +237,8 @@ fn assemble<'f>(request: &Request<'_>, checkpoint: &mut Checkpoint<'f>) -> Resul
     let inner = folder.map(pooling::transformer).transpose()?;
     let place = tokenizer.as_deref().or(inner.as_deref());
     notes.extend(vocabulary((request, place), checkpoint, family, &config, &outputs, &mut header)?);
+    let padded = pooling::padded_ends(&mut Keys { config: &config, header: &mut header, architecture });
+    notes.extend(padded.map(str::to_owned));
     if let (Some(decision), Some(folder)) = (decision, folder) {
         decision.keys(&mut Keys { config: &config, header: &mut header, architecture }, folder)?;
     }

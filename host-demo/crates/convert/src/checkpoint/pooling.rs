@@ -237,6 +237,24 @@ fn ranks(keys: &Keys<'_>) -> bool {
     keys.config.classes().iter().any(|class| ends.iter().any(|end| class.ends_with(end)))
 }
 
+/// Lets a classifier's text end without an end token that is padding, too: transformers reads the output of the last token
+/// that is not padding, and in a decoder no later token has an effect on it. Returns a message for models that score pairs,
+/// because the end token is also between the texts of a pair.
+pub fn padded_ends(keys: &mut Keys<'_>) -> Option<&'static str> {
+    let (end, adds) = ("tokenizer.ggml.eos_token_id", "tokenizer.ggml.add_eos_token");
+    let padding = keys.config.get("pad_token_id").and_then(Value::as_u64);
+    let is_padding = padding.is_some() && padding == keys.header.u32(end).map(u64::from);
+    let is_of_texts = keys.config.classes().iter().any(|class| class.ends_with("ForSequenceClassification"));
+    if !is_of_texts || !is_padding || !keys.header.is_true(adds) {
+        return None;
+    }
+    if keys.config.get("id2label").is_some_and(|labels| label_names(labels).len() == 1) {
+        return Some("the end token is the padding token, which transformers leaves out: scores of pairs are others");
+    }
+    keys.header.set(adds, false);
+    None
+}
+
 /// Writes the names of a classifier's outputs; a reranker's only output has no name.
 fn labels(keys: &mut Keys<'_>) {
     if !ranks(keys) {
@@ -279,6 +297,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::checkpoint::config::Config;
+    use arenite_gguf_writer::Header;
 
     #[test]
     fn prompts_that_are_not_pooled_are_noted() {
@@ -290,6 +310,28 @@ mod tests {
             write("pool/config.json", json!({ "pooling_mode_mean_tokens": true, "include_prompt": included }));
             let notes = notes(folder.path(), None).unwrap();
             assert_eq!(notes.iter().filter(|note| note.contains("include_prompt")).count(), count, "{notes:?}");
+        }
+    }
+
+    /// transformers 5.24 gives a Qwen 3 classifier the probabilities of the text without the end token, 0.232, 0.342 and 0.426,
+    /// if the padding token is the end token (0.200, 0.283 and 0.517 with it).
+    #[test]
+    fn the_end_token_is_left_out_if_it_is_padding() {
+        for (class, pad, labels, adds, is_noted) in [
+            ("Qwen3ForSequenceClassification", 2, 3, false, false),
+            ("Qwen3ForSequenceClassification", 0, 3, true, false),
+            ("Qwen3ForSequenceClassification", 2, 1, true, true),
+            ("Qwen3ForTokenClassification", 2, 3, true, false),
+        ] {
+            let labels: Vec<_> = (0..labels).map(|label| label.to_string()).collect();
+            let labels: Value =
+                labels.into_iter().map(|label| (label, "x".into())).collect::<serde_json::Map<_, _>>().into();
+            let json = json!({ "architectures": [class], "pad_token_id": pad, "id2label": labels });
+            let (config, mut header) = (Config::new(&json).unwrap(), Header::new());
+            header.set("tokenizer.ggml.eos_token_id", 2u32);
+            header.set("tokenizer.ggml.add_eos_token", true);
+            let note = padded_ends(&mut Keys { config: &config, header: &mut header, architecture: "qwen3" });
+            assert_eq!((header.is_true("tokenizer.ggml.add_eos_token"), note.is_some()), (adds, is_noted), "{json}");
         }
     }
 
