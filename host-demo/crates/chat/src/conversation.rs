@@ -11,7 +11,7 @@ use super::dialect::{
     unwrapped,
 };
 use super::guard::{Prompt, marked};
-use super::render::{Arguments, Renderer};
+use super::render::{Arguments, Ending, Renderer};
 use super::rewrites::{Conversation, as_text, as_user, join};
 use super::thoughts::Thoughts;
 use arenite_grammar::Piece;
@@ -156,7 +156,7 @@ impl Style {
         renderer: &Renderer,
         conversation: Conversation,
         kwargs: &Map<String, Value>,
-        continues: bool,
+        ending: Ending,
     ) -> Result<(Prompt, Option<&'static str>), String> {
         let render = |conversation: &Conversation| -> Result<Prompt, String> {
             let mut messages = conversation.messages.iter().map(|message| self.json(message)).collect();
@@ -169,7 +169,7 @@ impl Style {
             let arguments = Arguments { tools, kwargs: jinja(kwargs.clone().into()) };
             let pictures = conversation.messages.iter().flat_map(|message| &message.pictures);
             let pictures = pictures.map(|picture| picture.source.clone()).collect();
-            let mut prompt = renderer.try_prompt(messages, &arguments, continues)?;
+            let mut prompt = renderer.try_prompt(messages, &arguments, ending)?;
             prompt.pictures = pictures;
             Ok(prompt)
         };

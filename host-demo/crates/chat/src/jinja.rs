@@ -155,7 +155,8 @@ fn is_firefunction(source: &str) -> bool {
     ["functions", "datetime"].iter().all(|name| variables.contains(name))
 }
 
-/// The variables of FireFunction 2 in place of `tools`: the functions as JSON text, empty if there are none, and the time.
+/// The variables of FireFunction 2 in place of `tools`: the functions as JSON text (empty without functions), and the
+/// time.
 fn firefunction(tools: &Value) -> Value {
     let tools = serde_json::to_value(tools).ok();
     let tools = tools.as_ref().and_then(serde_json::Value::as_array).filter(|tools| !tools.is_empty());

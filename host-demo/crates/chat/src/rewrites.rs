@@ -105,8 +105,8 @@ impl Conversation {
         true
     }
 
-    /// Puts each call in a message of its own, with the name of the function as its `metadata`. Results are observations.
-    /// So GLM-4-9B writes them.
+    /// Puts each call in a message of its own, with the name of the function as its `metadata`, as GLM-4-9B expects it.
+    /// Results are observations.
     pub fn calls_as_metadata(&mut self) {
         for mut message in std::mem::take(&mut self.messages) {
             let calls = std::mem::take(&mut message.calls);

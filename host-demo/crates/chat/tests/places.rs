@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arenite::Gguf;
 use arenite_chat::dialect::{Part, Tools};
-use arenite_chat::{Renderer, Style};
+use arenite_chat::{Ending, Renderer, Style};
 use arenite_request::Message;
 use arenite_text as text;
 use serde_json::{Value, json};
@@ -32,7 +32,7 @@ fn functions_and_calls_stand_where_the_model_knows_them() {
         let tools = case["tools"].as_array().unwrap();
         let variables = case["variables"].as_object().unwrap();
         let (prompt, warning) = with_style(case["template"].as_str().unwrap(), |renderer, style| {
-            style.prompt(renderer, style.conversation(&messages, tools), variables, false).unwrap()
+            style.prompt(renderer, style.conversation(&messages, tools), variables, Ending::Answer).unwrap()
         });
         assert_eq!((prompt.text.as_str(), warning), (case["prompt"].as_str().unwrap(), None), "{}", case["name"]);
     }

@@ -103,6 +103,8 @@ impl Reader {
         } else if let Some(mark) = reader.dialect.call_begun_by(prompt).map(str::to_string) {
             reader.implied = mark.len();
             reader.held = mark;
+        } else if let Some(close) = reader.dialect.content_opened_by(prompt).map(str::to_string) {
+            (reader.wrapper, reader.state) = (close, State::AfterThought);
         } else {
             let channels = &reader.dialect.channels;
             reader.state = Channel::opened_by(prompt, channels).map_or(State::Start, State::Channel);
@@ -639,6 +641,12 @@ impl Dialect {
     pub fn opened_by(&self, prompt: &str) -> Option<&super::ThoughtForm<String>> {
         let spelled = |mark: &str| prompt.ends_with(unwrapped(mark).trim_end());
         self.thoughts.iter().find(|form| spelled(&form.open))
+    }
+
+    /// Returns the mark after the content, if the end of the prompt has the mark before it: Command A.
+    fn content_opened_by(&self, prompt: &str) -> Option<&str> {
+        let opens = |open: &str, close: &str| !close.is_empty() && prompt.ends_with(&unwrapped(open));
+        self.wrappers.iter().find(|(open, close)| opens(open, close)).map(|(_, close)| close.as_str())
     }
 
     /// Returns the mark of a call that the end of the prompt begins, as Functionary's templates do: after it, the model
