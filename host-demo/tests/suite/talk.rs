@@ -330,6 +330,8 @@ fn a_prompt_that_is_shown_may_end_with_any_message() {
     assert_eq!(prompt(json!({ "add_generation_prompt": false })), "<|im_start|>user\nhi<|im_end|>\n");
     let messages = json!([{ "role": "user", "content": "hi" }, { "role": "assistant", "content": "b" }]);
     assert_eq!(prompt(json!({ "messages": messages })), format!("{asks}b"));
+    let denied = json!({ "messages": messages, "continue_final_message": false });
+    assert_eq!(prompt(denied), format!("{asks}b<|im_end|>\n<|im_start|>assistant\n"));
     let closed = json!({ "messages": messages, "add_generation_prompt": false });
     assert_eq!(prompt(closed), format!("{asks}b<|im_end|>\n"));
     let error = talk.refused("/v1/chat/completions", &asked(json!({ "add_generation_prompt": false })));

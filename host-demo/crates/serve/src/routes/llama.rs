@@ -88,10 +88,12 @@ pub(super) fn sampling(params: &Params) -> Value {
 pub async fn apply_template(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response> {
     let render = |app: &App, body| {
         let mut asked = openai::chat(&body)?;
-        // As in llama.cpp, an answer would continue a last message of the assistant.
+        // As in llama.cpp, an answer would continue a last message of the assistant, unless the client denies it.
         let is_answer = |last: &Message| last.role == "assistant" && last.calls.is_empty();
+        let last = body["messages"].as_array().and_then(|messages| messages.last());
+        let is_denied = body["continue_final_message"] == false || last.is_some_and(|last| last["prefix"] == false);
         let request = &mut asked.request;
-        request.continues |= !request.is_closed && request.messages().last().is_some_and(is_answer);
+        request.continues |= !request.is_closed && !is_denied && request.messages().last().is_some_and(is_answer);
         let prepared = app.count(asked)?;
         Ok(json!({ "prompt": prepared.prompts.first().map(|prompt| &**prompt) }))
     };
