@@ -13,7 +13,7 @@ use minijinja::value::Value;
 use super::Sources;
 use super::dialect::{Call, Part, Reader, Tools, shown};
 use crate::cli::Watcher;
-use arenite_chat::{Arguments, Prompt, Renderer, Style, content};
+use arenite_chat::{Arguments, Ending, Prompt, Renderer, Style, content};
 use arenite_grammar::{MaskMemory, Table};
 use arenite_pictures::Limits;
 use arenite_request::{Message, PictureSource};
@@ -203,7 +203,7 @@ impl Talk<'_, '_, '_> {
         let plain = plain.unwrap_or_default();
         if !plain.is_empty() {
             let conversation = self.style.conversation(&plain, &self.declared);
-            if let Ok((prompt, _)) = self.style.prompt(&self.renderer, conversation, &self.kwargs, false) {
+            if let Ok((prompt, _)) = self.style.prompt(&self.renderer, conversation, &self.kwargs, Ending::Answer) {
                 return prompt;
             }
         }

@@ -178,10 +178,16 @@ fn completions_report_tokens_and_probabilities() {
     let of = |key: &str| -> Vec<_> { events.iter().filter_map(|event| event[key].as_array()).flatten().collect() };
     assert_eq!(of("tokens"), answer["tokens"].as_array().unwrap().iter().collect::<Vec<_>>());
     assert_eq!(of("completion_probabilities"), probabilities.iter().collect::<Vec<_>>());
+    let many = talk.good("/completion", &with(body.clone(), json!({ "n_probs": 50 })));
+    assert_eq!(many["completion_probabilities"][0]["top_logprobs"].as_array().unwrap().len(), 50);
+    // llama.cpp's README asks for these fields.
+    let fields = json!({ "response_fields": ["content", "generation_settings/n_predict"], "n_predict": 2 });
+    let wanted = json!({ "content": "Once upon", "generation_settings/n_predict": 2 });
+    assert_eq!(talk.good("/completion", &with(body.clone(), fields)), wanted);
     // Without these fields the answer has neither.
     let plain = talk.good("/completion", &json!({ "prompt": "ab", "temperature": 0, "n_probs": 0 }));
     assert_eq!((&plain["tokens"], plain.get("completion_probabilities")), (&json!([]), None));
-    for (field, value) in [("post_sampling_probs", json!(true)), ("n_probs", json!(21)), ("top_a", json!(0.2))] {
+    for (field, value) in [("post_sampling_probs", json!(true)), ("n_probs", json!(1001)), ("top_a", json!(0.2))] {
         assert_eq!(talk.refused("/completion", &with(body.clone(), json!({ field: value })))["param"], field);
     }
 }

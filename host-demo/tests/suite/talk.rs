@@ -315,6 +315,29 @@ fn fields_mean_what_they_say() {
     assert_eq!((&text["content"], &text["prompt"]), (&json!("ab"), &json!("ab")));
 }
 
+/// The prompts are those of llama.cpp.
+#[test]
+fn a_prompt_that_is_shown_may_end_with_any_message() {
+    let asks = "<|im_start|>assistant\n";
+    let template = CHATML.replace(
+        asks,
+        &format!("{{% if add_generation_prompt %}}{{{{ '{}' }}}}{{% endif %}}", asks.replace('\n', "\\n")),
+    );
+    let talk = start(&["a"], &[], &[], &template);
+    let prompt = |more: Value| talk.good("/apply-template", &asked(more))["prompt"].clone();
+    let asks = "<|im_start|>user\nhi<|im_end|>\n<|im_start|>assistant\n";
+    assert_eq!(prompt(json!({})), asks);
+    assert_eq!(prompt(json!({ "add_generation_prompt": false })), "<|im_start|>user\nhi<|im_end|>\n");
+    let messages = json!([{ "role": "user", "content": "hi" }, { "role": "assistant", "content": "b" }]);
+    assert_eq!(prompt(json!({ "messages": messages })), format!("{asks}b"));
+    let denied = json!({ "messages": messages, "continue_final_message": false });
+    assert_eq!(prompt(denied), format!("{asks}b<|im_end|>\n<|im_start|>assistant\n"));
+    let closed = json!({ "messages": messages, "add_generation_prompt": false });
+    assert_eq!(prompt(closed), format!("{asks}b<|im_end|>\n"));
+    let error = talk.refused("/v1/chat/completions", &asked(json!({ "add_generation_prompt": false })));
+    assert_eq!(error["param"], "add_generation_prompt");
+}
+
 #[test]
 fn templates_that_refuse_are_errors() {
     let talk = start(&["a"], &[], &[], "{{ raise_exception('no ' ~ messages[0].role) }}");

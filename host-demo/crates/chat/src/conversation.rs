@@ -11,8 +11,8 @@ use super::dialect::{
     unwrapped,
 };
 use super::guard::{Prompt, marked};
-use super::render::{Arguments, Renderer};
-use super::rewrites::{Conversation, as_user, join};
+use super::render::{Arguments, Ending, Renderer};
+use super::rewrites::{Conversation, as_text, as_user, join};
 use super::thoughts::Thoughts;
 use arenite_grammar::Piece;
 use arenite_request::{EarlierCall, Message, Thinking};
@@ -133,6 +133,9 @@ impl Style {
             conversation.tools.clear();
             conversation.warning = Some("the chat template shows no functions: the system message lists them");
         }
+        if self.probe.has_metadata && !self.probe.shows_calls {
+            conversation.calls_as_metadata();
+        }
         if self.probe.numbers_calls {
             conversation.number_calls();
         }
@@ -153,10 +156,12 @@ impl Style {
         renderer: &Renderer,
         conversation: Conversation,
         kwargs: &Map<String, Value>,
-        continues: bool,
+        ending: Ending,
     ) -> Result<(Prompt, Option<&'static str>), String> {
         let render = |conversation: &Conversation| -> Result<Prompt, String> {
-            let messages = conversation.messages.iter().map(|message| jinja(self.json(message))).collect();
+            let mut messages = conversation.messages.iter().map(|message| self.json(message)).collect();
+            self.probe.place.put(&conversation.tools, &mut messages);
+            let messages = messages.into_iter().map(jinja).collect();
             let tools = match conversation.tools.is_empty() {
                 true => Jinja::from(()),
                 false => jinja(conversation.tools.clone().into()),
@@ -164,7 +169,7 @@ impl Style {
             let arguments = Arguments { tools, kwargs: jinja(kwargs.clone().into()) };
             let pictures = conversation.messages.iter().flat_map(|message| &message.pictures);
             let pictures = pictures.map(|picture| picture.source.clone()).collect();
-            let mut prompt = renderer.try_prompt(messages, &arguments, continues)?;
+            let mut prompt = renderer.try_prompt(messages, &arguments, ending)?;
             prompt.pictures = pictures;
             Ok(prompt)
         };
@@ -218,7 +223,7 @@ impl Style {
         } else {
             message = as_user(message);
         }
-        if self.probe.shows_calls {
+        if self.probe.shows_calls || self.probe.has_metadata {
             message.calls.iter_mut().for_each(|call| call.id = call.id.take().map(|id| self.id(&id)));
         } else if !message.calls.is_empty() {
             let calls = std::mem::take(&mut message.calls).into_iter();
@@ -237,16 +242,22 @@ impl Style {
     fn json(&self, message: &Message) -> Value {
         let has_calls = !message.calls.is_empty();
         let text = message.text.as_deref().filter(|text| !text.is_empty());
-        let keeps_null = has_calls && self.probe.shows_calls && self.probe.takes_null;
-        let mut object = Map::from_iter([
-            ("role".to_string(), json!(message.role)),
-            ("content".to_string(), if keeps_null { json!(text) } else { self.content(message) }),
-        ]);
+        let shows_calls = has_calls && self.probe.shows_calls;
+        let content = match self.probe.blank {
+            None if shows_calls => json!(text),
+            Some(blank) if shows_calls && text.is_none() => json!(blank),
+            _ => self.content(message),
+        };
+        let mut object = Map::from_iter([("role".to_string(), json!(message.role)), ("content".to_string(), content)]);
         let texts =
             [("name", &message.name), ("tool_call_id", &message.call_id), ("reasoning_content", &message.thought)];
         object.extend(texts.iter().filter_map(|(key, text)| Some((key.to_string(), json!(text.as_ref()?)))));
         if has_calls {
             object.insert("tool_calls".into(), message.calls.iter().map(|call| self.call(call)).collect());
+        }
+        let plan = [message.thought.as_deref(), text].into_iter().flatten().collect::<Vec<_>>().join("\n");
+        if shows_calls && self.probe.has_plan && !plan.is_empty() {
+            object.insert("tool_plan".into(), json!(plan));
         }
         object.extend(message.others.clone());
         Value::Object(object)
@@ -299,15 +310,6 @@ impl Style {
             .bytes()
             .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
         format!("{:09x}", hash & 0xf_ffff_ffff)
-    }
-}
-
-/// Returns arguments as JSON text.
-fn as_text(arguments: &Value) -> String {
-    match arguments {
-        Value::String(text) if text.trim().is_empty() => "{}".to_string(),
-        Value::String(text) => text.clone(),
-        value => value.to_string(),
     }
 }
 

@@ -7,6 +7,8 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Value, ValueKind};
 use minijinja::{Environment, ErrorKind, Template, context};
 
+use super::dialect::specifications;
+use super::source::Named;
 use super::{filters, source, values, words};
 
 /// Maximum number of steps of a template; generated text counts by its length. A long conversation takes some hundred
@@ -101,6 +103,7 @@ impl Compiled {
 /// Renders prompts until all senders of jobs are dropped.
 fn run(fuel: u64, source: Result<&str, &String>, jobs: &Receiver<Job>) {
     let environments = [fuel, fuel / PROBE].map(|fuel| (fuel, environment(fuel)));
+    let is_firefunction = source.is_ok_and(is_firefunction);
     let templates = environments.each_ref().map(|(fuel, environment)| {
         let template = environment.template_from_str(source.map_err(String::clone)?);
         let template = template.map_err(|error| said(&error).to_string());
@@ -109,19 +112,22 @@ fn run(fuel: u64, source: Result<&str, &String>, jobs: &Receiver<Job>) {
     for (inputs, answer) in jobs {
         let rendered = match &templates[usize::from(inputs.is_probe)] {
             // A panic in the template engine ends only this prompt.
-            Ok((fuel, template)) => {
-                std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| rendered(template, *fuel, &inputs)))
-                    .unwrap_or_else(|_| {
-                        Err(Failure::Broken(anyhow!("rendering it fails because of a bug in the renderer")))
-                    })
-            }
+            Ok((fuel, template)) => std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                rendered(template, *fuel, &inputs, is_firefunction)
+            }))
+            .unwrap_or_else(|_| Err(Failure::Broken(anyhow!("rendering it fails because of a bug in the renderer")))),
             Err(why) => Err(Failure::Broken(anyhow!("{why}"))),
         };
         _ = answer.send(rendered); // the asker may have ended
     }
 }
 
-fn rendered(template: &Template<'_, '_>, fuel: u64, inputs: &Inputs) -> Result<String, Failure> {
+fn rendered(template: &Template<'_, '_>, fuel: u64, inputs: &Inputs, is_firefunction: bool) -> Result<String, Failure> {
+    let more = if is_firefunction {
+        firefunction(&inputs.tools)
+    } else {
+        context! {}
+    };
     let documents = inputs.kwargs.get_attr("documents").ok().filter(|documents| !documents.is_undefined());
     let own = context! {
         messages => with_reasoning(&inputs.messages),
@@ -132,8 +138,8 @@ fn rendered(template: &Template<'_, '_>, fuel: u64, inputs: &Inputs) -> Result<S
         eos_token => inputs.eos.as_str(),
     };
     let rendered = match inputs.kwargs.kind() {
-        ValueKind::Map => template.render(context! { ..own, ..inputs.kwargs.clone() }),
-        _ => template.render(own),
+        ValueKind::Map => template.render(context! { ..own, ..inputs.kwargs.clone(), ..more }),
+        _ => template.render(context! { ..own, ..more }),
     };
     rendered.map_err(|error| match error.kind() {
         ErrorKind::OutOfFuel => Failure::Broken(anyhow!(
@@ -141,6 +147,22 @@ fn rendered(template: &Template<'_, '_>, fuel: u64, inputs: &Inputs) -> Result<S
         )),
         _ => Failure::Refused(said(&error).to_string()),
     })
+}
+
+/// Returns true for FireFunction 2, whose template reads variables that other templates do not have.
+fn is_firefunction(source: &str) -> bool {
+    let Named { variables, .. } = Named::of(source);
+    ["functions", "datetime"].iter().all(|name| variables.contains(name))
+}
+
+/// The variables of FireFunction 2 in place of `tools`: the functions as JSON text (empty without functions), and the
+/// time.
+fn firefunction(tools: &Value) -> Value {
+    let tools = serde_json::to_value(tools).ok();
+    let tools = tools.as_ref().and_then(serde_json::Value::as_array).filter(|tools| !tools.is_empty());
+    let functions = tools.map_or(String::new(), |tools| specifications(tools, Some(4)));
+    let time = jiff::Timestamp::now().strftime("%Y-%m-%d %H:%M:%S UTC").to_string();
+    context! { functions, datetime => time }
 }
 
 /// Describes the innermost cause briefly, with the template's line.

@@ -45,5 +45,5 @@ pub use conversation::Style;
 pub use dialect::{Call, Part, Reader};
 pub use guard::Prompt;
 pub use jinja::Compiled;
-pub use render::{Arguments, Renderer, content};
+pub use render::{Arguments, Ending, Renderer, content};
 pub use rewrites::Conversation;

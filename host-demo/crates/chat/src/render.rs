@@ -44,6 +44,17 @@ pub struct Arguments {
     pub kwargs: Value,
 }
 
+/// The end of a prompt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// The start of an answer.
+    Answer,
+    /// The text of the last message, which the answer continues.
+    Continued,
+    /// The end of the last message.
+    Closed,
+}
+
 impl Renderer {
     /// `name` is a well-known format or `auto`; `template` is Jinja source that replaces the model's own.
     pub fn new(gguf: &Gguf<'_>, tokenizer: &Tokenizer<'_, '_>, name: &str, template: Option<String>) -> Result<Self> {
@@ -121,21 +132,21 @@ impl Renderer {
     /// Renders the prompt. If the template fails or rejects the conversation, the closest format is used, with a
     /// warning.
     pub fn prompt(&self, messages: &[Value], arguments: &Arguments) -> Prompt {
-        self.try_prompt(messages.to_vec(), arguments, false).unwrap_or_else(|why| {
+        self.try_prompt(messages.to_vec(), arguments, Ending::Answer).unwrap_or_else(|why| {
             self.warn(&format!("refuses this conversation: {why}"));
             self.control_tokens.prompt(&self.with_format(messages))
         })
     }
 
-    /// Renders the prompt, or returns the template's reason for rejecting the conversation. If `continues` is set, the
-    /// prompt ends with the text of the last message, which the answer continues.
+    /// Renders the prompt, or returns the template's reason for rejecting the conversation.
     pub fn try_prompt(
         &self,
         mut messages: Vec<Value>,
         arguments: &Arguments,
-        continues: bool,
+        ending: Ending,
     ) -> Result<Prompt, String> {
-        if let Some(opening) = self.opening(&messages).filter(|_| !continues) {
+        let continues = ending == Ending::Continued;
+        if let Some(opening) = self.opening(&messages).filter(|_| ending == Ending::Answer) {
             return Ok(self.control_tokens.prompt(&opening));
         }
         for message in &mut messages {
@@ -144,7 +155,7 @@ impl Renderer {
             }
         }
         let rendered = match &self.jinja {
-            Some(jinja) => match self.with_jinja(jinja, &messages, arguments, !continues, false) {
+            Some(jinja) => match self.with_jinja(jinja, &messages, arguments, ending == Ending::Answer, false) {
                 Ok(rendered) if continues => self.up_to_last(rendered, &messages)?,
                 Ok(rendered) => rendered,
                 Err(Failure::Refused(why)) => return Err(why),
@@ -153,6 +164,9 @@ impl Renderer {
                     self.with_format_of(&messages, continues)
                 }
             },
+            None if ending == Ending::Closed => {
+                return Err("without a template, a prompt ends with the start of an answer".into());
+            }
             None => self.with_format_of(&messages, continues),
         };
         Ok(self.control_tokens.prompt(&rendered))

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use arenite_request::Message;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// A conversation in the form that a template accepts.
 #[derive(Clone)]
@@ -105,6 +105,24 @@ impl Conversation {
         true
     }
 
+    /// Puts each call in a message of its own, with the name of the function as its `metadata`, as GLM-4-9B expects it.
+    /// Results are observations.
+    pub fn calls_as_metadata(&mut self) {
+        for mut message in std::mem::take(&mut self.messages) {
+            let calls = std::mem::take(&mut message.calls);
+            if message.role == "tool" {
+                message.role = "observation".into();
+            }
+            if calls.is_empty() || message.text.as_deref().is_some_and(|text| !text.is_empty()) {
+                self.messages.push(message);
+            }
+            self.messages.extend(calls.into_iter().map(|call| {
+                let others = Map::from_iter([("metadata".to_string(), call.name.clone().into())]);
+                Message { others, ..Message::new("assistant", as_text(&call.arguments)) }
+            }));
+        }
+    }
+
     /// Numbers the calls of the conversation, because Kimi K2 writes `functions.NAME:NUMBER`, and its template only the
     /// identifier.
     pub fn number_calls(&mut self) {
@@ -118,6 +136,15 @@ impl Conversation {
             if let Some(id) = &mut message.call_id {
                 *id = ids.get(id).unwrap_or(id).clone();
             }
+        }
+    }
+
+    /// Gives each result the name of the function whose identifier it has: Functionary's template needs it.
+    fn name_results(&mut self) {
+        let calls = self.messages.iter().flat_map(|message| &message.calls);
+        let names: HashMap<_, _> = calls.filter_map(|call| Some((call.id.clone()?, call.name.clone()))).collect();
+        for message in self.messages.iter_mut().filter(|message| message.role == "tool" && message.name.is_none()) {
+            message.name = message.call_id.as_ref().and_then(|id| names.get(id)).cloned();
         }
     }
 
@@ -139,6 +166,7 @@ impl Conversation {
     /// first.
     pub fn rewritten(&self) -> Vec<Self> {
         let mut bases = vec![self.clone()];
+        bases[0].name_results();
         let changes: [fn(&mut Self) -> bool; 4] = [
             Self::single_calls,
             Self::user_first,
@@ -195,6 +223,15 @@ impl Conversation {
         let mut words = self.clone();
         unclear.iter().for_each(|index| words.messages[*index].text = Some(word(*index)));
         render(&words).is_none_or(|prompt| unclear.iter().all(|index| prompt.contains(&word(*index))))
+    }
+}
+
+/// Returns arguments as JSON text.
+pub fn as_text(arguments: &Value) -> String {
+    match arguments {
+        Value::String(text) if text.trim().is_empty() => "{}".to_string(),
+        Value::String(text) => text.clone(),
+        value => value.to_string(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Pictures in conversations stand where the model's template shows them.
 
 use arenite::Gguf;
-use arenite_chat::{Renderer, Style};
+use arenite_chat::{Ending, Renderer, Style};
 use arenite_request::{Content, Message};
 use arenite_text as text;
 use serde_json::{Map, Value, json};
@@ -32,7 +32,7 @@ fn rendered(template: &str, marker: &str, messages: &[Message]) -> Result<String
     let renderer = Renderer::new(&gguf, &tokenizer, "auto", Some(template.to_string())).unwrap();
     let style = Style::of(&renderer, &tokenizer);
     let conversation = style.conversation(messages, &[]);
-    let (prompt, _) = style.prompt(&renderer, conversation, &Map::new(), false)?;
+    let (prompt, _) = style.prompt(&renderer, conversation, &Map::new(), Ending::Answer)?;
     let count = prompt.pictures.len();
     let texts: Vec<String> = (1..=count).map(|number| format!("<{number}>")).collect();
     prompt.with_pictures(marker, &texts).map(|prompt| prompt.text)

@@ -2,7 +2,7 @@
 //! the public ones that are named.
 
 use arenite::Gguf;
-use arenite_chat::{Renderer, Style};
+use arenite_chat::{Ending, Renderer, Style};
 use arenite_request::Message;
 use arenite_text as text;
 use serde_json::{Map, Value, json};
@@ -17,7 +17,7 @@ fn rendered(template: &str, messages: &Value) -> (String, Option<&'static str>) 
     let messages: Vec<Message> =
         messages.as_array().unwrap().iter().map(|message| Message::of(message).unwrap()).collect();
     let conversation = style.conversation(&messages, &[]);
-    let (prompt, warning) = style.prompt(&renderer, conversation, &Map::new(), false).unwrap();
+    let (prompt, warning) = style.prompt(&renderer, conversation, &Map::new(), Ending::Answer).unwrap();
     (prompt.text, warning)
 }
 

@@ -63,6 +63,8 @@ pub struct TextRequest {
     pub context: Vec<TokenId>,
     /// True if the last message is an answer that is to be continued.
     pub continues: bool,
+    /// True if the prompt has no start of an answer. Only for prompts that are counted or shown.
+    pub is_closed: bool,
     /// Functions in the notation of templates (see [`function`]).
     pub tools: Vec<Value>,
     /// The functions that may or must be called.

@@ -103,7 +103,7 @@ impl Constraint<'_> {
                 Piece::Seq([vec![open], list.into(), vec![close]].concat())
             }
             Syntax::Python => {
-                let is_list = form.open != "<function_calls>";
+                let is_list = form.open != "<function_calls>" && !form.open.ends_with("```python");
                 let list = match is_list {
                     true => vec![Piece::Text("[".into()), several(", "), Piece::Text("]".into())],
                     false => vec![Piece::Text("\n".into()), several("\n"), Piece::Text("\n".into())],

@@ -9,7 +9,8 @@
 //! nested    calls in nested elements
 //! loose     JSON with the mistakes of models
 //! tools     declared functions     probe     the forms that a template writes
-//! form      calls as a grammar     write     calls as text
+//! place     where functions stand  write     calls as text
+//! form      calls as a grammar
 //! gate      the mark after which a grammar applies
 //! budget    the budget of thoughts
 //! ```
@@ -24,6 +25,7 @@ mod marks;
 #[cfg(test)]
 mod mistakes;
 mod nested;
+mod place;
 mod probe;
 mod reader;
 mod step;
@@ -40,6 +42,7 @@ pub use budget::ThoughtBudget;
 pub use form::Constraint;
 pub use gate::{Gate, GateSettings};
 pub use marks::{Marks, plain, shown, unwrapped};
+pub use place::{Place, specifications};
 pub use probe::{Probe, Template, look};
 pub use reader::{Part, Reader};
 pub use tools::{Call, Tool, Tools};

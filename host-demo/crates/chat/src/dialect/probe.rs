@@ -3,9 +3,10 @@
 use serde_json::{Value, json};
 
 use super::marks::has_token;
+use super::place::{Place, Placed};
 use super::syntax::{self, End};
 use super::tools::Tools;
-use super::{CallForm, Dialect, Marks, Own};
+use super::{CallForm, Dialect, Marks, Own, Syntax};
 
 /// A chat template.
 pub trait Template {
@@ -23,6 +24,8 @@ pub trait Template {
 /// Properties of a template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe {
+    /// Where the template reads the declared functions.
+    pub place: Place,
     /// True if the template shows the declared functions.
     pub shows_tools: bool,
     /// True if the template shows the text of a question.
@@ -33,8 +36,13 @@ pub struct Probe {
     pub numbers_calls: bool,
     /// True if the template expects arguments as JSON text.
     pub wants_text: bool,
-    /// True if a message with calls may have `null` as its content.
-    pub takes_null: bool,
+    /// The content of a message that has only calls; `None` for `null`.
+    pub blank: Option<&'static str>,
+    /// True if the template writes the name of a called function as a message's `metadata`, and its arguments as the
+    /// content.
+    pub has_metadata: bool,
+    /// True if the template reads the text before calls from the field `tool_plan`.
+    pub has_plan: bool,
     /// True if the template accepts the role `developer`.
     pub knows_developer: bool,
     /// True if the template rejects or drops a system message.
@@ -54,8 +62,10 @@ const SAID: &str = "PROBE-QUESTION";
 /// Identifiers of a call. Kimi K2's template writes the identifier instead of the name.
 const IDS: [&str; 2] = ["probe0001", "functions.probe_function:0"];
 
-/// Ways of passing a call to a template: whether the arguments are text, and whether the content is null.
-const GIVEN: [(bool, bool); 4] = [(false, true), (false, false), (true, true), (true, false)];
+/// Ways of passing a call to a template: whether the arguments are text, and the content. Command A Reasoning's template
+/// refuses null and an empty text.
+const GIVEN: [(bool, Option<&str>); 6] =
+    [(false, None), (false, Some("")), (true, None), (true, Some("")), (false, Some(" ")), (true, Some(" "))];
 
 fn tools() -> Value {
     let parameters = json!({
@@ -67,11 +77,10 @@ fn tools() -> Value {
     json!([{ "type": "function", "function": function }])
 }
 
-fn conversation(id: &str, as_text: bool, is_null: bool, has_result: bool) -> Value {
+fn conversation(id: &str, as_text: bool, content: Option<&str>, has_result: bool) -> Value {
     let arguments = json!({ KEY: "value" });
     let arguments = if as_text { json!(arguments.to_string()) } else { arguments };
     let call = json!({ "id": id, "type": "function", "function": { "name": NAME, "arguments": arguments } });
-    let content = if is_null { Value::Null } else { json!("") };
     let mut messages = vec![
         json!({ "role": "user", "content": SAID }),
         json!({ "role": "assistant", "content": content, "tool_calls": [call] }),
@@ -86,9 +95,12 @@ fn conversation(id: &str, as_text: bool, is_null: bool, has_result: bool) -> Val
 pub fn look(template: &dyn Template, dialect: &mut Dialect) -> Probe {
     let tools = tools();
     let question = json!([{ "role": "user", "content": SAID }]);
+    let place = place(template, &question);
+    let template: &dyn Template = &Placed(template, place);
     let with_tools = template.render(&question, &tools, true);
     let without_tools = template.render(&question, &Value::Null, true);
     let mut probe = Probe {
+        place,
         // Any change of the text counts, because a template that only counts the functions, for example, is for models
         // that know them from elsewhere.
         shows_tools: with_tools.is_some_and(|text| text.contains(NAME) || Some(&text) != without_tools.as_ref()),
@@ -96,7 +108,9 @@ pub fn look(template: &dyn Template, dialect: &mut Dialect) -> Probe {
         shows_calls: false,
         numbers_calls: false,
         wants_text: false,
-        takes_null: true,
+        blank: None,
+        has_metadata: has_metadata(template, &question),
+        has_plan: template.source().contains("tool_plan"),
         knows_developer: template.source().contains("developer"),
         refuses_system: refuses_system(template, &question),
         shows_pictures: false,
@@ -104,41 +118,72 @@ pub fn look(template: &dyn Template, dialect: &mut Dialect) -> Probe {
         needs_parts: false,
     };
     probe.look_at_parts(template, without_tools.as_deref());
-    // The marks are not wrapped, because templates write them as text.
-    let written = Dialect::all(&Marks::default());
-    let (mut own, mut unknown) = (None, None);
-    for (id, (as_text, is_null)) in IDS.iter().flat_map(|id| GIVEN.map(|given| (*id, given))) {
-        let render = |has_result| template.render(&conversation(id, as_text, is_null, has_result), &tools, false);
-        let [last, before_result] = [false, true].map(render);
-        // Try the next form if the content may be null in the last message only.
-        if is_null && last.is_some() && before_result.is_none() {
-            continue;
-        }
-        let rendered = last.or(before_result);
-        let Some(text) = rendered.as_deref().and_then(|text| Some(text.rsplit_once(SAID)?.1)) else { continue };
-        // Try the next form if the template prints `null` as a word, because it does not support it as content.
-        let shows_null = is_null && (text.contains("None") || text.contains("null"));
-        if let Some(found) = found(&written, text).filter(|_| !shows_null) {
-            own = Some(found);
-            dialect.has_recipients =
-                found != Own::Channels && text.contains(&format!("to={NAME}{}", written.channels.message));
-            (probe.shows_calls, probe.wants_text, probe.takes_null) = (true, as_text, is_null);
-            probe.numbers_calls = id == IDS[1];
-            break;
-        }
-        if !shows_null && has_arguments(text) {
-            unknown = unknown.or(Some((as_text, is_null)));
-        }
-    }
-    // The template writes earlier calls itself, even if their form is not in the table.
-    if let (None, Some((as_text, is_null))) = (own, unknown) {
-        (probe.shows_calls, probe.wants_text, probe.takes_null) = (true, as_text, is_null);
-    }
+    let own = probe.look_at_calls(template, dialect);
     keep(dialect, own, template.source());
+    // The form without a mark counts only where the template shows that the model knows it.
+    let is_bare = |form: &CallForm<String>| form.trigger().is_empty() && matches!(form.syntax, Syntax::Named { .. });
+    match dialect.calls.iter().position(is_bare) {
+        Some(at) if probe.has_metadata && own.is_none() => dialect.own = Own::Form(at),
+        Some(at) if !probe.has_metadata => _ = dialect.calls.remove(at),
+        _ => {}
+    }
     probe
 }
 
+/// Finds out where a template reads the declared functions.
+fn place(template: &dyn Template, question: &Value) -> Place {
+    let shows = |place: &Place| {
+        let rendered = Placed(template, *place).render(question, &tools(), true);
+        rendered.is_some_and(|text| text.contains(NAME))
+    };
+    let is_refused = template.render(question, &Value::Null, true).is_none();
+    let places: &[Place] = match is_refused {
+        true => &[Place::Variable, Place::Message],
+        false => &[Place::Variable, Place::List, Place::Text],
+    };
+    places.iter().copied().find(shows).unwrap_or(Place::Variable)
+}
+
+/// Returns true if a template writes a message's `metadata` on the line before the content.
+fn has_metadata(template: &dyn Template, question: &Value) -> bool {
+    let call = json!({ "role": "assistant", "metadata": NAME, "content": SAID });
+    let rendered = template.render(&json!([question[0], call]), &Value::Null, false);
+    rendered.is_some_and(|text| text.contains(&format!("{NAME}\n{SAID}")))
+}
+
 impl Probe {
+    /// Finds out how to pass calls to a template. Returns the form in which it writes them, if that is known.
+    fn look_at_calls(&mut self, template: &dyn Template, dialect: &mut Dialect) -> Option<Own> {
+        // The marks are not wrapped, because templates write them as text.
+        let written = Dialect::all(&Marks::default());
+        for (id, (as_text, content)) in IDS.iter().flat_map(|id| GIVEN.map(|given| (*id, given))) {
+            let render = |has_result| template.render(&conversation(id, as_text, content, has_result), &tools(), false);
+            let [last, before_result] = [false, true].map(render);
+            // Try the next form if the content may be null in the last message only.
+            if content.is_none() && last.is_some() && before_result.is_none() {
+                continue;
+            }
+            let rendered = last.or(before_result);
+            let Some(text) = rendered.as_deref().and_then(|text| Some(text.rsplit_once(SAID)?.1)) else { continue };
+            // Try the next form if the template prints `null` as a word, because it does not support it as content.
+            if content.is_none() && (text.contains("None") || text.contains("null")) {
+                continue;
+            }
+            if let Some(found) = found(&written, text) {
+                dialect.has_recipients =
+                    found != Own::Channels && text.contains(&format!("to={NAME}{}", written.channels.message));
+                (self.shows_calls, self.wants_text, self.blank) = (true, as_text, content);
+                self.numbers_calls = id == IDS[1];
+                return Some(found);
+            }
+            // The template writes earlier calls itself, even if their form is not in the table.
+            if !self.shows_calls && has_arguments(text) {
+                (self.shows_calls, self.wants_text, self.blank) = (true, as_text, content);
+            }
+        }
+        None
+    }
+
     /// Finds out about contents that are lists of parts. `question` is the rendered question as one text.
     fn look_at_parts(&mut self, template: &dyn Template, question: Option<&str>) {
         let text = json!({ "type": "text", "text": SAID });

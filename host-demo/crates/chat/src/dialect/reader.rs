@@ -100,9 +100,11 @@ impl Reader {
         if let Some(form) = reader.dialect.opened_by(prompt) {
             let (close, end) = (form.close.clone(), form.end.clone());
             reader.state = State::Thought { close, has_begun: false, end };
-        } else if prompt.ends_with(">>>") {
-            reader.held = ">>>".into();
-            reader.implied = 3;
+        } else if let Some(mark) = reader.dialect.call_begun_by(prompt).map(str::to_string) {
+            reader.implied = mark.len();
+            reader.held = mark;
+        } else if let Some(close) = reader.dialect.content_opened_by(prompt).map(str::to_string) {
+            (reader.wrapper, reader.state) = (close, State::AfterThought);
         } else {
             let channels = &reader.dialect.channels;
             reader.state = Channel::opened_by(prompt, channels).map_or(State::Start, State::Channel);
@@ -279,8 +281,11 @@ impl Reader {
         let text = &self.held[skipped..];
         // Before or without a thought, a mark counts only if it is a token or cannot be ordinary text.
         let is_after = !matches!(self.state, State::Start);
-        let counts = |open: &str| is_after || has_token(open) || open.starts_with("<|") || open == ">>>all\n";
-        let wrappers = self.dialect.wrappers.iter().filter(|(open, _)| counts(open));
+        let is_mark = |open: &str| open.starts_with("<|") || matches!(open, ">>>all\n" | "<plain>");
+        let counts = |open: &str| is_after || has_token(open) || is_mark(open);
+        // A mark that may also begin a call is dropped where no call follows.
+        let is_call = |open: &str| self.triggers().any(|mark| mark == open);
+        let wrappers = self.dialect.wrappers.iter().filter(|(open, _)| counts(open) && !is_call(open));
         for (open, close) in wrappers {
             if text.starts_with(open.as_str()) {
                 self.wrapper.clone_from(close);
@@ -339,9 +344,17 @@ impl Reader {
         }
         let bare = self.dialect.calls.iter().enumerate().filter(|(_, form)| form.trigger().is_empty());
         let forms: Vec<usize> = bare.map(|(at, _)| at).collect();
-        let is_bare = self.reads_bare && !self.tools.is_empty() && self.held.trim_start().starts_with(['{', '[']);
+        let is_bare = self.reads_bare && !self.tools.is_empty() && self.may_be_bare(&forms);
         self.state =
             if is_bare && !forms.is_empty() && !self.begins_with_mark() { State::Call(forms) } else { State::Content };
+    }
+
+    /// Returns true if the text that was held back may begin a call without a mark: JSON or a list, also in a code
+    /// block, or the name of a function.
+    fn may_be_bare(&self, forms: &[usize]) -> bool {
+        let text = self.held.trim_start();
+        let has_name = forms.iter().any(|at| matches!(self.dialect.calls[*at].syntax, Syntax::Named { .. }));
+        text.starts_with(['{', '[', '`']) || has_name && self.tools.begins(text.lines().next().unwrap_or_default())
     }
 
     fn begins_with_mark(&self) -> bool {
@@ -539,7 +552,7 @@ impl Reader {
         // Skips at least one character, so that this text is not parsed again.
         let len = mark.max(self.held.chars().next().map_or(0, char::len_utf8));
         let mut text: String = self.held.drain(..len).collect();
-        text.drain(..self.implied.min(len));
+        text.drain(..if dialect.wrappers.iter().any(|(open, _)| *open == text) { len } else { self.implied.min(len) });
         self.implied = 0;
         self.state = State::Content;
         self.say(&text, parts);
@@ -628,5 +641,23 @@ impl Dialect {
     pub fn opened_by(&self, prompt: &str) -> Option<&super::ThoughtForm<String>> {
         let spelled = |mark: &str| prompt.ends_with(unwrapped(mark).trim_end());
         self.thoughts.iter().find(|form| spelled(&form.open))
+    }
+
+    /// Returns the mark after the content, if the end of the prompt has the mark before it: Command A.
+    fn content_opened_by(&self, prompt: &str) -> Option<&str> {
+        let opens = |open: &str, close: &str| !close.is_empty() && prompt.ends_with(&unwrapped(open));
+        self.wrappers.iter().find(|(open, close)| opens(open, close)).map(|(_, close)| close.as_str())
+    }
+
+    /// Returns the mark of a call that the end of the prompt begins, as Functionary's templates do: after it, the model
+    /// writes a function, or `all` for an answer.
+    fn call_begun_by(&self, prompt: &str) -> Option<&str> {
+        let mut marks = self.calls.iter().map(|form| form.trigger());
+        marks.find(|mark| !mark.is_empty() && prompt.ends_with(&unwrapped(mark)) && self.has_wrapper_after(mark))
+    }
+
+    /// Returns true if a wrapper's opening mark begins with this mark.
+    fn has_wrapper_after(&self, mark: &str) -> bool {
+        self.wrappers.iter().any(|(open, _)| open.len() > mark.len() && open.starts_with(mark))
     }
 }

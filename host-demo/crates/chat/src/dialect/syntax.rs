@@ -93,6 +93,10 @@ fn item(form: &CallForm<String>, tools: &Tools, input: &mut Literals<'_>, is_end
             if is_first_mark || !before.is_empty() {
                 input.eat(before)?;
             }
+            // Without a mark, text is held back only while it may become a name.
+            if is_first_mark && before.is_empty() && !tools.begins(input.rest().lines().next().unwrap_or_default()) {
+                return Err(Unread::No);
+            }
             let tool = name_before(tools, input, id, between)?;
             Ok(vec![named(tool, input, after, is_end)?])
         }
@@ -106,9 +110,9 @@ fn item(form: &CallForm<String>, tools: &Tools, input: &mut Literals<'_>, is_end
     }
 }
 
-/// Parses JSON, also in a fenced block. Without an opening mark, a call must have arguments.
+/// Parses JSON, also in a code block. Without an opening mark, a call must have arguments.
 fn json(tools: &Tools, input: &mut Literals<'_>, is_bare: bool, after: After<'_>) -> Step<Vec<Call>> {
-    let is_fenced = !is_bare && (input.reached("```json")? || input.reached("```")?);
+    let is_fenced = input.reached("```json")? || input.reached("```")?;
     input.skip_space();
     let text = input.rest();
     if text.is_empty() {

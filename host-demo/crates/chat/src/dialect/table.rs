@@ -209,7 +209,9 @@ pub const CALLS: &[CallForm<&str>] = &[
     ),
     form("Mistral without a mark before the arguments", "", "", named("[TOOL_CALLS]", "", "")),
     form("Phi-4-mini, Granite 3.0", "<|tool_call|>", "<|/tool_call|>", LIST),
-    form("FireFunction, Phi-3.5", "functools", "", LIST),
+    form("FireFunction 2, Phi-3.5", "functools", "", LIST),
+    form("FireFunction 1", "<functioncall>", "", JSON),
+    form("Nemotron-Mini", "<toolcall>", "</toolcall>", JSON),
     form("Granite 20B", "<function_call>", "", JSON),
     form("openPangu", "[unused11]", "[unused12]", LIST),
     form("HyperCLOVA X", "-> tool/function_call\n", "", LIST),
@@ -232,10 +234,12 @@ pub const CALLS: &[CallForm<&str>] = &[
     ),
     form("Gemma 4", "<|tool_call>", "<tool_call|>", Syntax::Braces { quote: "<|\"|>" }),
     form("FunctionGemma", "<start_function_call>", "<end_function_call>", Syntax::Braces { quote: "<escape>" }),
-    form("MiniCPM 3", "<|tool_call_start|>\n```python\n", "\n```\n<|tool_call_end|>", Syntax::Python),
+    form("MiniCPM 3", "<|tool_call_start|>\n```python", "```\n<|tool_call_end|>", Syntax::Python),
     form("LFM2", "<|tool_call_start|>", "<|tool_call_end|>", Syntax::Python),
     form("LFM2 with JSON", "<|tool_call_start|>", "<|tool_call_end|>", LIST),
     form("Llama 4", "<|python_start|>", "<|python_end|>", Syntax::Python),
+    form("Llama 4, JSON after the marks", "<|python_start|><|python_end|>", "", PARAMETERS),
+    form("Llama 4, JSON after a text between the marks", "<|python_end|>", "", PARAMETERS),
     form("Llama 3.1", "<|python_tag|>", "", PARAMETERS),
     form("Llama 3.1, built-in functions", "<|python_tag|>", "", Syntax::Python),
     form(
@@ -256,10 +260,18 @@ pub const CALLS: &[CallForm<&str>] = &[
     ),
     form("Functionary 3.1, Llama 3", "", "", named("<function=", ">", "</function>")),
     form("Functionary 3.2", "", "", named(">>>", "\n", "")),
+    form("Functionary 2.2 and 2.4", "", "", named("<|recipient|>", "\n<|content|>", "")),
+    form(
+        "Functionary 2.2 and 2.4 after a message",
+        "",
+        "",
+        named("<|from|>assistant\n<|recipient|>", "\n<|content|>", ""),
+    ),
     form("Qwen3-Coder without the outer tag", "", "", FUNCTION),
     // These forms count only if the whole answer consists of calls, because they have no mark.
     form("Llama 3.1 to 3.3, xLAM", "", "", PARAMETERS),
     form("Llama 3.2", "", "", Syntax::Python),
+    form("GLM-4-9B", "", "", named("", "\n", "")),
 ];
 
 const fn thought(open: &'static str, close: &'static str) -> ThoughtForm<&'static str> {
@@ -280,6 +292,7 @@ pub const THOUGHTS: &[ThoughtForm<&str>] = &[
     thought("<longcat_think>", "</longcat_think>"),
     thought("<thinking>", "</thinking>"),
     thought("<thought>", "</thought>"),
+    thought("<Thought>", "</Thought>"),
     thought("<mm:think>", "</mm:think>"),
     thought("<|plamo:begin_think:plamo|>", "<|plamo:end_think:plamo|>"),
     thought("<think:opensource>", "</think:opensource>"),
@@ -293,12 +306,16 @@ pub const THOUGHTS: &[ThoughtForm<&str>] = &[
 pub const WRAPPERS: &[(&str, &str)] = &[
     ("<answer>", "</answer>"),
     ("<response>", "</response>"),
+    ("<Output>", "</Output>"),
     ("<|START_RESPONSE|>", "<|END_RESPONSE|>"),
     ("<|START_TEXT|>", "<|END_TEXT|>"),
     ("<|open|>response<|sep|>", "<|close|>response<|sep|>"),
     ("<|begin|>assistant", ""),
     ("<|content|>", ""),
     (">>>all\n", ""),
+    ("<|recipient|>all\n<|content|>", "<|from|>"),
+    ("<plain>", ""),
+    ("<|python_start|>", ""),
 ];
 
 /// The marks of messages in channels.

@@ -49,6 +49,10 @@ const ENDS: &[&str] = &[
     "<\u{ff5c}hy_eos:opensource\u{ff5c}>",
     "<end_of_sentence>",
     "<|end_of_msg|>",
+    "[|endofturn|]",
+    "<|end_of_turn|>",
+    "<|EOT|>",
+    "<|stop|>",
     "[e~[",
     "<seed:eos>",
     "<SPECIAL_12>",
@@ -104,8 +108,8 @@ fn answers() -> [(&'static str, Answer); 8] {
 
 impl Answer {
     /// Returns the message for a template.
-    fn message(&self, as_text: bool, is_null: bool) -> Value {
-        let content = if self.content.is_empty() && is_null { Value::Null } else { json!(self.content) };
+    fn message(&self, as_text: bool, blank: Option<&str>) -> Value {
+        let content = if self.content.is_empty() { json!(blank) } else { json!(self.content) };
         let mut message = json!({ "role": "assistant", "content": content });
         if !self.thought.is_empty() {
             for key in ["reasoning_content", "reasoning", "thinking"] {
@@ -128,10 +132,10 @@ impl Answer {
         let alone = json!([question]);
         let prompt = template.render(&alone, &tools, true)?;
         let before = template.render(&alone, &tools, false)?;
-        [(probe.wants_text, probe.takes_null), (probe.wants_text, false), (true, true), (false, false)]
+        [(probe.wants_text, probe.blank), (probe.wants_text, Some("")), (true, None), (false, Some(""))]
             .into_iter()
-            .find_map(|(as_text, is_null)| {
-                let whole = template.render(&json!([question, self.message(as_text, is_null)]), &tools, false)?;
+            .find_map(|(as_text, blank)| {
+                let whole = template.render(&json!([question, self.message(as_text, blank)]), &tools, false)?;
                 let start = whole_marks(&whole, common(&before, &whole));
                 let text = match whole.strip_prefix(&prompt) {
                     Some(text) => text.to_string(),

@@ -99,6 +99,11 @@ const FORMS: &[&str] = &[
     "-> tool/function_call\n[{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Oslo\", \"days\": 2}}]",
     "<|tool_call_start|>[{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Oslo\", \"days\": 2}}]<|tool_call_end|>",
     "<|python_start|>[get_weather(city='Oslo', days=2)]<|python_end|>",
+    "<|python_start|><|python_end|>{\"name\": \"get_weather\", \"parameters\": {\"city\": \"Oslo\", \"days\": 2}}",
+    "<functioncall>{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Oslo\", \"days\": 2}}",
+    "<toolcall> {\"name\": \"get_weather\", \"arguments\": {\"city\": \"Oslo\", \"days\": 2}} </toolcall>",
+    "<|recipient|>get_weather\n<|content|>{\"city\": \"Oslo\", \"days\": 2}",
+    "<|from|>assistant\n<|recipient|>get_weather\n<|content|>{\"city\": \"Oslo\", \"days\": 2}",
     "<|python_tag|>{\"name\": \"get_weather\", \"parameters\": {\"city\": \"Oslo\", \"days\": 2}}",
     "<|python_tag|>get_weather.call(city=\"Oslo\", days=2)",
     "<function=get_weather>{\"city\": \"Oslo\", \"days\": 2}</function>",
@@ -106,13 +111,16 @@ const FORMS: &[&str] = &[
     "{\"name\": \"get_weather\", \"parameters\": {\"city\": \"Oslo\", \"days\": 2}}",
     "[{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Oslo\", \"days\": 2}}]",
     "{\"type\": \"function\", \"function\": {\"name\": \"get_weather\", \"arguments\": \"{\\\"city\\\":\\\"Oslo\\\",\\\"days\\\":2}\"}}",
+    "```\n[\n    {\"name\": \"get_weather\", \"arguments\": {\"city\": \"Oslo\", \"days\": 2}}\n]\n```",
+    "```json\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Oslo\", \"days\": 2}}\n```",
+    "get_weather\n{\"city\": \"Oslo\", \"days\": 2}",
     "[get_weather(city='Oslo', days=2)]",
     "[get_weather(city=\"Oslo\", days=\"2\")]",
 ];
 
 /// Returns true for a form without a mark: such a call must be the whole answer.
 fn is_bare(form: &str) -> bool {
-    form.starts_with(['{', '[']) && !form.starts_with("[TOOL_CALLS]") && !form.starts_with("[unused")
+    form.starts_with(['{', '[', '`', 'g']) && !form.starts_with("[TOOL_CALLS]") && !form.starts_with("[unused")
 }
 
 #[test]
@@ -134,6 +142,39 @@ fn every_form_is_read() {
         let thought = read_after("<think>\n", &format!("Hm.\n</think>\n\n{form}"));
         assert_eq!(thought, (String::new(), "Hm.".into(), vec![wanted.clone()]), "{form}");
     }
+}
+
+/// The answers of Functionary 2 begin after `<|recipient|>`, and those of Llama 4 may have text between its marks.
+#[test]
+fn text_and_calls_of_functionary_2_and_llama_4() {
+    let oslo = ("get_weather".to_string(), json!({ "city": "Oslo" }));
+    let time = ("get_time".to_string(), json!({}));
+    let prompt = "<|from|>user\n<|recipient|>all\n<|content|>Q\n<|from|>assistant\n<|recipient|>";
+    for (prompt, text, content, calls) in [
+        (prompt, "all\n<|content|>Hello.", "Hello.", vec![]),
+        (prompt, "get_weather\n<|content|>{\"city\": \"Oslo\"}", "", vec![oslo.clone()]),
+        (
+            prompt,
+            "all\n<|content|>Let me see.\n<|from|>assistant\n<|recipient|>get_weather\n<|content|>{\"city\": \"Oslo\"}\n\
+             <|from|>assistant\n<|recipient|>get_time\n<|content|>{}",
+            "Let me see.",
+            vec![oslo.clone(), time.clone()],
+        ),
+        (
+            "<|header_start|>assistant<|header_end|>\n\n",
+            "<|python_start|>Let me see.<|python_end|>{\"name\": \"get_weather\", \"parameters\": {\"city\": \"Oslo\"}}\
+             {\"name\": \"get_time\", \"parameters\": {}}",
+            "Let me see.",
+            vec![oslo.clone(), time],
+        ),
+        ("<|im_start|>assistant\n", "get_weather\nis a function.", "get_weather\nis a function.", vec![]),
+        ("", "```json\n{\"name\": \"Oslo\"}\n```", "```json\n{\"name\": \"Oslo\"}\n```", vec![]),
+        ("ASSISTANT: ", "<plain>Hello.", "Hello.", vec![]),
+    ] {
+        assert_eq!(read_after(prompt, text), (content.into(), String::new(), calls), "{text}");
+    }
+    let thought = read("<Thought>\nHm.\n</Thought>\n<Output>\n42\n</Output>");
+    assert_eq!(thought, ("42".into(), "Hm.".into(), vec![]));
 }
 
 #[test]

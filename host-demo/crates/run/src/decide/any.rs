@@ -4,7 +4,7 @@
 use anyhow::Result;
 use arenite::TokenId;
 use arenite::tokenizer::{Encode, Tokenizer};
-use arenite_chat::{Renderer, Style};
+use arenite_chat::{Ending, Renderer, Style};
 use arenite_request::Message;
 use arenite_text as text;
 use serde_json::{Map, Value};
@@ -59,7 +59,7 @@ fn in_chat(
     let message = Message { role: "user".into(), text: Some(asked), ..Message::default() };
     let conversation = style.conversation(&[message], &[]);
     let quiet = Map::from_iter([("enable_thinking".to_string(), Value::Bool(false))]);
-    let (prompt, _) = style.prompt(renderer, conversation, &quiet, false).map_err(anyhow::Error::msg)?;
+    let (prompt, _) = style.prompt(renderer, conversation, &quiet, Ending::Answer).map_err(anyhow::Error::msg)?;
     // The end of the turn follows, so that an option that begins another one does not win.
     let end = text::token(tokenizer, renderer.stop()).or(tokenizer.eos());
     let how = Encode { add_special: false, parse_special: false };

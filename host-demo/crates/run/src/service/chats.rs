@@ -9,8 +9,8 @@ use super::loosen::loosened;
 use super::{Prepared, Service};
 use crate::eyes::Sights;
 use crate::generation::{Settings, StrictCalls, ThoughtLimit, Wanted};
-use arenite_chat::Prompt;
 use arenite_chat::dialect::{Tool, Tools};
+use arenite_chat::{Ending, Prompt};
 use arenite_grammar::{self as grammar, Piece, Table};
 use arenite_request::{Form, Message, Must, Named, Refusal, TextRequest};
 use arenite_text as text;
@@ -66,10 +66,10 @@ impl Service {
         settings: &mut Settings,
         prepared: &mut Prepared,
     ) -> Result<(Prompt, Option<&'static str>), Refusal> {
-        let (messages, continues) = self.continued(request)?;
+        let (messages, ending) = self.ending(request)?;
         let conversation = self.style.conversation(messages, &request.tools);
         let kwargs = self.kwargs(request, prepared)?;
-        let rendered = self.style.prompt(&self.renderer, conversation, &kwargs, continues);
+        let rendered = self.style.prompt(&self.renderer, conversation, &kwargs, ending);
         let (prompt, warning) = rendered
             .map_err(|why| Refusal::about("messages", format!("the chat template refuses this conversation: {why}")))?;
         let stop = self.renderer.stop();
@@ -80,15 +80,23 @@ impl Service {
         Ok((prompt, warning))
     }
 
-    /// Returns the messages, and true if the answer continues the last one. An empty start is left out.
-    fn continued<'r>(&self, request: &'r TextRequest) -> Result<(&'r [Message], bool), Refusal> {
+    /// Returns the messages, and the end of the prompt. An empty start of an answer is left out.
+    fn ending<'r>(&self, request: &'r TextRequest) -> Result<(&'r [Message], Ending), Refusal> {
         let messages = request.messages();
+        if request.is_closed && !request.continues {
+            let is_shown = request.is_counted;
+            return if is_shown {
+                Ok((messages, Ending::Closed))
+            } else {
+                Err(Refusal::unsupported("add_generation_prompt"))
+            };
+        }
         let Some((last, before)) = messages.split_last().filter(|_| request.continues) else {
-            return Ok((messages, false));
+            return Ok((messages, Ending::Answer));
         };
         if !last.calls.is_empty() || last.text.as_deref().is_none_or(|text| text.trim().is_empty()) {
             return match last.calls.is_empty() && last.thought.is_none() && !before.is_empty() {
-                true => Ok((before, false)),
+                true => Ok((before, Ending::Answer)),
                 false => Err(Refusal::about("messages", "only the text of an answer can be continued")),
             };
         }
@@ -96,7 +104,7 @@ impl Service {
             let message = format!("{field}: a started answer cannot be continued by a value: leave one out");
             return Err(Refusal::about(field, message));
         }
-        Ok((messages, true))
+        Ok((messages, Ending::Continued))
     }
 
     /// Returns the template's variables that the request sets.

@@ -13,6 +13,8 @@ use arenite_request::{
 
 /// Maximum number of alternatives for a token.
 const MOST_LOGPROBS: usize = 20;
+/// Maximum number of alternatives in llama.cpp's own format.
+const MOST_PROBS: usize = 1000;
 
 /// The tables of a chat.
 pub(super) const OF_CHAT: [&[Row<Asked>]; 8] = [CHAT, tools::ROWS, SAMPLING, ANSWER, FORM, THINKING, REFUSED, HARMLESS];
@@ -42,6 +44,9 @@ pub fn completion(body: &Value) -> Result<Asked> {
     }
 }
 
+/// Seeds that stand for a random one: llama.cpp's is the largest number of 32 bits, which its `/props` reports.
+const RANDOM: [i64; 2] = [-1, u32::MAX as i64];
+
 /// The conversation.
 const CHAT: &[Row<Asked>] = &[
     Row(
@@ -67,9 +72,9 @@ const CHAT: &[Row<Asked>] = &[
     ),
     Row(
         &["add_generation_prompt"],
-        Use::Reads(|asked, field| match field.switch()? {
-            false if !asked.request.continues => Err(Refusal::unsupported(field.name)),
-            _ => Ok(()),
+        Use::Reads(|asked, field| {
+            asked.request.is_closed = !field.switch()?;
+            Ok(())
         }),
     ),
     Row(
@@ -200,7 +205,7 @@ pub const SAMPLING: &[Row<Asked>] = &[
     Row(
         &["seed", "random_seed"],
         Use::Reads(|asked, field| {
-            asked.request.seed = Some(field.whole()?).filter(|seed| *seed != -1).map(i64::cast_unsigned);
+            asked.request.seed = Some(field.whole()?).filter(|seed| !RANDOM.contains(seed)).map(i64::cast_unsigned);
             Ok(())
         }),
     ),
@@ -397,7 +402,8 @@ pub const ANSWER: &[Row<Asked>] = &[
     Row(
         &["n_probs"],
         Use::Reads(|asked, field| {
-            asked.request.logprobs = Some(alternatives(field)?).filter(|count| *count > 0).or(asked.request.logprobs);
+            let count = at_most(field, MOST_PROBS)?;
+            asked.request.logprobs = Some(count).filter(|count| *count > 0).or(asked.request.logprobs);
             Ok(())
         }),
     ),
@@ -453,11 +459,15 @@ pub fn kept(field: &Field<'_>) -> Result<Keep> {
 
 /// Reads the number of alternatives for each token.
 pub fn alternatives(field: &Field<'_>) -> Result<usize> {
+    at_most(field, MOST_LOGPROBS)
+}
+
+fn at_most(field: &Field<'_>, most: usize) -> Result<usize> {
     match field.count()? {
-        count @ 0..=MOST_LOGPROBS => Ok(count),
+        count if count <= most => Ok(count),
         count => {
             let name = field.name;
-            Err(field.refused(format!("{name} is {count}, and at most {MOST_LOGPROBS} are possible")))
+            Err(field.refused(format!("{name} is {count}, and at most {most} are possible")))
         }
     }
 }

@@ -144,7 +144,6 @@ fn values() -> Vec<Value> {
 
 /// Fields whose values are only checked: some are refused, and the others change nothing.
 const CHECKED: &[&str] = &[
-    "add_generation_prompt",
     "modalities",
     "best_of",
     "functions",

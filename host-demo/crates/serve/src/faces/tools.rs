@@ -98,6 +98,15 @@ pub fn choice(asked: &mut Asked, field: &Field<'_>) -> Result<()> {
                 format!("tool_choice asks for a tool of type `{other}`, and only functions can be called here");
             return Err(field.refused(message));
         }
+        // The name alone, as text-generation-inference and huggingface_hub write it.
+        name if asked
+            .request
+            .tools
+            .iter()
+            .any(|tool| tool.pointer("/function/name").is_some_and(|tool| tool == name)) =>
+        {
+            Must::Named(name.into())
+        }
         _ => return Err(field.refused("tool_choice must be none, auto, required or a function")),
     };
     let is_single = choice.get("disable_parallel_tool_use").and_then(Value::as_bool);

@@ -17,7 +17,7 @@ use crate::http::error::{ApiError, Result};
 use crate::routes::answer::{Timings, with_warning};
 use crate::routes::logprobs;
 use crate::routes::stream::{Events, channel, sse};
-use arenite_request::Refusal;
+use arenite_request::{Message, Refusal};
 use arenite_run::scheduler::{Event, Finish};
 use arenite_run::service::unit;
 use arenite_run::service::{Choice, Service};
@@ -87,7 +87,14 @@ pub(super) fn sampling(params: &Params) -> Value {
 /// `POST /apply-template`: the prompt of a chat.
 pub async fn apply_template(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response> {
     let render = |app: &App, body| {
-        let prepared = app.count(openai::chat(&body)?)?;
+        let mut asked = openai::chat(&body)?;
+        // As in llama.cpp, an answer would continue a last message of the assistant, unless the client denies it.
+        let is_answer = |last: &Message| last.role == "assistant" && last.calls.is_empty();
+        let last = body["messages"].as_array().and_then(|messages| messages.last());
+        let is_denied = body["continue_final_message"] == false || last.is_some_and(|last| last["prefix"] == false);
+        let request = &mut asked.request;
+        request.continues |= !request.is_closed && !is_denied && request.messages().last().is_some_and(is_answer);
+        let prepared = app.count(asked)?;
         Ok(json!({ "prompt": prepared.prompts.first().map(|prompt| &**prompt) }))
     };
     app.answered(request, render).await
@@ -145,8 +152,16 @@ struct Format {
 
 impl Format {
     fn new(prepared: &Ready, context: usize) -> Self {
-        let mut settings = prepared.jobs.first().map_or(json!({}), |(_, settings, _)| sampling(&settings.params));
-        settings["n_ctx"] = json!(context);
+        let settings = prepared.jobs.first().map_or(json!({}), |(_, settings, _)| {
+            let mut all = sampling(&settings.params);
+            all["n_ctx"] = json!(context);
+            all["n_predict"] = settings.limit.map_or(json!(-1), |limit| json!(limit));
+            all["seed"] = json!(settings.seed);
+            all["stop"] = json!(settings.stops);
+            all["ignore_eos"] = json!(settings.ignore_end);
+            all["n_probs"] = json!(settings.logprobs.unwrap_or(0));
+            all
+        });
         Self {
             fields: prepared.reply.fields.clone(),
             has_tokens: prepared.reply.stream || prepared.reply.has_tokens,
@@ -196,6 +211,7 @@ impl Format {
             },
             stopping_word: choice.stop.as_deref().unwrap_or_default(),
             truncated: choice.is_full,
+            has_new_line: choice.text.contains('\n'),
             completion_probabilities: choice.logprobs.iter().map(logprobs::chat).collect(),
         })
     }
@@ -217,6 +233,7 @@ struct Filled<'s> {
     stop_type: &'static str,
     stopping_word: &'s str,
     truncated: bool,
+    has_new_line: bool,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     completion_probabilities: Vec<Value>,
 }

@@ -1,0 +1,65 @@
+//! Where a template reads the declared functions: in the variable `tools`, or in a message.
+
+use minijinja::value::{Kwargs, Rest, Value as Jinja};
+use serde_json::{Value, json};
+
+use super::probe::Template;
+use crate::to_json::tojson;
+
+/// The place of the declared functions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The variable `tools`.
+    Variable,
+    /// A list in the system message's field `tools`: GLM-4-9B.
+    List,
+    /// JSON text in the system message's field `tools`: Phi-4-mini.
+    Text,
+    /// A message of the role `functions` after the system message: FireFunction 1.
+    Message,
+}
+
+/// A template to which the functions are passed in their place.
+pub struct Placed<'t>(pub &'t dyn Template, pub Place);
+
+impl Template for Placed<'_> {
+    fn render_with(&self, messages: &Value, tools: &Value, asks: bool, variables: &Value) -> Option<String> {
+        let mut messages = messages.as_array()?.clone();
+        self.1.put(tools.as_array().map_or(&[], Vec::as_slice), &mut messages);
+        self.0.render_with(&messages.into(), tools, asks, variables)
+    }
+
+    fn source(&self) -> &str {
+        self.0.source()
+    }
+}
+
+impl Place {
+    /// Puts the functions among the messages, if this is their place.
+    pub fn put(self, tools: &[Value], messages: &mut Vec<Value>) {
+        let has_system = messages.first().is_some_and(|first| first["role"] == "system");
+        match self {
+            Self::Variable => return,
+            Self::Message => {
+                let functions = json!({ "role": "functions", "content": specifications(tools, Some(4)) });
+                return messages.insert(usize::from(has_system), functions);
+            }
+            Self::List | Self::Text if tools.is_empty() => return,
+            Self::List | Self::Text if !has_system => messages.insert(0, json!({ "role": "system", "content": "" })),
+            Self::List | Self::Text => {}
+        }
+        messages[0]["tools"] = match self {
+            Self::Text => json!(specifications(tools, None)),
+            _ => tools.into(),
+        };
+    }
+}
+
+/// Returns the functions as a JSON list of names, descriptions and parameters.
+pub fn specifications(tools: &[Value], indent: Option<u32>) -> String {
+    let functions: Vec<&Value> = tools.iter().map(|tool| tool.get("function").unwrap_or(tool)).collect();
+    let indent =
+        indent.map(|indent| Jinja::from(Kwargs::from_iter([("indent".to_string(), Jinja::from(indent))])).into());
+    let functions: Jinja = serde_json::from_value(json!(functions)).unwrap_or_default();
+    tojson(&functions, Rest(indent.into_iter().collect())).unwrap_or_default()
+}
