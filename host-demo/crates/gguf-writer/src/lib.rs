@@ -585,6 +585,7 @@ mod tests {
 
     use super::*;
     use arenite::Gguf;
+    use arenite::gguf::Tensor;
 
     #[test]
     fn what_is_written_is_read() {
@@ -686,10 +687,14 @@ mod tests {
             let whole = [&head[..], &storage].concat();
             let gguf = Gguf::parse(&whole).unwrap();
             assert_eq!(gguf.u32("", HEAD_KEY).unwrap(), Some(head.len() as u32));
-            assert!(gguf.tensors().map(|tensor| tensor.data).collect::<Vec<_>>().concat() == data);
+            let bytes = |tensor: Tensor<'_>| whole[tensor.offset as usize..][..tensor.bytes() as usize].to_vec();
+            assert!(gguf.tensors().flat_map(bytes).eq(data.iter().copied()));
             assert_eq!(gguf.tensors().filter(|tensor| tensor.offset < head.len() as u64).count(), count);
-            let mut verify = gguf.verify().unwrap().unwrap();
-            while verify.step(64).unwrap() {}
+            // With the crate's feature `storage`, the tensors behind the head have no bytes in memory.
+            if gguf.tensors().all(|tensor| !tensor.data.is_empty()) {
+                let mut verify = gguf.verify().unwrap().unwrap();
+                while verify.step(64).unwrap() {}
+            }
         }
         assert!(header.write_head([(); 2].map(|()| Cursor::new(vec![])), 6).is_err());
     }
