@@ -56,7 +56,7 @@ pub struct Adapter<'a> {
     pub(crate) has_bias: bool,
 }
 
-/// The two matrices of an adapter for one tensor of a model.
+/// An adapter's two matrices for one tensor of the model.
 pub(crate) struct Pair<'t> {
     /// The model's tensor.
     pub tensor: Tensor<'t>,
@@ -145,8 +145,8 @@ impl<'a> Adapter<'a> {
         if count == self.gguf.tensor_count() { Ok(()) } else { self.blame(model) }
     }
 
-    /// Calls `each` with the pair for `tensor`, which is called `name` in the adapter. Returns the number of the
-    /// adapter's tensors.
+    /// Calls `each` with the pair for `tensor`, which is called `name` in the adapter. Returns how many tensors the
+    /// pair has in the adapter: 2, or 0 if there is no pair.
     fn pair(
         &self,
         model: &Model<'_>,

@@ -33,8 +33,8 @@ pub struct Context {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Id {
     generation: u32,
-    /// Address of the engine's memory, because without compare-and-swap two cores that create engines at the same time
-    /// may get equal generations.
+    /// Address of the engine's memory. It distinguishes engines of equal generation: without compare-and-swap, two
+    /// cores that create engines at the same time may get the same one.
     memory: usize,
 }
 

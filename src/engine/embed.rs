@@ -37,7 +37,8 @@ impl<'m, 'w> Engine<'m, 'w> {
     ///
     /// # Errors
     ///
-    /// [`Error::BufferTooSmall`], and those of [`encode`](Self::encode) or, without an encoder, of [`run`](Self::run).
+    /// [`Error::BufferTooSmall`], and the errors of [`encode`](Self::encode) or, without an encoder, of
+    /// [`run`](Self::run).
     pub fn embed<'b>(
         &mut self,
         context: &mut Context,
@@ -79,12 +80,12 @@ impl<'m, 'w> Engine<'m, 'w> {
         if is_left { Ok(None) } else { self.through_head(buffer).map(Some) }
     }
 
-    /// Like [`embed`](Self::embed), with rows of pictures in the places of some of the tokens: see
+    /// Like [`embed`](Self::embed), but rows of pictures replace some of the tokens' embeddings: see
     /// [`Work::pictures`](crate::Work::pictures). The model is a decoder.
     ///
     /// # Errors
     ///
-    /// Same as [`embed`](Self::embed), and those of [`run`](Self::run) for pictures.
+    /// The errors of [`embed`](Self::embed), and the errors of [`run`](Self::run) for pictures.
     #[cfg(feature = "vision")]
     pub fn embed_pictures<'b>(
         &mut self,
@@ -139,9 +140,9 @@ impl<'m, 'w> Engine<'m, 'w> {
         Ok(self.embed_while(context, (texts, second), buffer, || true)?.unwrap_or_default())
     }
 
-    /// Like [`embed_pair`](Self::embed_pair), but calls `goes_on` after each step (a layer of a decoder, a part of a layer of an
-    /// encoder). If it returns false, the text is given up and the result is `None`. For a single text, `second` is
-    /// `usize::MAX`.
+    /// Like [`embed_pair`](Self::embed_pair), but calls `goes_on` after each step. A step is a layer of a decoder, or a
+    /// part of an encoder's layer. If `goes_on` returns false, the text is abandoned and the result is `None`. For a
+    /// single text, `second` is `usize::MAX`.
     ///
     /// # Errors
     ///
@@ -194,9 +195,9 @@ impl<'m, 'w> Engine<'m, 'w> {
         self.through_head(buffer)
     }
 
-    /// Begins to run the encoder on a question with its options and a state, like [`begin_encode`](Self::begin_encode). `kind`
-    /// is the type of the question: a row of the model's types. Afterwards, [`headed`](Self::headed) turns the state of an
-    /// option's mark into the option's score.
+    /// Begins to run the encoder on a question with its options and a state, like [`begin_encode`](Self::begin_encode).
+    /// `kind` is the type of the question, as a row of the model's table of question types. Afterwards,
+    /// [`headed`](Self::headed) turns the state of an option's mark into the option's score.
     ///
     /// # Errors
     ///

@@ -137,7 +137,7 @@ impl<'m, 'w> Engine<'m, 'w> {
 
     /// Runs the encoder on a sound: log-mel features, `[frames][bins]` ([`LogMel`](crate::sound::LogMel)), or samples,
     /// depending on the model's [`Front`](crate::model::Front). The context restarts at position 0 and attends to this
-    /// sound from now on; afterwards [`states`](Self::states) returns the encoder's states.
+    /// sound from now on. Afterwards [`states`](Self::states) returns the encoder's states.
     ///
     /// Whisper expects the features of its whole window, padded with silence.
     ///
@@ -203,7 +203,7 @@ impl<'m, 'w> Engine<'m, 'w> {
         Ok(())
     }
 
-    /// The encoder's output for the last text: `[tokens][dim]`; empty before the first.
+    /// The encoder's output for the last text: `[tokens][dim]`; empty before the first text.
     pub fn states(&self) -> &[f32] {
         self.forward.source.as_ref().map_or(&[], |source| source.states(self.forward.spec.dim))
     }

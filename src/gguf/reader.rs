@@ -7,7 +7,8 @@
 
 use crate::{Error, tri};
 
-/// Reads the little-endian `u32` at `$data[$at]` without a call. The caller has checked that `$at <= $data.len() - 4`.
+/// Reads the little-endian `u32` at `$data[$at]` without a function call. The caller has checked that `$at <=
+/// $data.len() - 4`.
 macro_rules! u32_at {
     ($data:expr, $at:expr) => {
         $data[$at] as u32 | ($data[$at + 1] as u32) << 8 | ($data[$at + 2] as u32) << 16 | ($data[$at + 3] as u32) << 24

@@ -49,7 +49,7 @@ pub(crate) enum Input<'i> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Step {
     Embedding,
-    /// What scoring layers add to the states of the layer before them.
+    /// The scoring layers' addition to the states of the previous layer.
     Scoring,
     /// Keys and values of a layer.
     Keys,
@@ -75,8 +75,8 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// `tokens` positions, at most one context length, of a context whose pages are reserved. `question` is the type of a
-    /// question whose options the encoder scores.
+    /// Starts with the first of `tokens` positions (at most one context length) of a context whose pages are reserved.
+    /// `question` is the type of a question whose options the encoder scores.
     pub const fn new(context: usize, tokens: usize, question: usize) -> Self {
         Self { context, tokens, question, step: Step::Embedding, layer: 0, first: 0 }
     }
@@ -92,13 +92,14 @@ impl Progress {
 }
 
 impl Forward<'_, '_> {
-    /// Runs a step. Returns true if more steps remain. The last ones store the keys and values of the decoder's
-    /// cross-attention in the context's pages. There are states once the last step is done.
+    /// Runs a step. Returns true if more steps remain. The last steps store the keys and values of the decoder's
+    /// cross-attention in the context's pages. The states are available after the last step.
     pub fn encoder_step(&mut self, at: &mut Progress, input: Input<'_>) -> bool {
         if at.is_done() {
             return false;
         }
-        // The stacks are swapped within each step, so that an abandoned encoder leaves the decoder in its place.
+        // The stacks are swapped within each step, so that the decoder's stack is in place even if an encoder is
+        // abandoned between steps.
         let is_encoder = at.step != Step::CrossKeys;
         if is_encoder {
             self.swap_stacks();
@@ -123,7 +124,7 @@ impl Forward<'_, '_> {
         !at.is_done()
     }
 
-    /// Chooses the next step after one of the last tokens. Sets the layer to 0 for the decoder's layers.
+    /// Chooses the step that follows a step on the last tokens. Sets the layer to 0 for the decoder's layers.
     fn step_after(&self, at: &mut Progress) -> Step {
         let begins_scoring = self.spec.scoring().is_some_and(|scoring| at.layer + scoring.layers == self.spec.layers);
         match at.step {
@@ -196,7 +197,7 @@ impl Forward<'_, '_> {
         }
     }
 
-    /// Cross-attention of a layer, if the model has it: `x += output(attention(norm(x), source))`.
+    /// Runs a layer's cross-attention, if the model has cross-attention: `x += output(attention(norm(x), source))`.
     pub(super) fn look_across(&mut self, layer: &Layer) {
         if self.spec.has_cross_attention() {
             let tiles = self.source_tiles(layer, layer.index);

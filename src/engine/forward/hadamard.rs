@@ -2,8 +2,8 @@
 //!
 //! A rotation spreads an outlier over many elements, so that the scales of the quantized blocks fit. Rotated queries
 //! and keys have the same dot products as the originals. The matrix is its own inverse, so rotating the weighted sum of
-//! rotated values gives the sum of the originals. (As in QuaRot, <https://arxiv.org/abs/2404.00456>. llama.cpp rotates
-//! heads whose length is a multiple of 64, in the same blocks.)
+//! rotated values gives the weighted sum of the original values. (As in QuaRot, <https://arxiv.org/abs/2404.00456>.
+//! llama.cpp rotates heads whose length is a multiple of 64, in the same blocks.)
 
 use super::rows_mut;
 use crate::kernel::sqrt;

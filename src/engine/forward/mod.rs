@@ -87,7 +87,7 @@ pub(crate) struct Forward<'m, 'w> {
     pub source: Option<Source<'m, 'w>>,
     /// `[batch][dim]`: the residual stream.
     hidden: &'w mut [f32],
-    /// `[batch][dim]`: input, then output, of attention or feed-forward.
+    /// `[batch][dim]`: input of attention or feed-forward; afterwards, its output.
     branch: &'w mut [f32],
     /// Intermediate values of attention or feed-forward.
     inner: &'w mut [f32],
@@ -296,7 +296,7 @@ impl<'m, 'w> Forward<'m, 'w> {
         add(self.hidden.get_mut(row * dim..(row + 1) * dim).unwrap_or_default(), vector);
     }
 
-    /// Computes the rotations of a row at a time, a line and a column.
+    /// Computes the rotations of row `row`, whose position has three axes: time, line and column.
     #[cfg(feature = "vision")]
     pub fn turn(&mut self, row: usize, axes: [usize; 3]) {
         if let Some(sections) = self.spec.sections() {
@@ -439,7 +439,7 @@ impl<'m, 'w> Forward<'m, 'w> {
     }
 
     /// Byte range of the tiles that a layer attends to, which may belong to another layer. Must be called in layer
-    /// order, because `tiles_end` adds up the tiles of the layers before.
+    /// order, because `tiles_end` adds up the tiles of the previous layers.
     fn tiles(&mut self, layer: &Layer) -> Range<usize> {
         if layer.index == 0 {
             self.tiles_end = 0;
@@ -531,7 +531,7 @@ fn copy_tiles(tiles: &mut [u8], pages: usize, kv_heads: usize, from: usize, to: 
     }
 }
 
-/// Copies `len` bytes from `from` to `to`; the ranges must not overlap.
+/// Copies `len` bytes from offset `from` to offset `to`; the ranges must not overlap.
 fn copy_piece(bytes: &mut [u8], from: usize, to: usize, len: usize) {
     let Some((before, after)) = bytes.split_at_mut_checked(from.max(to)) else { return };
     let low = before.get_mut(from.min(to)..).and_then(|low| low.get_mut(..len));
@@ -630,8 +630,8 @@ fn norm_one(kernels: &Kernels, spec: &Spec<'_>, weight: &[u8], bias: &[u8], x: &
     }
 }
 
-/// Rows of `width` elements. (Not `chunks_exact`, because it panics for a width of 0, which the compiler cannot rule
-/// out.)
+/// Splits `x` into rows of `width` elements. `chunks_exact` is not used, because it panics for a width of 0, which the
+/// compiler cannot rule out.
 pub(crate) fn rows<T>(mut x: &[T], width: usize) -> impl Iterator<Item = &[T]> {
     core::iter::from_fn(move || {
         let (row, rest) = x.split_at_checked(width.max(1))?;

@@ -88,7 +88,7 @@ impl<'w> Rotary<'w> {
         }
     }
 
-    /// Computes the rotations of row `row`, whose pairs rotate by the positions of several axes.
+    /// Computes the rotations of row `row`, whose pairs of elements rotate by the positions on several axes.
     #[cfg(feature = "vision")]
     pub fn turn_axes(&mut self, row: usize, axes: [usize; 3], sections: Sections) {
         let half = self.frequencies.len();
@@ -125,8 +125,8 @@ impl<'w> Rotary<'w> {
 struct Scaled {
     scaling: Scaling,
     factor: f32,
-    /// YaRN keeps the frequencies of pairs up to `low`, divides the frequencies from `high` on, and blends both in
-    /// between.
+    /// YaRN keeps the frequencies of pairs up to `low`, divides the frequencies from `high` on, and blends between the
+    /// two in between.
     low: f32,
     high: f32,
 }

@@ -1,5 +1,5 @@
-//! Detects the features of the running machine. The operating system is asked, because user mode cannot read them from
-//! the processor. Without an operating system, the features of the build are used.
+//! Detects the features of the running machine. The operating system is asked, because user mode cannot read the
+//! features from the processor. Without an operating system, the features of the build are used.
 
 /// True if the processor has `sdot`.
 pub(super) fn dotprod() -> bool {
