@@ -14,9 +14,10 @@ pub struct Matrix<'a> {
     rows: usize,
     cols: usize,
     data: &'a [u8],
-    /// Factors on the products: little-endian f32, one for the matrix or for each of its experts; empty for none.
+    /// Factors on the products, as little-endian f32: one factor for the matrix, or one for each of its experts. Empty
+    /// if there are no factors.
     scales: &'a [u8],
-    /// Place of the first row in the storage; then `data` is empty.
+    /// Position of the first row in the storage, if the matrix is in a storage; `data` is then empty.
     #[cfg(feature = "storage")]
     stored: Option<u64>,
 }
@@ -54,7 +55,7 @@ impl<'a> Matrix<'a> {
         self.data
     }
 
-    /// True if the rows are in a storage. Products need them in memory: see [`band`](Self::band).
+    /// True if the rows are in a storage. Products need rows in memory: see [`band`](Self::band).
     #[inline(always)]
     pub fn is_stored(&self) -> bool {
         #[cfg(feature = "storage")]
@@ -79,7 +80,7 @@ impl<'a> Matrix<'a> {
         self.data.chunks_exact(bytes.max(1)).nth(r).unwrap_or(&[])
     }
 
-    /// The matrix of rows `first..first + rows`; `None` if they are out of range.
+    /// The matrix of rows `first..first + rows`; `None` if these rows are out of range.
     pub fn part(&self, first: usize, rows: usize) -> Option<Self> {
         if first == 0 && rows == self.rows {
             return Some(*self); // avoids the division
@@ -104,13 +105,13 @@ impl<'a> Matrix<'a> {
         Some(Self { scales, ..self.part(expert.checked_mul(rows)?, rows)? })
     }
 
-    /// Place of the first row in the storage, if the rows are there.
+    /// Position of the first row in the storage, if the rows are in a storage.
     #[cfg(feature = "storage")]
     pub(crate) fn stored(&self) -> Option<u64> {
         self.stored
     }
 
-    /// The next `rows` rows of a matrix in a storage, which were read into `data`.
+    /// A matrix of the next `rows` rows of a stored matrix. The caller has read these rows into `data`.
     #[cfg(feature = "storage")]
     pub(crate) fn band<'b>(&self, rows: usize, data: &'b [u8]) -> Matrix<'b>
     where

@@ -1,7 +1,7 @@
 //! Blocks of 256 four-bit codes by SMLAD: see [`Shape::Halves`](crate::quant::Shape).
 //!
-//! Codes are multiplied at their bit position in a word, as in `dsp.rs`, so all products have a factor of up to 256.
-//! Even with this factor, the sum of a group is less than 2^24.
+//! Codes are multiplied at their bit position in a word, as in `dsp.rs`, so all products have the factor 256. Even with
+//! this factor, the sum of a group is less than 2^24.
 
 use core::arch::asm;
 

@@ -58,8 +58,8 @@ use float::Fpu as Here;
 #[cfg(arm_linux)]
 pub(super) use neon::available;
 
-/// The table of this target. A function is in assembly if that takes fewer instructions (`benches/functions.sh` counts
-/// the instructions of a token, here with the model stories260K).
+/// The table of this target. A function is in assembly if assembly takes fewer instructions (`benches/functions.sh`
+/// counts the instructions per token; the model was stories260K).
 const OF_UNIT: Kernels = Kernels {
     #[cfg(arm_fpu)]
     attend: attend::attend,

@@ -21,17 +21,17 @@ pub(super) fn quantize(x: &[f32], q: &mut [i8], sums: &mut [i16]) -> f32 {
         return f32::NAN;
     }
     let largest = f32::from_bits(largest);
-    // All quants are 0 if `largest` is 0 or so small that the scale becomes 0.
+    // If `largest` is 0 or so small that the scale becomes 0, all quants are 0.
     let inverse = 127.0 / largest;
     let inverse = if inverse == f32::INFINITY { 0.0 } else { inverse };
-    // SAFETY: `x` and `q` have at least `16 * sixteens` elements, and `sums` has `sixteens`; `largest * inverse` is at
-    // most 127.
+    // SAFETY: `x` and `q` have at least `16 * sixteens` elements, and `sums` has `sixteens` elements; `largest *
+    // inverse` is at most 127.
     unsafe { round(x.as_ptr(), inverse, sixteens, q.as_mut_ptr(), sums.as_mut_ptr()) };
     largest
 }
 
-/// Compares magnitudes (their bits times 2) with the largest so far. A new maximum is rare, so its branch is out of
-/// line.
+/// Compares magnitudes (their bits times 2) with the largest magnitude so far. A new maximum is rare, so its branch is
+/// out of line.
 macro_rules! compare {
     ($($x:literal $then:literal $on:literal),*) => {
         concat!($("cmp {most}, ", $x, ", lsl #1\n", "blo ", $then, "f\n", $on, ":\n",)*)
@@ -75,7 +75,7 @@ unsafe fn largest(x: *const f32, sixteens: usize) -> u32 {
     most >> 1
 }
 
-/// Packs, stores and sums the low bytes of four rounded floats; the sums are in pairs.
+/// Packs, stores and sums the low bytes of four rounded floats; the sums are kept as pairs.
 macro_rules! four {
     ($s0:literal, $s1:literal, $s2:literal, $s3:literal) => {
         concat!(
@@ -107,12 +107,13 @@ macro_rules! rounded {
     };
 }
 
-/// Multiplies floats by `inverse`, rounds half to even, and writes the bytes and the sum of every 16.
+/// Multiplies floats by `inverse` and rounds half to even. Writes the results as bytes to `q`, and the sum of every 16
+/// results to `sums`.
 ///
 /// # Safety
 ///
-/// `x` and `q` point to `16 * sixteens` elements, `sums` to `sixteens`, and `sixteens` is not 0; the products are at
-/// most 127.
+/// `x` and `q` point to `16 * sixteens` elements, `sums` points to `sixteens` elements, and `sixteens` is not 0; the
+/// products are at most 127.
 unsafe fn round(x: *const f32, inverse: f32, sixteens: usize, q: *mut i8, sums: *mut i16) {
     // SAFETY: reads and writes these elements only. Words may be stored at any address.
     unsafe {

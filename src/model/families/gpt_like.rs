@@ -1,4 +1,5 @@
-//! Decoders with layer norms. Most have no gate; in some, attention and feed-forward read the same hidden state.
+//! Decoders with layer norms. Most of them have feed-forwards without a gate; in some, attention and feed-forward read
+//! the same hidden state.
 
 use super::gpt2;
 use crate::kernel::Activation;
@@ -134,7 +135,7 @@ pub(super) const fn command_r<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, E
     })
 }
 
-/// Cohere 2: every fourth layer is global, without rotary positions; the others have a sliding window.
+/// Cohere 2: every fourth layer is global, without rotary positions; the other layers have a sliding window.
 pub(super) const fn cohere2<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let all = tri!(command_r(keys));
     let spec = tri!(keys.always_windowed(all, Pattern::AllBut(4)));
