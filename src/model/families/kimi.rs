@@ -33,7 +33,7 @@ pub(super) const fn ling<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
     Ok(Spec { recurrent, heads_gated: Some(HeadGate { per_head: true, softplus: false }), ..spec })
 }
 
-/// Reads the keys that both architectures have. `normed` is the default of whether the weights of experts are divided
+/// Reads the keys that both architectures have. `normed` is the default for whether the weights of experts are divided
 /// by their sum.
 const fn delta<'a>(keys: &mut Keys<'_, 'a>, style: RopeStyle, normed: bool) -> Result<Spec<'a>, Error> {
     keys.partial_layers = true;

@@ -1,5 +1,5 @@
-//! Phi 3: q, k and v in one matrix, gate and up in another. Long-context models divide the rotary frequencies by one
-//! list of factors in short contexts and by another in long ones.
+//! Phi 3: q, k and v in one matrix, gate and up in a second matrix. Long-context models have two lists of factors that
+//! divide the rotary frequencies: one list for short contexts, the other for long contexts.
 
 use crate::model::keys::Keys;
 use crate::model::layers::HeadSpec;

@@ -22,7 +22,7 @@ pub(super) const fn row(role: Role, spec: &Spec<'_>, layer: &Layer) -> Row {
     {
         return row;
     }
-    // Layers that read the keys and values of another layer only have q.
+    // Layers that read the keys and values of another layer have only q, and therefore no fused matrix.
     let fused = spec.fused_qkv() && layer.owns_kv;
     let apart = !fused && spec.latent().is_none();
     let buckets = match spec.positions() {
@@ -65,7 +65,7 @@ pub(super) const fn row(role: Role, spec: &Spec<'_>, layer: &Layer) -> Row {
     }
 }
 
-/// Tensors of a recurrent mixer, in a layer without attention, that have names of attention.
+/// Tensors of a recurrent mixer that have names of attention, in a layer without attention.
 const fn of_mixer(role: Role, spec: &Spec<'_>, layer: &Layer) -> Row {
     let Some(mixer) = mixer_of(spec, layer) else { return ABSENT };
     let shape = match (mixer.kind, role) {

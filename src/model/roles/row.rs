@@ -20,9 +20,9 @@ pub(in crate::model) enum Shape {
     Matrix(usize, usize),
     /// Matrices: inputs, outputs and count.
     Matrices(usize, usize, usize),
-    /// Vectors stored as `[length, 1, 1, count]`: length and count.
+    /// Length and count of vectors that are stored as `[length, 1, 1, count]`.
     Apart(usize, usize),
-    /// Vectors stored as `[length, 1, count]`: length and count.
+    /// Length and count of vectors that are stored as `[length, 1, count]`.
     #[cfg(feature = "mla")]
     Between(usize, usize),
 }
