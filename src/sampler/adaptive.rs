@@ -1,5 +1,5 @@
 //! Adaptive-p: draws tokens whose probability is near a target. The target moves, so that the mean probability of the
-//! selected tokens reaches the probability that was asked for. Source: llama.cpp, `llama_sampler_init_adaptive_p`.
+//! selected tokens reaches the requested probability. Source: llama.cpp, `llama_sampler_init_adaptive_p`.
 
 use super::more::{More, State};
 

@@ -13,7 +13,8 @@ use crate::model::Norm;
 use crate::quant::decode_row;
 
 impl Encoder<'_, '_> {
-    /// Computes vector `stream` of each row of `out` from the states after a layer, or from the last states.
+    /// Computes vector `stream` of each row of `out`: from the states after `layer`, or from the last states if there
+    /// is no `layer`.
     pub(super) fn project(&mut self, view: &View, layer: Option<usize>, (out, stream): (&mut [f32], usize)) {
         let head = layer.map_or(Head::LAST, Head::deep);
         let Self { spec, table, compute, states, plan, .. } = self;
@@ -72,7 +73,7 @@ impl Head {
         }
     }
 
-    /// Projects `count` blocks of joined patches with the help of three buffers; returns the one with the results.
+    /// Projects `count` blocks of joined patches with the help of three buffers; returns the buffer with the results.
     fn run<'b>(
         self,
         (spec, table, compute): (&Spec<'_>, &Table<'_, '_>, &mut Compute<'_, '_>),

@@ -11,8 +11,8 @@ use crate::quant::decode_row;
 /// Base of the frequencies of rotations.
 const BASE: f32 = 10_000.0;
 
-/// Adds the learned position of the patch at `place`, in a view of `grid` patches, to `x`. Without a `place`, adds the
-/// position of the row before the patches. `row` has room for a row of the table.
+/// Adds the learned position of the patch at `place`, in a view of `grid` patches, to `x`. If there is no `place`, adds
+/// the position of the row before the patches. `row` has room for a row of the table.
 pub(super) fn add_learned(
     spec: &Spec<'_>,
     table: &Table<'_, '_>,
@@ -40,7 +40,8 @@ pub(super) fn add_learned(
     }
 }
 
-/// The entries of a table of `side` entries from which entry `i` of `len` is interpolated, and their weights.
+/// Stretches a table of `side` entries to `len` entries: has the table entries from which an entry is interpolated, and
+/// the weights of these entries.
 struct Stretch {
     first: usize,
     last: usize,

@@ -32,13 +32,13 @@ const SPIN: Duration = Duration::from_micros(50);
 const LINGER: Duration = Duration::from_micros(500);
 /// Time for which a thread of the pool runs jobs before it yields its core. The thread yields between two jobs, or
 /// between two chunks if another program uses the core. Otherwise the system would interrupt the thread in the middle
-/// of a chunk (Linux after 2 to 4 ms), and the caller would wait for this chunk for several milliseconds.
+/// of a chunk (Linux does so after 2 to 4 ms), and the caller would wait for this chunk for several milliseconds.
 const TURN: Duration = Duration::from_millis(2);
 /// If a yield takes longer than this, another program has used the core.
 const ABSENCE: Duration = Duration::from_micros(100);
 
 std::thread_local! {
-    /// The current turn of a pool's thread; `None` in other threads.
+    /// The current turn of a pool's thread; `None` in threads that do not belong to a pool.
     static TURN_OF_THREAD: Cell<Option<Turn>> = const { Cell::new(None) };
 }
 
@@ -51,7 +51,7 @@ struct Turn {
 }
 
 impl Turn {
-    /// Begins a turn of the calling thread, which has just yielded, slept or started.
+    /// Begins a turn of the calling thread. The thread has just yielded, slept or started.
     fn begin(shared: bool) {
         TURN_OF_THREAD.set(Some(Self { began: Instant::now(), shared }));
     }
@@ -81,7 +81,7 @@ pub trait Cores: Debug + Send + Sync {
     fn leave(&self, core: usize);
 }
 
-/// A fixed number of threads, including the caller's. Needs the feature `std`.
+/// A fixed number of threads, including the caller's thread. This type needs the feature `std`.
 ///
 /// # Examples
 ///
@@ -97,13 +97,14 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Starts `count - 1` threads, or fewer if the system refuses.
+    /// Starts `count - 1` threads, or fewer if the system refuses to start more.
     pub fn new(count: usize) -> Self {
         Self::start(count, Shared::default())
     }
 
-    /// Like [`new`](Self::new), and moves a thread of the pool to another core if it would run a job on the caller's core.
-    /// Without this, Linux often runs both on one core while another program uses the other cores.
+    /// Like [`new`](Self::new), but also moves a thread of the pool to another core if it would run a job on the
+    /// caller's core. Without this, Linux often runs both threads on one core while another program uses the other
+    /// cores.
     ///
     /// # Examples
     ///
@@ -160,7 +161,8 @@ impl Workers for Pool {
         if self.threads.is_empty() {
             return job();
         }
-        // Before the pool is taken, because a panic here would leave it taken.
+        // Asks for the core before the pool is taken, because a panic in this call would otherwise leave the pool
+        // taken.
         let core = self.shared.cores.map(Cores::current);
         if self.shared.taken.swap(true, Ordering::Acquire) {
             return job();
@@ -194,7 +196,8 @@ impl Drop for Pool {
 #[derive(Debug, Default)]
 #[repr(align(128))] // two cache lines of its own, because some processors prefetch lines in pairs
 struct Shared {
-    /// Number of the job, a bit that lets threads join ([`OPEN`]), and the count of threads that joined ([`RUNNING`]).
+    /// Number of the job, a bit that lets threads join ([`OPEN`]), and the number of threads that have joined
+    /// ([`RUNNING`]).
     gate: AtomicUsize,
     /// The job, a `*const &(dyn Fn() + Sync)`; valid while the gate is open or threads are running the job.
     job: AtomicPtr<()>,
@@ -217,8 +220,8 @@ const NEXT: usize = OPEN << 1;
 /// Maximum number of threads, so that the count of joined threads never reaches the bit [`OPEN`].
 const MOST: usize = 1 << 12;
 
-/// A job that threads may join. Dropping it closes the gate and waits for the joined threads, also if the caller's own
-/// call panics.
+/// A job that threads may join. Dropping this value closes the gate and waits for the joined threads. It is also
+/// dropped if the caller's own call panics.
 struct Open<'p>(&'p Shared);
 
 impl<'p> Open<'p> {
@@ -230,7 +233,7 @@ impl<'p> Open<'p> {
             shared.callers_core.store(core, Ordering::Relaxed);
         }
         shared.job.store((&raw const *job).cast_mut().cast(), Ordering::Relaxed);
-        // Stores suffice, because only one caller can be here and no thread runs the previous job any more.
+        // Plain stores suffice, because only one caller can be here and no thread runs the previous job any more.
         let number = shared.gate.load(Ordering::Relaxed) & !(OPEN | RUNNING);
         shared.gate.store(number.wrapping_add(NEXT) | OPEN, Ordering::Release);
         fence(Ordering::SeqCst); // pairs with the fence in `next`
@@ -247,7 +250,7 @@ impl Drop for Open<'_> {
         let mut gate = shared.gate.fetch_and(!OPEN, Ordering::AcqRel);
         let mut tries = 0;
         while gate & RUNNING != 0 {
-            // Spins first, because running threads are about to finish, unless they were preempted.
+            // Spins first, because running threads usually finish soon, unless they were preempted.
             if tries < 1000 {
                 hint::spin_loop();
                 tries += 1;
@@ -266,7 +269,7 @@ impl Shared {
         let mut done = 0;
         Turn::begin(false);
         while let Some(gate) = self.next(done) {
-            // The thread goes on after a panic here, because the panic concerns only the choice of the core.
+            // The thread continues after a panic here, because the panic concerns only the choice of the core.
             if let Err(payload) = panic::catch_unwind(AssertUnwindSafe(|| self.leave_callers_core())) {
                 mem::forget(payload);
             }
@@ -300,7 +303,8 @@ impl Shared {
                 hint::spin_loop();
             }
             let waited = start.elapsed();
-            // Also checks `stop`, because on systems whose clock stands still the time alone would never end the wait.
+            // Also checks `stop`, because on a system whose clock stands still, the time limit alone would never end
+            // the wait.
             if waited > LINGER || self.stop.load(Ordering::Relaxed) {
                 break;
             }
@@ -329,7 +333,7 @@ impl Shared {
 
     /// Runs the job if the value of the gate is still `gate`. Returns true if it has run the job.
     fn join(&self, gate: usize) -> bool {
-        // The gate is open. Adding one to its count keeps it open and keeps the caller from returning.
+        // The gate is open. Adding one to the count of threads keeps the gate open and keeps the caller from returning.
         if self.gate.compare_exchange(gate, gate + 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
             return false;
         }
@@ -340,8 +344,8 @@ impl Shared {
         let job = unsafe { *job };
         if let Err(payload) = panic::catch_unwind(AssertUnwindSafe(job)) {
             self.panicked.store(true, Ordering::Relaxed);
-            // The payload is not dropped, because that runs code of the job, which may panic again and skip the line
-            // below: the caller would then wait forever.
+            // The payload is not dropped, because dropping it runs code of the job. This code may panic again and skip
+            // the line below, and the caller would then wait forever.
             mem::forget(payload);
         }
         self.gate.fetch_sub(1, Ordering::Release);
@@ -537,13 +541,13 @@ mod tests {
         }
     }
 
-    /// A thread whose core another program uses leaves a job when its turn is over. The calling thread does not.
+    /// A thread whose core another program uses leaves a job when its turn is over. The calling thread does not leave.
     #[test]
     fn a_turn_on_a_shared_core_ends() {
         let pool = Pool::new(2);
         assert!(!pool.should_leave());
         let past = Instant::now().checked_sub(2 * TURN).unwrap();
-        // A turn that begins in the future is not over, however slow the machine is.
+        // A turn that begins in the future is never over, however slow the machine is.
         let future = Instant::now() + 10_000 * TURN;
         for (shared, began, leaves) in [(true, past, true), (false, past, false), (true, future, false)] {
             thread::scope(|scope| {
