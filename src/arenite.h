@@ -298,7 +298,7 @@ typedef struct arenite_params {
    */
   float min_p;
   /**
-   * Divides positive logits of recent tokens, and multiplies negative ones; 1 is off.
+   * Divides the positive logits of recent tokens, and multiplies their negative logits; 1 is off.
    */
   float repeat_penalty;
   /**
@@ -762,7 +762,7 @@ enum arenite_status arenite_context_rewind(struct arenite_session *session,
 
 /**
  * Saves the recurrent states of a context, so that it can be rewound to its current position. At most
- * `arenite_options.checkpoints` saved states are kept: a further one replaces the oldest. Models without recurrent
+ * `arenite_options.checkpoints` saved states are kept: a further state replaces the oldest. Models without recurrent
  * layers do not need this call.
  */
 enum arenite_status arenite_context_checkpoint(struct arenite_session *session,

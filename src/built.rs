@@ -173,7 +173,7 @@ abilities! {
     TEMPERATURE,
     /// Features of gpt-oss: attention sinks, its SwiGLU variant, and biases of experts.
     GPT_OSS,
-    /// Tensors whose names in the file differ from the usual ones.
+    /// Tensors whose names in the file differ from the usual tensor names.
     RENAMED,
     /// Causal convolutions over positions.
     CONVOLUTION,
@@ -221,7 +221,7 @@ abilities! {
     NARROW_VALUES,
     /// Layers that run several times.
     LOOPS,
-    /// Layers without attention or another mixer, among layers that have one.
+    /// Layers without attention or a recurrent mixer, in models whose other layers have a mixer.
     NO_MIXER,
     /// A dense feed-forward beside experts (Gemma 4).
     EXPERTS_BESIDE,

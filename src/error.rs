@@ -367,7 +367,7 @@ pub enum Error {
         /// The problem with the entry.
         why: &'static str,
     },
-    /// The tokenizer index was built for another vocabulary, or is invalid.
+    /// The tokenizer index was built for a different vocabulary, or is invalid.
     ForeignIndex,
     /// The destination of a text returned an error: for example, a `heapless::String` is full.
     TextRefused,
@@ -427,7 +427,7 @@ pub enum ErrorKind {
     Model,
     /// The file requires something that this build or this crate does not support.
     Unsupported,
-    /// Memory is too small, not aligned, or planned for another model: plan again.
+    /// Memory is too small, not aligned, or planned for a different model: plan again.
     Memory,
     /// The context is full: rewind, or plan a larger one.
     ContextFull,

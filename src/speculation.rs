@@ -1,4 +1,4 @@
-//! Speculative decoding: runs guessed tokens in one pass with the last token, and keeps the correct ones.
+//! Speculative decoding: runs guessed tokens in one pass with the last token, and keeps the correct guesses.
 //!
 //! Guesses never change the result. Every token is chosen from the same logits as without guesses, because a pass with
 //! more tokens computes the same bits. A guess only costs additional rows in a pass that is limited by reading the

@@ -5,7 +5,7 @@ pub(super) struct Row {
     pub names: &'static [&'static str],
     /// Written once at the start.
     pub start: &'static str,
-    /// Written before each exchange, except the one opened by `start`.
+    /// Text before each exchange, except the exchange opened by `start`.
     pub open: &'static str,
     /// Written between two messages.
     pub between: &'static str,

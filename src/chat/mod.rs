@@ -123,7 +123,7 @@ impl Format {
     ///
     /// # Errors
     ///
-    /// Errors of `sink`; the first one stops rendering.
+    /// Errors of `sink`; the first error stops rendering.
     pub fn pieces<'a, E>(
         self,
         messages: &[Message<'a>],

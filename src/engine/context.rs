@@ -28,13 +28,13 @@ pub struct Context {
     pub(super) logits: Rows,
 }
 
-/// Identity of an engine. No two engines in a program have the same identity, not even one after another in the same
-/// memory.
+/// Identity of an engine. No two engines in a program have the same identity, not even if the engines are created one
+/// after the other in the same memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Id {
     generation: u32,
     /// Address of the engine's memory. It distinguishes engines of equal generation: without compare-and-swap, two
-    /// cores that create engines at the same time may get the same one.
+    /// cores that create engines at the same time may get the same generation.
     memory: usize,
 }
 

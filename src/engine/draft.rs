@@ -12,8 +12,9 @@ use crate::Error;
 impl Engine<'_, '_> {
     /// Proposes tokens with the model's own layers: each work has one token, which follows the tokens of its context,
     /// and [`logits`](Self::logits) then returns the logits of the token after it, as the predicting layer guesses
-    /// them. The first token is one that the model has chosen; each further call takes a guess of the call before. The
-    /// contexts do not change: a [run](Self::run) with the same tokens verifies them ([`Work::tentative`]).
+    /// them. In the first call, the token is one that the model has chosen; in each further call, it is the guess of
+    /// the previous call. The contexts do not change: a [run](Self::run) with the same tokens verifies them
+    /// ([`Work::tentative`]).
     ///
     /// Guesses are deterministic: they depend on the tokens of the context, and on what was read before a rewind.
     ///

@@ -8,7 +8,8 @@ use crate::{Error, TokenId};
 
 impl<'m, 'w> Engine<'m, 'w> {
     /// Computes the embedding of a text: pools the states of its tokens and applies the model's linear layers after
-    /// pooling, if it has any. The context restarts. If the model is a decoder, the context is empty afterwards.
+    /// pooling, if there are such layers. The context restarts. If the model is a decoder, the context is empty
+    /// afterwards.
     ///
     /// `buffer` holds at least [`Spec::embedding_buffer`](crate::model::Spec::embedding_buffer) values; the vector is
     /// returned as a part of it. A reranker returns one score per class (usually one).

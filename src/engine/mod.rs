@@ -196,7 +196,8 @@ impl<'m, 'w> Engine<'m, 'w> {
         Ok(())
     }
 
-    /// Clears the storage error of the last run. Checks that a storage was given, if the model's matrices are in one.
+    /// Clears the storage error of the last run. Checks that a storage was given, if the model's matrices are in a
+    /// storage.
     #[inline(always)]
     fn open_storage(&mut self) -> Result<(), Error> {
         #[cfg(feature = "storage")]

@@ -311,8 +311,8 @@ impl Plan {
         self.sealed(gguf, spec) == self.seal
     }
 
-    /// Hash of the model, the options and the sizes. It reveals a plan that was made for another model or with other
-    /// options.
+    /// Hash of the model, the options and the sizes. It reveals a plan that was made for a different model or with
+    /// different options.
     const fn sealed(&self, gguf: &Gguf<'_>, spec: &Spec<'_>) -> u64 {
         let Options { context, batch, kv, workers, contexts, pages, logits, sources, checkpoints, .. } = self.options;
         let numbers = [

@@ -166,9 +166,10 @@ impl Engine<'_, '_> {
 
     /// Restores a context and its logits from a snapshot written by [`save`](Self::save).
     ///
-    /// `snapshot` may have any alignment and may be longer than the saved bytes. The saving engine may have had other
-    /// workers, other kernels, and other numbers of contexts and pages. It may also have had another batch size, unless
-    /// a sliding window is shorter than the context, because the length of the window's ring depends on the batch size.
+    /// `snapshot` may have any alignment and may be longer than the saved bytes. The saving engine may have had
+    /// different workers, kernels, and numbers of contexts and pages. It may also have had a different batch size,
+    /// unless a sliding window is shorter than the context, because the length of the window's ring depends on the
+    /// batch size.
     ///
     /// # Errors
     ///

@@ -123,7 +123,7 @@ pub unsafe extern "C" fn arenite_context_rewind(
 }
 
 /// Saves the recurrent states of a context, so that it can be rewound to its current position. At most
-/// `arenite_options.checkpoints` saved states are kept: a further one replaces the oldest. Models without recurrent
+/// `arenite_options.checkpoints` saved states are kept: a further state replaces the oldest. Models without recurrent
 /// layers do not need this call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_context_checkpoint(

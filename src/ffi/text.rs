@@ -35,7 +35,7 @@ pub struct arenite_params {
     pub top_p: f32,
     /// Min-p: keeps tokens at least this many times as probable as the best; 0 keeps all tokens.
     pub min_p: f32,
-    /// Divides positive logits of recent tokens, and multiplies negative ones; 1 is off.
+    /// Divides the positive logits of recent tokens, and multiplies their negative logits; 1 is off.
     pub repeat_penalty: f32,
     /// Value that is subtracted from a recent token's logit for each occurrence of the token; 0 is off.
     pub frequency_penalty: f32,

@@ -1,4 +1,4 @@
-//! The bytes of a file: one slice, or with the feature `split` several.
+//! The bytes of a file: one slice or, with the feature `split`, several slices.
 //!
 //! llama.cpp's `llama-gguf-split` cuts a model into files `NAME-00001-of-00003.gguf` and so on. Each is a GGUF file
 //! with some of the tensors; the first file also has the metadata. Offsets count from the first byte of the first

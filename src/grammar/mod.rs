@@ -78,7 +78,7 @@ impl<'g> Constraint<'g> {
         Self { grammar, state: State::new(&grammar) }
     }
 
-    /// Creates a constraint in a state that another constraint with this grammar has reached.
+    /// Creates a constraint in `state`, which a constraint with the same grammar has reached.
     pub fn at(grammar: Grammar<'g>, state: State) -> Self {
         Self { grammar, state }
     }

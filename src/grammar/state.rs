@@ -325,7 +325,7 @@ impl State {
         self.join(&before);
     }
 
-    /// Adds the stacks of another state and the frames that they use, up to the limits.
+    /// Adds the stacks of `other`, and the frames that these stacks use, up to the limits.
     fn join(&mut self, other: &Self) {
         let mut is_used = [false; FRAMES];
         let mut mark = |frame: u16| {

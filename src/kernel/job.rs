@@ -42,7 +42,7 @@ impl<'a> Acts<'a> {
     }
 
     /// True if there is a token, and the slices hold exactly `cols` elements of every token, quantized as `form`. A
-    /// longer slice is as wrong as a shorter one, because kernels walk over a slice to its end.
+    /// slice that is too long is as wrong as a slice that is too short, because kernels walk over a slice to its end.
     fn has(&self, form: Form, cols: usize) -> bool {
         let Some(elements) = self.tokens.checked_mul(cols).filter(|elements| *elements > 0) else { return false };
         self.x.len() == elements

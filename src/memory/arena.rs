@@ -65,7 +65,7 @@ impl<T: ?Sized> Aligned<T> {
 /// # assert!(MODEL.as_ptr().addr() % 64 == 0);
 /// ```
 ///
-/// With `section`, the model is placed in another section, such as a mapped QSPI flash. (`#[link_section]` on a
+/// With `section`, the model is placed in the given section, such as a mapped QSPI flash. (`#[link_section]` on a
 /// `static` of type `&[u8]` would only move the reference.)
 ///
 /// ```

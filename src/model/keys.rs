@@ -480,7 +480,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         Ok(Spec { layers: spec.layers - unused_layers, unused_layers, ..spec })
     }
 
-    /// Reads the activation function of the feed-forward, if the file names one.
+    /// Reads the activation function of the feed-forward, if the file names an activation function.
     #[inline(never)] // keeps its temporaries off the stack while the family reads its keys
     pub const fn activation(&mut self, spec: &mut Spec<'a>) -> Result<(), Error> {
         const NAME: &str = "hidden_activation";

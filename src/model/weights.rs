@@ -340,8 +340,8 @@ impl Slots {
         let (mut seen, mut index) = (0u32, 0);
         while index < spec.layers {
             let layer = spec.layer(index);
-            // The bit that marks layers with states here marks layers that score, because models with layers that score
-            // have no states.
+            // Bit 1 is set for layers with states and here also for layers that score, because models with layers that
+            // score have no states.
             let bit = 1 << (layer.parts() | (spec.scores(index) as u32) << 1);
             let mut number = if seen & bit == 0 { 0 } else { Role::ALL.len() };
             while number < Role::ALL.len() {

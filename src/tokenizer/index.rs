@@ -1,7 +1,7 @@
 //! The index, which makes a vocabulary fast to search. The caller provides its memory.
 //!
-//! The index is an array of little-endian 32-bit words without pointers, is the same on every target, and may have any
-//! alignment. It can be built in RAM or stored in flash. For V tokens and M merges:
+//! The index is an array of little-endian 32-bit words without pointers. It is the same on every target and may have
+//! any alignment. It can be built in RAM or stored in flash. For V tokens and M merges:
 //!
 //! ```text
 //! header     16

@@ -2,7 +2,7 @@
 //! symbols.
 //!
 //! Merging n symbols takes O(n log n), because the best pair is the minimum in a tree with a fan-out of 16. llama.cpp
-//! keeps a queue of all pairs ever seen and skips stale ones. The queue also yields the best of the present pairs,
+//! keeps a queue of all pairs ever seen and skips stale pairs. The queue also yields the best of the present pairs,
 //! leftmost first, so the result is the same.
 //!
 //! Symbols are stored in the slots of the bytes that they cover: three words per slot, and the tree.

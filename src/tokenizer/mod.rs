@@ -555,9 +555,9 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         self.index.eom()
     }
 
-    /// True if generation ends with this token: [`eos`](Self::eos), [`eot`](Self::eot), [`eom`](Self::eom), or another
-    /// special token with a known spelling, because many files name only one of several tokens that end generation.
-    /// Ordinary text tokens never end generation.
+    /// True if generation ends with this token: [`eos`](Self::eos), [`eot`](Self::eot), [`eom`](Self::eom), or any
+    /// other special token with a known spelling, because many files name only one of several tokens that end
+    /// generation. Ordinary text tokens never end generation.
     pub fn is_end(&self, id: TokenId) -> bool {
         self.index.ends().any(|end| end == id)
     }

@@ -1,4 +1,4 @@
-//! Verifies an index from outside, such as one in flash: word by word and without memory.
+//! Verifies an index from outside, such as an index in flash: word by word and without memory.
 //!
 //! An index that passes is equal to the index that [`super::build`] would build. Verification takes about as long as
 //! building without sorting: one pass over the tokens checks that the sorted order is strictly ascending and complete,

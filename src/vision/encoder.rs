@@ -75,8 +75,8 @@ impl<'m, 'w> Encoder<'m, 'w> {
     ///
     /// # Errors
     ///
-    /// [`Error::WorkspaceTooSmall`] and [`Error::Misaligned`]; [`Error::PlanMismatch`] if the plan was made for another
-    /// file.
+    /// [`Error::WorkspaceTooSmall`] and [`Error::Misaligned`]; [`Error::PlanMismatch`] if the plan was made for a
+    /// different file.
     pub fn new(vision: &'m Vision<'_>, plan: Plan, workspace: &'w mut [u8]) -> Result<Self, Error> {
         if !plan.is_for(vision.gguf()) {
             return Err(Error::PlanMismatch);

@@ -40,8 +40,8 @@ pub(super) fn add_learned(
     }
 }
 
-/// Stretches a table of `side` entries to `len` entries: has the table entries from which an entry is interpolated, and
-/// the weights of these entries.
+/// Interpolation of entry `i` when a table of `side` entries is stretched to `len` entries: the range of the table's
+/// entries that contribute, and the weights of these entries.
 struct Stretch {
     first: usize,
     last: usize,

@@ -254,7 +254,7 @@ pub(super) struct Tensors {
     pub transposed: bool,
     /// Learned positions.
     pub table: usize,
-    /// Number of outputs of the projector's first linear layer; `outputs` is the number of outputs of its last linear
+    /// Number of outputs of the projector's first linear layer; `out` is the number of outputs of its last linear
     /// layer.
     pub inner: usize,
     pub out: usize,

@@ -3,9 +3,9 @@
 //! A forward pass forks and joins about six times per layer, for a few microseconds of work each. An idle thread
 //! therefore polls for the next job for a short while, then yields its core, and finally sleeps until it is woken.
 //!
-//! The caller does not wait for threads to start. It runs the job itself until no chunks are left (see [`Workers`]). No
-//! thread can join the job after that, and the caller waits only for the threads that have joined. A thread whose core
-//! runs another program misses the job.
+//! The caller does not wait for threads to start. The caller runs the job itself until no chunks are left (see
+//! [`Workers`]). No thread can join the job after that, and the caller waits only for the threads that have joined. A
+//! thread whose core runs another program misses the job.
 //!
 //! Jobs allocate nothing.
 #![allow(unsafe_code)] // used in `Shared::join`: the type system cannot express that a job outlives its use by threads

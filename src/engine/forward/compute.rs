@@ -106,7 +106,7 @@ impl<'m, 'w> Compute<'m, 'w> {
         fork_chunks(self.workers, x, chunk, work, &mut [(); 0], 0, &|i, piece, _| f(i * chunk, piece));
     }
 
-    /// Heads per chunk of work: one, or all if there is only one worker.
+    /// Number of heads per chunk of work: one, or all heads if there is only one worker.
     pub fn piece(&self, heads: usize) -> usize {
         if self.workers.count() > 1 { 1 } else { heads }
     }

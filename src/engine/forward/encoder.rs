@@ -213,7 +213,8 @@ impl Forward<'_, '_> {
         start..start.saturating_add(bytes)
     }
 
-    /// Range of the tiles that all encoder layers share: the decoder's first cross-attention tiles, or separate ones.
+    /// Range of the tiles that all encoder layers share: the tiles of the decoder's first cross-attention layer, or
+    /// separate tiles.
     fn encoder_tiles(&self, layer: &Layer) -> Range<usize> {
         match self.store.encoder {
             0 => self.source_tiles(layer, 0),

@@ -438,8 +438,8 @@ impl<'m, 'w> Forward<'m, 'w> {
         }
     }
 
-    /// Byte range of the tiles that a layer attends to, which may belong to another layer. Must be called in layer
-    /// order, because `tiles_end` adds up the tiles of the previous layers.
+    /// Byte range of the tiles that a layer attends to. These tiles may belong to a different layer. Must be called in
+    /// layer order, because `tiles_end` adds up the tiles of the previous layers.
     fn tiles(&mut self, layer: &Layer) -> Range<usize> {
         if layer.index == 0 {
             self.tiles_end = 0;

@@ -211,7 +211,7 @@ impl Mixer<'_> {
         }
     }
 
-    /// Splits a segment's rows and outputs off the front of the remaining ones.
+    /// Splits a segment's rows and outputs off the front of the remaining rows and outputs.
     fn next<'x>(
         &self,
         segment: &Segment,

@@ -291,7 +291,7 @@ pub(super) unsafe fn add_rows(
             rows = inout(reg) from => _,
             n = inout(reg) first => _,
             x = inout(reg) x => _,
-            // Rows with another stride are computed in all lanes, because the code for half of the lanes needs
+            // Rows with a different stride are computed in all lanes, because the code for half of the lanes needs
             // contiguous rows of sixteen.
             lanes = in(reg) if stride == 16 { lanes } else { 16 },
             step = in(reg) stride.wrapping_mul(4).wrapping_sub(32),

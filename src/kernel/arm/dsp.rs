@@ -112,7 +112,7 @@ const fn of_halves<F: Format>() -> Option<fn(u32, u32) -> [u32; 4]> {
     }
 }
 
-/// Multiplies all rows with all tokens. The output holds the unfinished sums from one 256 columns to the next.
+/// Multiplies all rows with all tokens. Between two groups of 256 columns, the output holds the unfinished sums.
 ///
 /// # Safety
 ///

@@ -82,7 +82,7 @@ struct Totals {
     totals: [i32; 2],
 }
 
-/// Multiplies all rows with all tokens. The output holds the unfinished sums from one block to the next.
+/// Multiplies all rows with all tokens. Between two blocks, the output holds the unfinished sums.
 ///
 /// # Safety
 ///

@@ -659,7 +659,7 @@ unsafe fn add_rows<F: Layout, const R: usize>(
     }
 }
 
-/// Multiplies all rows with all tokens. The output holds the unfinished sums from one span to the next.
+/// Multiplies all rows with all tokens. Between two spans, the output holds the unfinished sums.
 ///
 /// # Safety
 ///

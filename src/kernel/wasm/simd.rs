@@ -27,7 +27,7 @@ fn upper(x: v128) -> v128 {
 }
 
 /// Returns `a * b + c` of four f32, computed in f64, and a vector that is not zero in lanes where rounding twice may
-/// give another result than rounding once.
+/// give a different result than rounding once.
 ///
 /// In f64 the product is exact, so the sum is rounded to 53 bits and then to 24. The result may differ from rounding
 /// once in only two cases: the sum, rounded to 53 bits, is exactly between two f32, or it is so small that an f32 has

@@ -90,7 +90,7 @@ impl Configuration {
 }
 
 /// Runs `f` with tiles for groups of `SPAN` weights. Releases the tiles at the end, so that the system need not save
-/// their 8 KB when it switches to another thread.
+/// the tiles' 8 KB when it switches threads.
 ///
 /// # Safety
 ///

@@ -26,8 +26,8 @@ pub(super) struct Rows<D, F>(PhantomData<(D, F)>);
 
 impl<D: Dot, F: Format> Rows<D, F> {
     const BYTES: usize = size_of::<F::Block>();
-    /// True if the sums of the next block are computed before the sums of this one are accumulated, so that the loads
-    /// and products of the next block overlap with the latency of the accumulation.
+    /// True if the sums of the next block are computed before the sums of the current block are accumulated, so that
+    /// the loads and products of the next block overlap with the latency of the accumulation.
     const AHEAD: bool = matches!(F::SHAPE, Shape::Nibbles(..));
     /// The row lengths, in bytes, for which the next eight rows are prefetched into the first-level cache, so that
     /// memory is read in order of address. The cache has room for the next and the current eight rows. This prefetch is

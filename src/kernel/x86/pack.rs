@@ -42,7 +42,7 @@ impl BlockLayout {
 }
 
 /// Number of bytes per chunk of a panel, for formats with smaller blocks: the codes, then `floats` lines. The first
-/// line has `d`. A second line, in formats that have one, has `m` or the `d` of the second half of the chunk.
+/// line has `d`. If there is a second line, it has `m`, or the `d` of the second half of the chunk.
 pub(super) const fn chunk_size(floats: usize) -> usize {
     CODES + floats * LINE
 }

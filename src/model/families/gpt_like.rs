@@ -89,7 +89,7 @@ pub(super) const fn jais<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
     })
 }
 
-/// MPT: ALiBi or learned positions; norms have biases only if the final norm has one.
+/// MPT: ALiBi or learned positions; norms have biases only if the final norm has a bias.
 pub(super) const fn mpt<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(plain(keys, RopeStyle::Halves, Activation::GeluErf, Residual::Serial));
     let positions = match tri!(keys.unless_zero("attention.max_alibi_bias")) {

@@ -21,7 +21,7 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
     })
 }
 
-/// Returns the spec's rotary positions with LongRoPE scaling, unless the file has another scaling.
+/// Returns the spec's rotary positions with LongRoPE scaling, unless the file has a different scaling.
 pub(super) const fn long(keys: &mut Keys<'_, '_>, spec: &Spec<'_>) -> Result<Option<Rope>, Error> {
     let original = match tri!(keys.optional_size("rope.scaling.original_context_length", i32::MAX as usize)) {
         Some(original) => original,

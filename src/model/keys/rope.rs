@@ -49,8 +49,8 @@ impl<'a> Keys<'_, 'a> {
         }
     }
 
-    /// Reads the temperature by which queries grow with the position, if the file has one. If the file does not give
-    /// the temperature's length, this is the context length before YaRN's scaling.
+    /// Reads the temperature by which queries grow with the position, if the file has a temperature. If the file does
+    /// not give the temperature's length, this is the context length before YaRN's scaling.
     pub const fn temperature(&mut self, spec: &Spec<'_>) -> Result<Option<Temperature>, Error> {
         let length = match (tri!(self.nonzero("attention.temperature_length", i32::MAX as usize)), spec.global.rope) {
             (Some(length), _) => length,

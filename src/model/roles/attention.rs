@@ -78,7 +78,7 @@ const fn of_mixer(role: Role, spec: &Spec<'_>, layer: &Layer) -> Row {
     (Need::Required, shape)
 }
 
-/// Tensors of latent attention that ordinary attention lacks or has in another shape.
+/// Tensors of latent attention that ordinary attention lacks, or that have a different shape there.
 const fn of_latent(role: Role, latent: &Latent, (dim, heads): (usize, usize)) -> Option<Row> {
     use Shape::{Matrices, Matrix, Vector};
     let Latent { q_rank, rank, nope, rope, value, absorbed, .. } = *latent;

@@ -25,7 +25,7 @@ impl Format for Q3K {
         [minus(low & (15 * ONES) | high[0], 32), minus((low >> 4) & (15 * ONES) | high[1], 32)]
     }
 
-    /// 32 bytes hold the low bits of 128 weights; another 32 bytes hold the high bits of all weights.
+    /// 32 bytes hold the low bits of 128 weights; a second group of 32 bytes holds the high bits of all 256 weights.
     #[inline(always)]
     fn unpack<S: Bytes>(s: S, block: &[u8; 110], chunk: usize) -> S::V {
         let low = s.shift(s.load(bytes_at(block, 32 + 32 * (chunk / 4))), -2 * (chunk as i32 % 4), 3);
