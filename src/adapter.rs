@@ -22,7 +22,7 @@ use crate::kernel::Form;
 use crate::model::{Model, TensorUse};
 use crate::{Error, Gguf, Name};
 
-/// A LoRA adapter in a file. [`new`](Self::new) has checked that its matrices fit the tensors of a model.
+/// A LoRA adapter in a file. [`new`](Self::new) has checked that the adapter's matrices fit the tensors of a model.
 ///
 /// # Examples
 ///
@@ -60,7 +60,7 @@ pub struct Adapter<'a> {
 pub(crate) struct Pair<'t> {
     /// The model's tensor.
     pub tensor: Tensor<'t>,
-    /// True for a token embedding: its rows are looked up, not multiplied.
+    /// True for the pair of a token embedding, whose rows are looked up instead of multiplied.
     pub is_lookup: bool,
     pub a: Tensor<'t>,
     pub b: Tensor<'t>,

@@ -210,8 +210,8 @@ typedef struct arenite_options {
    */
   uint32_t kv;
   /**
-   * Maximum number of open contexts, including the session's own; 0 means 1. A beam search needs one more than its
-   * number of beams.
+   * Maximum number of open contexts, including the session's own; 0 means 1. A beam search needs one context more
+   * than it has beams.
    */
   size_t contexts;
   /**
@@ -694,8 +694,9 @@ size_t arenite_pool_size(void);
 
 #if defined(ARENITE_STD)
 /**
- * Starts `count - 1` threads, and creates a pool of them and the calling thread in `memory`. A pool is the only object
- * that must be freed: with `arenite_pool_free`, after the last use of the sessions that use the pool.
+ * Starts `count - 1` threads, and creates a pool in `memory`. The pool consists of these threads and the calling
+ * thread. A pool is the only object that must be freed. Free it with `arenite_pool_free` after the last use of the
+ * sessions that use the pool.
  */
 enum arenite_status arenite_pool_new(size_t count,
                                      void *memory,
@@ -986,8 +987,8 @@ const uint32_t *arenite_beams_tokens(struct arenite_beams *beams, size_t rank, s
 size_t arenite_translate_scratch_size(struct arenite_session *session, size_t text_len);
 
 /**
- * Translates a text (for most models one sentence): writes the best translation to `out`, without a zero byte, and its
- * length to `len`. `search` may be null for the defaults. `scratch` is aligned to `arenite_align`.
+ * Translates a text (for most models one sentence): writes the best translation to `out`, without a zero byte, and the
+ * translation's length to `len`. `search` may be null for the defaults. `scratch` is aligned to `arenite_align`.
  */
 enum arenite_status arenite_translate(struct arenite_session *session,
                                       const struct arenite_tokenizer *tokenizer,

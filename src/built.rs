@@ -171,7 +171,7 @@ abilities! {
     NORM_AFTER_ROPE,
     /// Queries that are scaled by position.
     TEMPERATURE,
-    /// Features of gpt-oss: attention sinks, its SwiGLU variant, and biases of experts.
+    /// Features of gpt-oss: attention sinks, a variant of SwiGLU, and biases of experts.
     GPT_OSS,
     /// Tensors whose names in the file differ from the usual tensor names.
     RENAMED,
@@ -351,7 +351,8 @@ pub(crate) const TANH: bool = CAPS || RWKV || ALTUP || SOUND;
 
 macro_rules! features {
     ($($file:ident $feature:literal [$($ability:ident)*] { $($architecture:literal => $function:ident),+ })*) => {
-        /// The architectures that this crate runs with all its features (`general.architecture` in the file).
+        /// The architectures that this crate runs if all features of the crate are enabled (`general.architecture` in
+        /// the file).
         pub const ARCHITECTURES: &[&str] = &[$($($architecture),+),*];
 
         /// The crate feature that enables an architecture (`general.architecture` in the file).

@@ -123,7 +123,7 @@ impl<'m, 'w> Session<'m, 'w> {
         (&mut self.engine, &mut self.context)
     }
 
-    /// Runs the encoder on a text. A decoder restarts at position 0 and attends to this text from now on; afterwards
+    /// Runs the encoder on a text. A decoder restarts at position 0 and attends to this text from now on. Afterwards
     /// [`states`](Self::states) returns the text's states.
     ///
     /// # Errors

@@ -55,7 +55,7 @@ pub struct Message<'a> {
 pub enum Piece<'a> {
     /// From the format, including control tokens.
     Template(&'static str),
-    /// From a message: plain text, even if it looks like a control token.
+    /// Text from a message. It is plain text, even if it looks like a control token.
     Content(&'a str),
 }
 

@@ -41,7 +41,8 @@ pub(super) struct Id {
 impl Id {
     /// Creates an identity for an engine with its page tables in `memory`.
     pub fn new(memory: &[u32]) -> Self {
-        /// Number of engines created, modulo 2^32. The only mutable static of the core; it does not affect results.
+        /// Number of engines created, modulo 2^32. This is the only mutable static of the core. It does not affect
+        /// results.
         static ENGINES: AtomicU32 = AtomicU32::new(0);
         #[cfg(target_has_atomic = "32")]
         let generation = ENGINES.fetch_add(1, Ordering::Relaxed);

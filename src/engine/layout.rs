@@ -178,7 +178,7 @@ pub(crate) struct Ahead {
     pub filled: u32,
     /// Number of tokens read after those of the context.
     pub drafted: u32,
-    /// Number of the context's last tokens that its recurrent states do not contain yet.
+    /// Number of the context's last tokens that the recurrent states do not contain yet.
     pub pending: u32,
     /// 1 if the recurrent states do not take in the rows of the pass that runs.
     pub tentative: u32,

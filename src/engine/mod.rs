@@ -285,8 +285,8 @@ impl<'m, 'w> Engine<'m, 'w> {
         Ok(Context { slot, engine, position: 0, reached: 0, torn: false, source: 0, logits: Rows::default() })
     }
 
-    /// Opens a copy of `context`. The copy has the same tokens and logits and shares the pages. A page is copied when
-    /// one of the contexts that share it first writes to it. The encoder's text stays shared.
+    /// Opens a copy of `context`. The copy has the same tokens and logits and shares the pages. Contexts share a page
+    /// until one of them writes to it; that context then gets a copy of the page. The encoder's text stays shared.
     ///
     /// # Errors
     ///

@@ -176,7 +176,7 @@ impl Default for Options {
     }
 }
 
-/// The exact memory that a model needs under given [`Options`]; it is the same on every target.
+/// The exact memory that a model needs under given [`Options`]. The sizes are the same on every target.
 ///
 /// # Examples
 ///

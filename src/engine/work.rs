@@ -90,7 +90,7 @@ impl<'c> Work<'c> {
         Self { wanted: Wanted::All, ..self }
     }
 
-    /// Computes no logits. Use this for all but the last chunk of a prompt, because logits cost a product with the
+    /// Computes no logits. Call this for all chunks of a prompt but the last, because logits cost a product with the
     /// whole vocabulary.
     #[must_use]
     pub fn no_logits(self) -> Self {

@@ -276,7 +276,7 @@ pub unsafe extern "C" fn arenite_session_run(
 /// A run of tokens in steps of one layer. Between two steps the program can feed a watchdog or yield to other tasks.
 pub struct arenite_pass {
     work: Work<'static>,
-    /// `None` until `work` is at its final address, because the pass borrows it.
+    /// `None` until `work` is at its final address, because the pass borrows `work`.
     pass: Option<Pass<'static, 'static, 'static, 'static>>,
 }
 
@@ -311,7 +311,7 @@ pub unsafe extern "C" fn arenite_pass_new(
             Ok(arenite_pass { work: Work::prefill(context, tokens), pass: None })
         });
         match (placed, engine) {
-            // The pass begins after `place`, because it borrows `work` at its final address.
+            // The pass begins after `place`, because only then is `work`, which the pass borrows, at its final address.
             (Ok(()), Some(engine)) => match engine.begin(from_mut(&mut (**out).work)) {
                 Ok(pass) => {
                     (&raw mut (**out).pass).write(Some(pass));

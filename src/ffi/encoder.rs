@@ -287,8 +287,8 @@ pub unsafe extern "C" fn arenite_translate_scratch_size(session: *mut arenite_se
         .saturating_add(Beams::bytes(plan))
 }
 
-/// Translates a text (for most models one sentence): writes the best translation to `out`, without a zero byte, and its
-/// length to `len`. `search` may be null for the defaults. `scratch` is aligned to `arenite_align`.
+/// Translates a text (for most models one sentence): writes the best translation to `out`, without a zero byte, and the
+/// translation's length to `len`. `search` may be null for the defaults. `scratch` is aligned to `arenite_align`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_translate(
     session: *mut arenite_session,

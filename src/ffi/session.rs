@@ -34,8 +34,8 @@ pub struct arenite_options {
     pub batch: usize,
     /// Type of the KV cache: a constant from ARENITE_KV_F32 to ARENITE_KV_Q8_0_Q4_0.
     pub kv: u32,
-    /// Maximum number of open contexts, including the session's own; 0 means 1. A beam search needs one more than its
-    /// number of beams.
+    /// Maximum number of open contexts, including the session's own; 0 means 1. A beam search needs one context more
+    /// than it has beams.
     pub contexts: usize,
     /// Number of pages (16 positions each) shared by all contexts; 0 for enough to fill every context.
     pub pages: usize,

@@ -103,8 +103,9 @@ pub extern "C" fn arenite_pool_size() -> usize {
     size_of::<arenite_pool>()
 }
 
-/// Starts `count - 1` threads, and creates a pool of them and the calling thread in `memory`. A pool is the only object
-/// that must be freed: with `arenite_pool_free`, after the last use of the sessions that use the pool.
+/// Starts `count - 1` threads, and creates a pool in `memory`. The pool consists of these threads and the calling
+/// thread. A pool is the only object that must be freed. Free it with `arenite_pool_free` after the last use of the
+/// sessions that use the pool.
 #[cfg(feature = "std")]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_pool_new(

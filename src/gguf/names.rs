@@ -95,8 +95,8 @@ impl Held {
         (false, low, steps)
     }
 
-    /// Inserts `hash` at index `place`, if there is room. Returns the number of hashes written: `hash` and the hashes
-    /// that it moves.
+    /// Inserts `hash` at index `place`, if there is room. Returns the number of hashes written: `hash`, and the hashes
+    /// that move to make room for it.
     const fn insert(&mut self, place: usize, hash: u64) -> u64 {
         let (mut carried, mut at) = (hash, place);
         while at < HELD && at <= self.count {

@@ -85,7 +85,7 @@ impl<'a> Reader<'a> {
         Ok(low as u64 | (high as u64) << 32)
     }
 
-    /// Reads the length of a string and checks that its bytes are in the file.
+    /// Reads the length of a string and checks that the string's bytes are in the file.
     pub(super) const fn string_len(&mut self, what: &'static str) -> Result<usize, Error> {
         let start = *self;
         let len = tri!(self.u64(what));

@@ -18,7 +18,7 @@ const NAME: &str = "a tensor's name";
 /// Longest name in bytes; ggml stores names in 64 bytes with a terminating zero.
 const LONGEST_NAME: usize = 63;
 
-/// A tensor of the file: its description and its bytes.
+/// A tensor of the file: a description and the tensor's bytes.
 ///
 /// # Examples
 ///
@@ -472,7 +472,7 @@ mod tests {
 
     use super::*;
 
-    /// Builds a directory of tensors with two floats each; returns its bytes and the end of each entry.
+    /// Builds a directory of tensors with two floats each; returns the directory's bytes and the end of each entry.
     fn directory(names: &[&str]) -> (Vec<u8>, Vec<usize>) {
         let (mut bytes, mut ends) = (Vec::new(), Vec::new());
         for (name, i) in names.iter().zip(0u64..) {

@@ -328,8 +328,8 @@ impl<'a> Array<'a> {
         Strings { rest: self.bytes, left, total: self.bytes.len() }
     }
 
-    /// The string that starts at `byte_offset` within [`bytes`](Self::bytes). This gives random access with the offsets
-    /// returned by [`Strings::offset`].
+    /// The string that starts at `byte_offset` within [`bytes`](Self::bytes). Offsets from [`Strings::offset`] thus
+    /// give random access.
     ///
     /// Any other offset returns an empty string or unrelated bytes of the array, without a panic.
     pub const fn string_at(&self, byte_offset: usize) -> &'a [u8] {

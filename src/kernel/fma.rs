@@ -53,7 +53,7 @@ fn exponent(bits: u32) -> u32 {
     bits << 1 >> 24
 }
 
-/// The significand of a number that is not zero, with its highest bit in bit 23, and the exponent.
+/// The significand and the exponent of a number that is not zero. The highest bit of the significand is bit 23.
 #[inline(always)]
 fn normal(bits: u32, exponent: u32) -> (u32, i32) {
     let significand = bits & 0x7f_ffff;

@@ -1,7 +1,7 @@
 //! Divides the work of one operation among the caller's workers.
 //!
-//! An operation consists of numbered items. Each worker has a share: consecutive items that it runs before it helps
-//! others.
+//! An operation consists of numbered items. Each worker has a share, which is a run of consecutive items. A worker runs
+//! the items of its own share before it helps other workers.
 
 #[cfg(target_has_atomic = "ptr")]
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -33,14 +33,14 @@ pub(super) const ITEM_WEIGHTS: usize = 1 << 21;
 
 /// Maximum number of tokens that an item of [`ITEM_WEIGHTS`] weights multiplies. With more tokens, items have fewer
 /// weights, so that an item takes 0.2 ms (about 33 M multiplications). The other workers wait up to this time for the
-/// last item, and longer if the worker that has it is interrupted.
+/// last item. They wait longer if the worker that runs the last item is interrupted.
 pub(super) const ITEM_TOKENS: usize = 16;
 
 /// Maximum number of shares. Further workers only help with the shares of others.
 #[cfg(target_has_atomic = "ptr")]
 const MAX_SHARES: usize = 16;
 
-/// Number of items taken from a share, in its own cache line.
+/// Number of items that were taken from a share. Each such number has its own cache line.
 #[cfg(target_has_atomic = "ptr")]
 #[repr(align(64))]
 struct Taken(AtomicUsize);
@@ -98,8 +98,8 @@ pub(crate) fn fork<S: Send>(
         let slots = scratch.len().checked_div(per_worker).unwrap_or(usize::MAX);
         let shared = Parts::new(scratch);
         return run_shares(workers, items, slots, &|slot, item| {
-            // SAFETY: `run_shares` gives each thread a slot of its own below `slots`, which is the number of whole
-            // parts of `per_worker` elements in `scratch`. (With `per_worker == 0` all parts are empty.)
+            // SAFETY: `run_shares` gives each thread its own slot. Slots are below `slots`, which is the number of
+            // whole parts of `per_worker` elements in `scratch`. (With `per_worker == 0` all parts are empty.)
             f(item, unsafe { shared.part(slot.wrapping_mul(per_worker), per_worker) });
         });
     }

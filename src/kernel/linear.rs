@@ -61,7 +61,7 @@ pub fn linear(kernels: &Kernels, workers: &dyn Workers, panels: &mut [u8], batch
                 addend.prefetch(kernels, at..at + w.rows());
                 addend.prepare(kernels);
                 // SAFETY: each item has its own rows, so nobody else writes these outputs; `fit` and `fits` checked
-                // that they are inside `out`.
+                // that all outputs are inside `out`.
                 unsafe {
                     rows(kernels, &w, &x, (out.at(at), stride), panel);
                     addend.add(kernels, out.at(0), stride, at..at + w.rows());

@@ -23,8 +23,8 @@ pub struct Matrix<'a> {
 }
 
 impl<'a> Matrix<'a> {
-    /// The matrix that begins at byte `start` of `file`; `None` if it would extend past the end of the file, or if the
-    /// type is not built.
+    /// The matrix that begins at byte `start` of `file`; `None` if the matrix would extend past the end of the file, or
+    /// if the type is not built.
     #[cfg(any(test, feature = "internals"))] // models call `Kind::matrix`
     pub fn at(kind: TensorType, shape: (usize, usize), file: &'a [u8], start: usize) -> Option<Self> {
         Kind::number(kind)?.matrix(shape, file, start)
@@ -176,8 +176,8 @@ impl Kind {
         KINDS.iter().position(|info| info.kind == kind).map(|number| Self(number as u8))
     }
 
-    /// The matrix of this type that begins at byte `start` of `file`; `None` if it would extend past the
-    /// end of the file.
+    /// The matrix of this type that begins at byte `start` of `file`; `None` if the matrix would extend past the end of
+    /// the file.
     #[inline]
     pub fn matrix(self, (rows, cols): (usize, usize), file: &[u8], start: usize) -> Option<Matrix<'_>> {
         let KindInfo { kind, form, elements, bytes } = KINDS.get(usize::from(self.0))?;

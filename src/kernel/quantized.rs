@@ -1,6 +1,6 @@
 //! The two algorithms of a quantized matrix product.
 //!
-//! - **Decode**, for one token: multiplies the rows as they are in the file, [`Blocks::ROWS`] at a time.
+//! - **Decode**, for one token: multiplies the rows as they are stored in the file, [`Blocks::ROWS`] at a time.
 //! - **Prefill**, for several tokens: packs 16 rows into a panel that suits the instruction set, then multiplies the
 //!   panel with every token.
 //!
@@ -71,7 +71,7 @@ pub(super) unsafe fn decode<B: Blocks, const T: usize>(job: &mut Job<'_>) {
     }
 }
 
-/// The arguments of packing: 1 to 16 rows, and the panel to pack them into.
+/// The arguments of packing: 1 to 16 rows, and the panel into which they are packed.
 pub(super) struct Pack<'a> {
     pub w: *const u8,
     /// Distance from one row to the next.

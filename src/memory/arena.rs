@@ -1,4 +1,4 @@
-//! Aligned memory, and the arena that splits it into typed slices.
+//! Aligned memory, and the arena that splits memory into typed slices.
 #![allow(unsafe_code)] // for the static cell below
 
 use core::cell::UnsafeCell;

@@ -138,8 +138,8 @@ impl<'w> Pool<'w> {
         (self.first, self.free) = (next, free);
     }
 
-    /// Makes table entry `to` share the page of entry `from`, and releases the previous page of `to`. Each entry is
-    /// given as its context and its index.
+    /// Makes table entry `to` share the page of entry `from`, and releases the previous page of `to`. An entry is given
+    /// as a context and an index.
     pub fn name(&mut self, from: (usize, usize), to: (usize, usize)) {
         let place = |(context, entry): (usize, usize)| context * self.width + entry.min(self.width);
         let (from, to) = (place(from), place(to));

@@ -54,7 +54,7 @@ pub enum Stack {
         encoder: EncoderSizes,
         /// First token of the decoder's input.
         start: TokenId,
-        /// Size of the encoder's vocabulary, if the encoder has its own embeddings.
+        /// Size of the encoder's vocabulary, if the encoder does not share the decoder's embeddings.
         source_words: Option<usize>,
     },
 }

@@ -142,7 +142,7 @@ impl<'a> Spec<'a> {
     }
 }
 
-/// Checks that the spec only needs abilities that its family has and this build includes.
+/// Checks that the spec only needs abilities that the family has and that this build includes.
 const fn check_abilities(spec: &Spec<'_>, architecture: &str) -> Result<(), Error> {
     let own = Abilities::union(&[abilities(architecture), built::ACTIVATIONS, built::MODULES]).and(built::ALL);
     let lacking = spec.lacks(Abilities::union(&[own, built::LAYOUTS]));

@@ -1,5 +1,5 @@
 //! Tensor roles: their names, and the component to which each belongs. A component's table has a row for each of its
-//! tensors: which models need it, and its shape.
+//! tensors: which models need the tensor, and the tensor's shape.
 
 mod attention;
 mod ends;
@@ -413,8 +413,8 @@ impl Role {
         }
     }
 
-    /// The norm before a layer's feed-forward, and its bias. In a layer with only a feed-forward, this is the layer's
-    /// first norm.
+    /// The norm before a layer's feed-forward, and the bias of this norm. In a layer with only a feed-forward, this is
+    /// the layer's first norm.
     pub const fn before_ffn(spec: &Spec<'_>, layer: &Layer) -> (Self, Self) {
         match (layer.mixer, spec.residual()) {
             (Mixer::None, _) if spec.one_part() => (Self::AttnNorm, Self::AttnNormBias),

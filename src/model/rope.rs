@@ -95,7 +95,7 @@ impl Sections {
 }
 
 impl Scaling {
-    /// Replaces the `log_multiplier` of YaRN; any other scaling stays as it is.
+    /// Replaces the `log_multiplier` of YaRN; does not change any other scaling.
     pub(super) const fn with_log_multiplier(mut self, multiplier: f32) -> Self {
         if let Self::Yarn { log_multiplier, .. } = &mut self {
             *log_multiplier = multiplier;

@@ -97,7 +97,7 @@ pub struct Spec<'a> {
     /// Pooling of a text's states into one vector.
     #[doc(hidden)] // for tests
     pub pooling: Pooling,
-    // Some values of these fields need an ability (see `built.rs`), which a build may leave out. A field without a
+    // Some values of these fields need an ability (see `built.rs`), which this build may lack. A field without a
     // comment is read with the function of the same name in `parts.rs`; `special` has a function for each feature.
     pub(super) stack: Stack,
     pub(super) local_layers: Pattern<'a>,

@@ -38,7 +38,7 @@ impl Entry {
         Some(Self { place, rows: rows.checked_mul(slabs)?.try_into().ok()?, cols: cols.try_into().ok()? })
     }
 
-    /// The entry of a tensor of `rows` rows with `cols` elements each, at a byte offset of its file.
+    /// The entry of a tensor of `rows` rows with `cols` elements each, at a byte offset of the file.
     #[cfg(feature = "vision")]
     pub fn at(offset: u64, kind: Kind, (rows, cols): (usize, usize)) -> Self {
         Self { place: offset << 8 | u64::from(kind.0), rows: rows as u32, cols: cols as u32 }

@@ -144,7 +144,7 @@ pub(crate) trait Bytes: Copy {
 #[derive(Clone, Copy)]
 pub(crate) struct Plain;
 
-/// [`Format::unpack`] in plain Rust. The code for TQ1_0 is compiled once instead of inlined, because it is long.
+/// [`Format::unpack`] in plain Rust. The code for TQ1_0 is long, and is therefore compiled once instead of inlined.
 #[inline(always)]
 pub(crate) fn codes<F: Format>(block: &F::Block, chunk: usize) -> [u8; 32] {
     #[inline(never)]

@@ -44,7 +44,7 @@ macro_rules! types {
                 }
             }
 
-            /// True if this build can run the type: the type is F32, or its [`feature`](Self::feature) is on.
+            /// True if this build can run the type: the type is F32, or the type's [`feature`](Self::feature) is on.
             #[allow(clippy::match_like_matches_macro)] // holds only with every feature on
             pub const fn is_built(self) -> bool {
                 match self {

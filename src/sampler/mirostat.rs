@@ -32,7 +32,7 @@ pub(super) fn v1<'s>(slots: &'s mut [Slot], logits: &[f32], temperature: f32, mu
     candidates.top_k(kept.unwrap_or(1))
 }
 
-/// Number of tokens to keep of a distribution with this exponent.
+/// Number of tokens to keep if the distribution has this exponent.
 fn number(exponent: f64, mu: f32, vocab: usize) -> usize {
     let shape = exponent - 1.0;
     let base = shape * libm::exp2(mu.into()) / (1.0 - libm::pow(vocab as f64, -shape));

@@ -280,7 +280,7 @@ impl Default for Params {
     }
 }
 
-/// A sampler with its history of recent tokens. See the [module](self) for an example.
+/// A sampler and its history of recent tokens. See the [module](self) for an example.
 pub struct Sampler<'s> {
     params: Params,
     bias: &'s [(TokenId, f32)],

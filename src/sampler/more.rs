@@ -25,8 +25,8 @@ pub struct More {
     pub xtc_probability: f32,
     /// Minimum probability of a token that counts as a top choice. If this is above 0.5, XTC is off.
     pub xtc_threshold: f32,
-    /// Dynamic temperature: the temperature is at most this far from [`Params::temperature`](super::Params), in
-    /// proportion to the entropy of the candidates; 0 is off.
+    /// Dynamic temperature: the temperature differs by at most this number from [`Params::temperature`](super::Params),
+    /// in proportion to the entropy of the candidates; 0 is off.
     pub dynatemp_range: f32,
     /// The exponent of the normalized entropy.
     pub dynatemp_exponent: f32,

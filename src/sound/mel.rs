@@ -21,8 +21,8 @@ pub(super) const LOUDEST: f32 = 65_536.0;
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 struct Tap {
-    /// One plus the index of the triangle on whose rising side the frequency lies. The previous triangle falls at this
-    /// frequency.
+    /// One plus the index of a triangle. The frequency lies on the rising side of this triangle, and on the falling
+    /// side of the previous one.
     band: u32,
     rising: f32,
     falling: f32,
@@ -152,7 +152,7 @@ impl<'w> LogMel<'w> {
         Ok(())
     }
 
-    /// Takes a sample, and computes the next frame if this sample completes it.
+    /// Takes a sample, and computes the next frame if the sample completes this frame.
     fn take(&mut self, sample: f32, features: &mut [f32]) {
         if let Some(place) = self.buffer.get_mut(self.filled) {
             *place = sample;

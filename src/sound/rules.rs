@@ -31,7 +31,7 @@ pub struct Rules<'a> {
     suppress: Option<Array<'a>>,
     /// Tokens that are not generated first.
     begin_suppress: Option<Array<'a>>,
-    /// The token that announces a text without timestamps. The timestamp tokens follow it in the vocabulary.
+    /// The token that announces a text without timestamps. In the vocabulary, the timestamp tokens follow this token.
     no_timestamps: Option<TokenId>,
     /// The latest time that a text may begin with, in steps of [`TIMESTAMP`].
     latest_start: Option<u32>,

@@ -4,8 +4,8 @@
 //! Printable bytes map to the same code in Latin-1; the other 68 bytes map, in order, to U+0100 and the following code
 //! points.
 
-/// Decodes the first character of `bytes` to the byte it represents; also returns its UTF-8 length. `None` if `bytes`
-/// does not start with a character of the alphabet.
+/// Decodes the first character of `bytes` to the byte that it represents; also returns the character's length in UTF-8.
+/// `None` if `bytes` does not start with a character of the alphabet.
 #[inline]
 pub(super) const fn first_byte(bytes: &[u8]) -> Option<(u8, usize)> {
     match *bytes {

@@ -79,7 +79,7 @@ impl Spelling {
     }
 }
 
-/// Decodes the first character of the inside of a Python literal; also returns the length of its spelling.
+/// Decodes the first character of the inside of a Python literal; also returns the length of the character's spelling.
 pub(super) const fn unescaped(spelled: &[u8]) -> Option<(u8, usize)> {
     match *spelled {
         [b'\\', b'x', high, low, ..] => match ((high as char).to_digit(16), (low as char).to_digit(16)) {
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn hashes_spread() {
-        // Two-letter words over 64 buckets: each bucket gets about its share.
+        // Distributes two-letter words over 64 buckets: all buckets get about the same number.
         let mut buckets = [0; 64];
         for a in b'a'..=b'z' {
             for b in b'a'..=b'z' {

@@ -197,8 +197,8 @@ pub(super) struct Index<'i> {
 }
 
 impl<'i> Index<'i> {
-    /// Reads the index at the front of `bytes`, which may have any alignment; `None` if its header does not match this
-    /// vocabulary.
+    /// Reads the index at the front of `bytes`, which may have any alignment; `None` if the index's header does not
+    /// match this vocabulary.
     pub fn new(vocab: &Vocab<'_>, bytes: &'i [u8]) -> Option<Self> {
         let layout = Layout::of(vocab);
         let words = bytes.as_chunks::<4>().0.get(..layout.words())?;
@@ -317,7 +317,8 @@ impl<'i> Index<'i> {
         self.find(vocab, core::slice::from_ref(&byte).iter().copied())
     }
 
-    /// True if a token may contain a space after this byte. If not, the text before and after the space never merges.
+    /// True if a token may contain a space after this byte. If no token may, the text before the space never merges
+    /// with the text after it.
     pub fn may_span(&self, before_space: u8) -> bool {
         self.word(self.layout.gaps() + usize::from(before_space >> 5)) >> (before_space & 31) & 1 != 0
     }

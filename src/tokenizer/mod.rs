@@ -89,7 +89,7 @@ use vocab::{Model, Vocab};
 /// works on every target. Other programs ignore the key.
 pub const INDEX_KEY: &str = "arenite.tokenizer.index";
 
-/// Metadata key of a hash of the vocabulary and its index, a `u64`: see [`Tokenizer::packed`].
+/// Metadata key of a hash, a `u64`, of the vocabulary and its index: see [`Tokenizer::packed`].
 pub const INDEX_HASH_KEY: &str = "arenite.tokenizer.index_hash";
 
 /// The index stored in the file.

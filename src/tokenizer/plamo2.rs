@@ -16,7 +16,8 @@ const UNKNOWN_COST: i64 = 10_000_000;
 /// Tokens of this cost or more are never used.
 const UNUSED_COST: f64 = 20_000_000.0;
 
-/// The best segmentation of the text from a position on: its cost (low and high word) and its first token.
+/// The best segmentation of the text from a position on: the cost of the segmentation (low and high word) and the first
+/// token.
 type Step = [Word; 3];
 
 /// Stands for the first token of a segmentation that begins with a character without a token.

@@ -289,7 +289,7 @@ pub(super) struct Words<'t> {
 struct State {
     /// End of the scanner's current piece, which contains `pos`.
     end: usize,
-    /// Position that the scanner caches for its next piece: see [`next`].
+    /// A position that the scanner caches for later pieces: see [`next`].
     known: usize,
 }
 

@@ -1,4 +1,4 @@
-//! The memory of an encoder, computed from its file and the size of a picture.
+//! The memory of an encoder, computed from the encoder's file and the size of a picture.
 
 use super::resize::{Bound, PIXEL};
 use super::spec::Spec;
@@ -110,7 +110,7 @@ pub(crate) struct Window {
     pub tile: u32,
 }
 
-/// The exact memory that an encoder needs for pictures of one size; it is the same on every target.
+/// The exact memory that an encoder needs for pictures of one size. The sizes are the same on every target.
 ///
 /// ```
 /// use arenite::Gguf;

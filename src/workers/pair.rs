@@ -109,7 +109,7 @@ impl Workers for Caller<'_> {
 }
 
 impl Helper<'_> {
-    /// Runs the open job, if there is one. Returns true if it has run a job.
+    /// Runs the open job, if there is one. Returns true if a job was run.
     ///
     /// Threads cannot share a helper:
     ///

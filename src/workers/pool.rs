@@ -24,11 +24,11 @@ use super::parts::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering, fence};
 use super::parts::thread::{self, JoinHandle};
 use super::parts::{Instant, hint};
 
-/// Time for which a thread polls for the next job before it yields: longer than the gaps between jobs of one token (1
-/// to 20 microseconds), so that the next job finds the thread awake.
+/// Time for which a thread polls for the next job before it yields. It is longer than the gaps between jobs of one
+/// token (1 to 20 microseconds), so that the next job finds the thread awake.
 const SPIN: Duration = Duration::from_micros(50);
-/// Time for which a thread yields before it sleeps: longer than sampling a token takes, so that the first job of the
-/// next token need not wake the thread.
+/// Time for which a thread yields before it sleeps. It is longer than the time for sampling a token, so that the first
+/// job of the next token need not wake the thread.
 const LINGER: Duration = Duration::from_micros(500);
 /// Time for which a thread of the pool runs jobs before it yields its core. The thread yields between two jobs, or
 /// between two chunks if another program uses the core. Otherwise the system would interrupt the thread in the middle
@@ -176,8 +176,8 @@ impl Workers for Pool {
     }
 
     fn should_leave(&self) -> bool {
-        // A thread that has its core to itself yields between jobs only, because a thread that yields misses the rest
-        // of the job.
+        // A thread that has its core to itself yields only between jobs, because a thread that yields during a job
+        // misses the rest of the job.
         TURN_OF_THREAD.get().is_some_and(|turn| turn.shared && turn.began.elapsed() > TURN)
     }
 }
@@ -312,7 +312,7 @@ impl Shared {
                 Turn::give_up();
             }
         }
-        // With the fences, either this thread sees the gate of the next job, or the caller sees that this thread
+        // Thanks to the fences, either this thread sees the gate of the next job, or the caller sees that this thread
         // sleeps. Otherwise the thread could sleep through jobs.
         self.sleeping.fetch_add(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -331,7 +331,7 @@ impl Shared {
         gate
     }
 
-    /// Runs the job if the value of the gate is still `gate`. Returns true if it has run the job.
+    /// Runs the job if the value of the gate is still `gate`. Returns true if the job was run.
     fn join(&self, gate: usize) -> bool {
         // The gate is open. Adding one to the count of threads keeps the gate open and keeps the caller from returning.
         if self.gate.compare_exchange(gate, gate + 1, Ordering::Acquire, Ordering::Relaxed).is_err() {

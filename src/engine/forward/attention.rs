@@ -24,7 +24,7 @@ pub(super) struct View {
     /// Pool that the tiles' pages belong to.
     pub pool: usize,
     pub part: Part,
-    /// True if this is cross-attention, with keys and values of the encoder's states.
+    /// True for cross-attention, whose keys and values come from the encoder's states.
     pub cross: bool,
 }
 

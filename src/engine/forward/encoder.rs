@@ -146,7 +146,8 @@ impl Forward<'_, '_> {
         }
     }
 
-    /// Computes a step on these rows. Expects the stacks to be swapped, except for the decoder's keys and values.
+    /// Computes a step on the rows in `range`. Expects the stacks to be swapped, except for the decoder's keys and
+    /// values.
     fn run_step(&mut self, at: &Progress, range: &Range<usize>, input: Input<'_>) {
         if at.step == Step::Embedding {
             self.set_rows(at, range);
@@ -222,7 +223,7 @@ impl Forward<'_, '_> {
         }
     }
 
-    /// Sets up the pass with these rows of a context's text as its only segment.
+    /// Sets up the pass with `rows` of a context's text as the pass's only segment.
     fn set_rows(&mut self, &Progress { context, tokens, .. }: &Progress, rows: &Range<usize>) {
         let count = rows.end.saturating_sub(rows.start); // `rows.len()` has an assertion that the compiler may keep
         self.clear();
@@ -246,7 +247,7 @@ impl Forward<'_, '_> {
         }
     }
 
-    /// Sets up the pass with these rows of a context's text and copies their states into `hidden`.
+    /// Sets up the pass with `rows` of a context's text, and copies the states of these rows into `hidden`.
     fn load_states(&mut self, at: &Progress, rows: &Range<usize>) {
         self.set_rows(at, rows);
         let (first, tokens, dim) = (rows.start, rows.len(), self.spec.dim);

@@ -172,7 +172,7 @@ impl<'m, 'w> Lora<'m, 'w> {
         }
     }
 
-    /// Selects row `row` of the pass: it becomes selected row `to`.
+    /// Makes row `row` of the pass selected row `to`.
     pub fn select(&mut self, to: usize, row: usize) {
         let batch = self.batch();
         let owner = self.owners.get(..batch).and_then(|owners| owners.get(row)).copied();

@@ -232,7 +232,7 @@ impl<'m, 'w> Forward<'m, 'w> {
         }
     }
 
-    /// Fills the tables of the weights of the model and of its encoder.
+    /// Fills the table of the model's weights and the table of the encoder's weights.
     pub fn fill_tables(model: &Model<'_>, pieces: &mut Pieces<'_>) -> Result<(), Error> {
         Weights::fill(model.gguf(), model.spec(), pieces.weights, pieces.vectors)?;
         #[cfg(feature = "drafts")]

@@ -129,7 +129,7 @@ impl Forward<'_, '_> {
         }
     }
 
-    /// Saves a layer's input for its second mixer, at the end of the intermediate values.
+    /// Saves the input of a layer for the layer's second mixer, at the end of the intermediate values.
     pub(super) fn hold(&mut self) {
         let len = self.rows * self.spec.dim;
         let start = self.inner.len() - len.min(self.inner.len());
@@ -225,7 +225,7 @@ impl Mixer<'_> {
     }
 
     /// Advances a context's state over the rows of a segment. `out` is `[heads][tokens][width]`; for a short
-    /// convolution it is the layer's output.
+    /// convolution, `out` is the layer's output.
     fn advance(&self, compute: &Compute<'_, '_>, state: &mut [f32], x: &mut [f32], out: &mut [f32]) {
         let Some(window) = state.get_mut(..self.window_len()) else { return };
         if self.kind == RecurrentKind::ShortConvolution {

@@ -42,7 +42,7 @@ mod system {
         flag(c"hw.optional.arm.FEAT_I8MM")
     }
 
-    /// True if the system reports the feature; false if it does not know the name.
+    /// True if the system reports the feature; false if the system does not know the name.
     fn flag(name: &CStr) -> bool {
         let (mut value, mut size) = (0u32, size_of::<u32>());
         // SAFETY: the name ends in a zero byte, and `size` is the size of `value`.

@@ -1,6 +1,6 @@
-//! Prefill: packs rows into panels of 16 and multiplies them with several tokens. The multiply instruction is a type
-//! parameter ([`Panel`]). Formats with the same panel layout share the functions. Codes are signed here, so there is no
-//! bias to subtract.
+//! Prefill: packs rows into panels of 16 and multiplies the panels with several tokens. The multiply instruction is a
+//! type parameter ([`Panel`]). Formats with the same panel layout share the functions. Codes are signed here, so there
+//! is no bias to subtract.
 //!
 //! A panel stores its first eight rows, then the other eight. Eight rows have 256 bytes of codes per chunk. The scales
 //! of the rows follow each chunk, or each block of 256.

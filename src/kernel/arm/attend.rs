@@ -134,7 +134,7 @@ impl BlockRange {
 /// width.
 #[inline(always)]
 unsafe fn row(shape: &Shape<'_>, first: &BlockRange, hi: usize, base: *const f32, q: *const f32, out: *mut f32) {
-    // Room for a block of positions, and for the zeros after its last score.
+    // Room for a block of positions, and for the zeros after the block's last score.
     let mut weights = MaybeUninit::<[f32; BLOCK + TILE]>::uninit();
     let mut total = MaybeUninit::<[f32; TILE]>::uninit();
     let (weights, total) = (weights.as_mut_ptr().cast::<f32>(), total.as_mut_ptr().cast::<f32>());

@@ -322,7 +322,7 @@ macro_rules! eights {
         concat!(quants!(), eights!(@ $on))
     };
     (words first) => {
-        // This also loads the fields `start` and `scale` of the block, which are not used.
+        // The load also reads the fields `start` and `scale` of the block, which are not used.
         concat!("ldmia r0!, {{r3, r4, r5, r8, r9, r10}}\n", eights!(@ "8" first))
     };
     (@ $on:literal $($first:ident)?) => {
@@ -408,8 +408,9 @@ macro_rules! add {
     };
 }
 
-/// Adds a block of each of two rows, whose scales and minimums are the halves of r6 and r11, to the sums in s0 and s1. The
-/// integer sums are in r3 and r4 with eight bits after the binary point, the token's scale is in s5, the sum of its quants in s4.
+/// Adds a block of each of two rows, whose scales and minimums are the halves of r6 and r11, to the sums in s0 and s1.
+/// The integer sums are in r3 and r4 with eight bits after the binary point, the token's scale is in s5, and the sum of
+/// the token's quants is in s4.
 macro_rules! add_with_minimums {
     () => {
         "vmov s6, s7, r6, r11

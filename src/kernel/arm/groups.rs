@@ -1,7 +1,7 @@
 //! Blocks of 256 weights whose groups have scales (Q2_K, Q3_K, Q5_K, Q6_K, IQ4_XS), by SMLAD.
 //!
-//! A loop runs over the words of four chunks, whose sums are in registers. A word of codes is put together from its
-//! parts, and multiplied as in `words.rs`. Blocks of IQ4_XS are multiplied like blocks of IQ4_NL in `dsp.rs`.
+//! A loop runs over the words of four chunks, whose sums are in registers. A word of codes is put together from low and
+//! high bits, and multiplied as in `words.rs`. Blocks of IQ4_XS are multiplied like blocks of IQ4_NL in `dsp.rs`.
 
 use core::arch::asm;
 

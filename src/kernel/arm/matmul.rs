@@ -13,7 +13,8 @@ struct Start(MaybeUninit<[[f32; 8]; 5]>);
 impl Start {
     const EMPTY: Self = Self(MaybeUninit::uninit());
 
-    /// Writes the data and returns its address. (This is assembly, because the compiler would copy the data twice.)
+    /// Writes the data and returns the address of the data. (This is assembly, because the compiler would copy the data
+    /// twice.)
     ///
     /// # Safety
     ///

@@ -99,8 +99,8 @@ macro_rules! four {
     };
 }
 
-/// Multiplies floats by the inverse and rounds them: s17 is 1.5 * 2^23, and the last bit of a float of this size is
-/// worth 1.
+/// Multiplies floats by the inverse and rounds the products. s17 is 1.5 * 2^23, and the last bit of a float of this
+/// size is worth 1.
 macro_rules! rounded {
     ($($s:literal)*) => {
         concat!($("vmul.f32 ", $s, ", ", $s, ", s16\n", "vadd.f32 ", $s, ", ", $s, ", s17\n",)*)

@@ -272,7 +272,7 @@ unsafe impl Keys for Q4 {
     #[inline(always)]
     unsafe fn keys<S: Isa>(s: S, tile: *const u8, layout: HeadLayout, d: usize) -> S::V {
         let (block, i) = (d / 32, d % 32);
-        // SAFETY: each block is 16 rows of 16 bytes; after all of them comes one row of 16 f16 per block.
+        // SAFETY: each block is 16 rows of 16 bytes; after all blocks comes one row of 16 f16 per block.
         unsafe {
             let scale = s.load_f16(&*tile.add(layout.key_scales() + block * TILE * 2).cast());
             s.load_i4(&*tile.add((block * 16 + i % 16) * TILE).cast(), i >= 16).mul(scale)

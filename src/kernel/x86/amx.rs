@@ -1,4 +1,4 @@
-//! Intel AMX: the permission to use its tiles, their configuration, and the product of two tiles.
+//! Intel AMX: the permission to use tiles, the configuration of tiles, and the product of two tiles.
 //!
 //! A tile register has up to 16 rows of 64 bytes. Intel's *Software Developer's Manual* describes tiles in volume 1
 //! ("Programming with Intel AMX"), and the instructions in volume 2.

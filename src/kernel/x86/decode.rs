@@ -1,10 +1,10 @@
 //! Decode: eight rows of the file's own blocks times one token.
 //!
 //! Two rows share a 256-bit register, 16 bytes of each. The partial sums of eight rows are then four registers with
-//! four lanes per row; one tree sums them across lanes, and one fused multiply-add serves all eight rows. Wider
-//! registers gain nothing, except in the formats of [`wide`] and [`q6k`]. Eight rows are contiguous in memory, but they
-//! are read as eight short streams, which the hardware prefetcher does not follow. Therefore later rows are prefetched
-//! line by line while eight rows are computed.
+//! four lanes per row; one tree sums these registers across lanes, and one fused multiply-add serves all eight rows.
+//! Wider registers gain nothing, except in the formats of [`wide`] and [`q6k`]. Eight rows are contiguous in memory,
+//! but they are read as eight short streams, which the hardware prefetcher does not follow. Therefore later rows are
+//! prefetched line by line while eight rows are computed.
 
 use core::arch::x86_64::*;
 use core::marker::PhantomData;

@@ -48,7 +48,7 @@ pub(super) const fn row(role: Role, spec: &Spec<'_>, layer: &Layer) -> Row {
             (need_if_owned(layer, need), shape)
         }
         Role::AttnSinks => (spec.attention_sinks(), Vector(heads)),
-        // In most models only the first layer has this tensor, which all layers share.
+        // In most models only the first layer has this tensor, and all layers share it.
         Role::AttnRelB => match buckets {
             Some(buckets) => (required_if(layer.index == 0 || spec.own_biases()), Vectors(heads, buckets)),
             None => ABSENT,

@@ -3,7 +3,7 @@
 use super::Layer;
 use crate::model::{Need, Norm, Recurrent, Spec};
 
-/// Requirement for a tensor, and its shape. The shape of an absent tensor has no meaning.
+/// Requirement for a tensor, and the tensor's shape. The shape of an absent tensor has no meaning.
 pub(super) type Row = (Need, Shape);
 
 /// A tensor that the model lacks.

@@ -117,7 +117,7 @@ unsafe impl Source for Packed {
 /// A panel that is packed while it is multiplied.
 struct Packing<'a, F>(&'a Pack<'a>, PhantomData<F>);
 
-// SAFETY: a block is packed when its first chunk is requested.
+// SAFETY: a block is packed when the first chunk of the block is requested.
 unsafe impl<F: Format> Source for Packing<'_, F> {
     /// A chunk is packed one step ahead, because the floats of a line are stored one by one, and a vector load that
     /// follows immediately would wait for these stores.
