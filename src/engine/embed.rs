@@ -215,8 +215,8 @@ impl<'m, 'w> Engine<'m, 'w> {
     }
 
     /// Applies the linear layers after pooling to the state of one token, as [`embed`](Self::embed) does to the pooled
-    /// state. `buffer` holds at least [`Spec::embedding_buffer`](crate::model::Spec::embedding_buffer) values, of which
-    /// the first `dim` are the state; the result is returned as a part of it.
+    /// state. `buffer` holds at least [`Spec::embedding_buffer`](crate::model::Spec::embedding_buffer) values, and the
+    /// first `dim` of them are the state; the result is returned as a part of it.
     ///
     /// # Errors
     ///

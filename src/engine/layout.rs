@@ -73,7 +73,8 @@ pieces! {
     branch: f32,
     /// Intermediate values of a layer: q, k, v and attention output, or gate and up.
     inner: f32,
-    /// `[batch][layers][per_layer_input]`: the additional inputs of layers; then the vectors of [`Spec::beside`].
+    /// Additional inputs of layers, `[batch][layers][per_layer_input]`, followed by the vectors that [`Spec::beside`]
+    /// counts.
     inputs: f32,
     /// Quantized activations, their scales, and their sums per 16 elements.
     quants: i8,
@@ -327,7 +328,7 @@ impl Store {
         Ok(total)
     }
 
-    /// Number of positions that a context's page table in pool `kind` covers.
+    /// Number of positions that a context's page table in pool `kind` has entries for.
     pub fn kept(&self, kind: usize) -> usize {
         self.tiles.get(kind).map_or(0, |tiles| tiles * TILE)
     }

@@ -22,7 +22,7 @@ pub(super) enum Piece<'e> {
     Type(&'e TensorType),
 }
 
-/// An error's sentence: a template with a `{}` for each piece.
+/// An error's sentence: a template, which has a `{}` for each piece, and the pieces.
 #[derive(Clone, Copy)]
 pub(crate) struct Sentence<'e> {
     pub(super) template: &'static str,

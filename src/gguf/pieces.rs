@@ -50,7 +50,7 @@ impl<'a> Pieces<'a> {
         offset.checked_sub(self.first.len() as u64).filter(|_| self.is_head)
     }
 
-    /// The piece with the byte at `offset`, and the offset within it.
+    /// The piece with the byte at `offset`, and the byte's offset within the piece.
     #[inline]
     pub(crate) fn find(&self, offset: usize) -> (&'a [u8], usize) {
         #[cfg(feature = "split")]

@@ -183,8 +183,8 @@ unsafe fn add_chunk<F: Format, U: Vectors, const T: usize>(
     }
 }
 
-/// Pointers to the codes of a chunk of each of four blocks, and the bias of the codes. If the format stores signed
-/// bytes, the codes are read in place and have no bias; otherwise they are unpacked to `room`.
+/// Returns four pointers, each to the codes of a chunk of one block, and the bias of the codes. If the format stores
+/// signed bytes, the codes are read in place and have no bias; otherwise they are unpacked to `room`.
 #[inline(always)]
 fn codes<F: Format, U: Vectors>(
     blocks: [&F::Block; 4],

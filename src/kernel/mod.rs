@@ -113,8 +113,8 @@ pub(crate) fn sqrt(x: f32) -> f32 {
     <scalar::Here as scalar::Unit>::sqrt(x)
 }
 
-/// Rotates pairs: in every `dim` elements of `x`, each pair is multiplied by a complex number with the real part from
-/// `cos` and the imaginary part from `sin`. Stops at the end of the shortest slice.
+/// Rotates pairs. In every `dim` elements of `x`, each pair is multiplied by a complex number, whose real part is in
+/// `cos` and whose imaginary part is in `sin`. Stops at the end of the shortest slice.
 #[inline]
 pub(crate) fn rotate_pairs(x: &mut [f32], dim: usize, cos: &[f32], sin: &[f32]) {
     <scalar::Here as scalar::Unit>::rotate_pairs(x, dim, cos, sin);

@@ -94,8 +94,8 @@ pub(super) unsafe trait Unit: Copy {
             *x += y;
         }
     }
-    /// Rotates pairs: in every `dim` elements of `x`, each pair is multiplied by a complex number with the real part
-    /// from `cos` and the imaginary part from `sin`. Stops at the end of the shortest slice.
+    /// Rotates pairs. In every `dim` elements of `x`, each pair is multiplied by a complex number, whose real part is
+    /// in `cos` and whose imaginary part is in `sin`. Stops at the end of the shortest slice.
     #[inline(always)]
     fn rotate_pairs(x: &mut [f32], dim: usize, cos: &[f32], sin: &[f32]) {
         for head in x.chunks_exact_mut(dim.max(1)) {

@@ -168,7 +168,7 @@ impl HeadLayout {
         if self.shares() { self.shared } else { self.dim }
     }
 
-    /// True if values are part of the keys instead of being stored separately.
+    /// True if each value is a part of the key at the same position, and is not stored separately.
     pub const fn shares(self) -> bool {
         built::LATENT && self.shared > 0
     }

@@ -234,7 +234,7 @@ mod tests {
         assert_eq!([pool.owned(0), pool.owned(1)], [1, 0]);
         pool.share(0, 1, 1);
         assert_eq!([pool.owned(0), pool.owned(1)], [0, 0]);
-        // Claims a copy for the first entry and a new page for the second; the third entry has no mark.
+        // Claims a copy for the first entry and a new page for the second; the third entry is not marked.
         assert_eq!(pool.claim(0, 0, 1), 2);
         pool.unclaim(0);
         assert_eq!((pool.table(0), pool.table(1), pool.owned(1)), (&[0, NONE, NONE][..], &[0, NONE, NONE][..], 0));

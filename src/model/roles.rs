@@ -356,7 +356,7 @@ pub fn is_ignored(name: &str) -> bool {
         || built::LENIENT && name.as_bytes().windows(images.len()).any(|part| part == images)
 }
 
-/// True if a tensor belongs to the part of a model that decides about several questions together.
+/// True if a tensor belongs to a head that decides about several questions together.
 pub(super) fn is_of_joint_head(name: &str) -> bool {
     ["decision.", "dec.blk.", "token_types."].iter().any(|start| name.starts_with(start))
 }

@@ -49,9 +49,9 @@ pub enum Scaling {
         beta_slow: f32,
         /// Additional factor on cos and sin.
         attn_factor: f32,
-        /// Reduces the factor on cos and sin, as in the formula above; 0 for no reduction.
+        /// Reduces the factor on cosines and sines, as in the formula above; 0 if the factor is not reduced.
         log_multiplier: f32,
-        /// The factor on cos and sin, in place of the formula above.
+        /// The factor on cosines and sines, if the file gives it; it replaces the formula above.
         magnitude: Option<f32>,
         /// True if the ramp begins and ends at whole pairs.
         whole_pairs: bool,

@@ -118,7 +118,7 @@ pub struct Spec<'a> {
     pub(super) qk_norm_after_rope: bool,
     pub(super) temperature: Option<Temperature>,
     pub(super) attention_sinks: Need,
-    /// Pairs of roles: files of this family store the second role's tensor under the first role's name.
+    /// Pairs of two roles. Files of this family store the tensor of the second role under the name of the first.
     pub(super) renamed: &'static [(Role, Role)],
     pub(super) recurrent: Option<Recurrent>,
     pub(super) recurrent_layers: Pattern<'a>,

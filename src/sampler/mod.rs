@@ -1,16 +1,16 @@
 //! Sampling: selects the next token from logits.
 //!
-//! The chain is llama.cpp's default, in this order: logit bias; repetition, frequency and presence penalties; DRY;
-//! top-n-sigma; top-k; typical; top-p; min-p; XTC; temperature; the draw. The steps after the penalties can be
-//! [reordered](Params::order). At temperature 0 the best token after the penalties is selected, without a random number.
-//! Ties always go to the lower id.
+//! The steps are llama.cpp's default chain, in this order: logit bias; repetition, frequency and presence penalties;
+//! DRY; top-n-sigma; top-k; typical; top-p; min-p; XTC; temperature; the draw. The steps after the penalties can be
+//! [reordered](Params::order). At temperature 0 the best token after the penalties is selected, without a random
+//! number. Of tokens with equal logits, the one with the lower id always wins.
 //!
 //! DRY, top-n-sigma, XTC, dynamic temperature, Mirostat, adaptive-p and a minimum number of tokens to keep are
-//! [`More`]: they need the feature `samplers`, so that firmware does not pay for them.
+//! parameters in [`More`]. They need the feature `samplers`, so that firmware does not pay for them.
 //!
-//! The vocabulary is never sorted: top-k is one pass with a heap of k, and top-p without top-k pops the best from a
-//! heap until it has enough. The caller provides memory, whose size is known in advance. Arithmetic is the same on
-//! every target, so that a seed gives the same tokens everywhere.
+//! The vocabulary is never sorted: top-k is one pass with a heap of k, and top-p without top-k pops the best tokens
+//! from a heap until their probability suffices. The caller provides the memory, whose size is known in advance.
+//! Arithmetic is the same on every target, so that a seed gives the same tokens everywhere.
 //!
 //! A logit that is NaN counts as minus infinity.
 //!

@@ -9,7 +9,7 @@ use super::canonical::{DNA_MARK, SPACE, Spelling, unescaped};
 use super::vocab::TokenType;
 use crate::{Error, TokenId, built};
 
-/// Iterator over the bytes of a token, which may be only part of a character.
+/// Iterator over the bytes of a token. The bytes of one token may be only a part of a character.
 #[derive(Clone, Debug)]
 pub struct Piece<'a> {
     form: Form,
@@ -215,7 +215,7 @@ impl Decoder {
         self.held_len = 0;
     }
 
-    /// Consumes one byte; passes complete characters and invalid bytes to `part`.
+    /// Takes the next byte. Passes complete characters and invalid bytes to `part`.
     fn take(&mut self, byte: u8, part: &mut Part<'_, impl FnMut(&[u8])>) {
         if self.held_len == 0 && byte < 0x80 {
             part.push(&[byte]);

@@ -147,7 +147,7 @@ pub(super) enum Part {
     /// `\s+$`
     SpacesAtEnd,
     /// Digits split into groups of three from the end; the piece of the first group begins with the text before the
-    /// digits. llama.cpp's `\p{AFMoE_digits}`.
+    /// digits. This is llama.cpp's `\p{AFMoE_digits}`.
     Threes,
     /// `(?=(\d{3})+(?!\d))`: like [`Threes`](Self::Threes), but for ASCII digits, and with an additional split before
     /// the first group.

@@ -119,7 +119,8 @@ impl<'m, 'w> Encoder<'m, 'w> {
         })
     }
 
-    /// Shares the work among `workers`. [`Options::workers`](super::Options::workers) limits how many take part.
+    /// Shares the work among `workers`. [`Options::workers`](super::Options::workers) limits how many of them take
+    /// part.
     #[must_use]
     pub fn with_workers(mut self, workers: &'m dyn Workers) -> Self {
         self.compute.workers = workers;

@@ -139,8 +139,8 @@ fn interleave(from: &[f32], to: &mut [f32], block: usize, dim: usize) {
     }
 }
 
-/// `out[t][i] = sum over k of x[t][k] * w[k][i]`: a product with a matrix that is stored by inputs. `row` has room for
-/// a row of the matrix.
+/// `out[t][i] = sum over k of x[t][k] * w[k][i]`: the product with a matrix whose rows belong to inputs instead of
+/// outputs. `row` has room for a row of the matrix.
 fn times_columns((x, width): (&[f32], usize), w: &Matrix<'_>, out: &mut [f32], row: &mut [f32]) {
     out.fill(0.0);
     for k in 0..w.rows() {

@@ -104,7 +104,7 @@ pub(super) struct Rules {
     pub norm: Norm,
     /// True if the states after the last block are normed.
     pub norm_after: bool,
-    /// The form of GELU in the encoder's blocks, if the file says `use_gelu`.
+    /// The form of GELU in the encoder's blocks, if the file has the key `use_gelu`.
     pub gelu: Activation,
     /// Side of a block of patches that becomes one row: the default, and the key under which files have the number.
     pub merge: (usize, &'static str),

@@ -501,7 +501,7 @@ impl Attend<'_> {
     }
 }
 
-/// Norms heads of `head_dim` in place as the spec says; `weight` is empty if the file has none.
+/// Norms heads of `head_dim` in place as the spec says; `weight` is empty if the file has no weights for this norm.
 fn norm_heads(kernels: &Kernels, spec: &Spec<'_>, heads: &mut [f32], head_dim: usize, weight: &[u8]) {
     if weight.is_empty() && spec.qk_norm() != QkNorm::Gain {
         return;

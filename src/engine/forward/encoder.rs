@@ -186,7 +186,8 @@ impl Forward<'_, '_> {
         }
     }
 
-    /// Applies the final norm to a part of a question's states, and adds the embedding of the question's type.
+    /// Applies the final norm to the states of some of a question's tokens, and adds the embedding of the question's
+    /// type.
     fn begin_scoring(&mut self, question: usize) {
         self.norm_states();
         let Self { weights, compute, hidden, branch, spec, rows, .. } = self;

@@ -45,7 +45,7 @@ pub(super) struct Found<'m> {
     pub rank: usize,
 }
 
-/// Pairs of the same rank, for matrices with the same input.
+/// An adapter's next pairs to multiply. They have the same rank, and their matrices have the same input.
 pub(super) struct Pairs<'m> {
     pub a: [Product<'m>; PAIRS],
     pub b: [Product<'m>; PAIRS],

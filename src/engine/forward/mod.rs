@@ -91,7 +91,8 @@ pub(crate) struct Forward<'m, 'w> {
     branch: &'w mut [f32],
     /// Intermediate values of attention or feed-forward.
     inner: &'w mut [f32],
-    /// `[batch][layers][per_layer_input]`: additional inputs of layers; then the vectors of [`Spec::beside`].
+    /// Additional inputs of layers, `[batch][layers][per_layer_input]`, followed by the vectors that [`Spec::beside`]
+    /// counts.
     inputs: &'w mut [f32],
     /// Scratch of attention, in equal shares per worker.
     sums: &'w mut [f32],
@@ -260,8 +261,8 @@ impl<'m, 'w> Forward<'m, 'w> {
         if self.parts < self.segments.len() { self.batch().saturating_sub(self.rows) } else { 0 }
     }
 
-    /// Adds at most [`room`](Self::room) rows of a context, whose pages are reserved. Returns the index of the first
-    /// row.
+    /// Adds at most [`room`](Self::room) rows of a context. The pages of these rows are already reserved. Returns the
+    /// index of the first row.
     pub fn add(&mut self, segment: Segment, tokens: &[TokenId]) -> usize {
         let first = self.rows;
         let Some(place) = self.segments.get_mut(self.parts) else { return first };
@@ -304,7 +305,7 @@ impl<'m, 'w> Forward<'m, 'w> {
         }
     }
 
-    /// Runs one layer on all rows and stores their keys and values in the layer's part of the cache.
+    /// Runs one layer on all rows, and stores the keys and values of the rows in the layer's section of the cache.
     pub fn layer<O: Observer>(&mut self, index: usize, observer: &mut O) -> ControlFlow<()> {
         let layer = self.spec.layer(index);
         let has_streams = self.spec.altup().is_some();

@@ -28,7 +28,7 @@ struct Spread {
     pairs: [[u32; 4]; 4],
 }
 
-/// Spreads the word `first` and the seven words at `rest` to sixteen words.
+/// Spreads eight words to sixteen words of pairs: the word `first` and the seven words at `rest`.
 ///
 /// # Safety
 ///

@@ -130,7 +130,7 @@ macro_rules! row {
     };
 }
 
-/// Multiplies all rows with one token of 64 columns.
+/// Multiplies all rows with one token, for matrices of 64 columns.
 ///
 /// # Safety
 ///

@@ -1,4 +1,4 @@
-//! Sums of rows of sixteen elements of the KV cache, each row times a factor. The elements are converted in registers.
+//! Sums rows of the KV cache, each row times a factor. A row has sixteen elements, which are converted in registers.
 
 use super::assembly::fpu;
 use crate::kernel::lanes::Elements;

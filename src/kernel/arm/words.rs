@@ -264,7 +264,7 @@ enum Order {
     Words,
     /// Fields of this many bits, in the order of the weights. They begin at byte 2 of the block.
     Fields(usize),
-    /// Bytes that are fractions in base 3, as in TQ1_0: see [`sums_of_fractions`].
+    /// Bytes that store several weights as a fraction in base 3, as in TQ1_0: see [`sums_of_fractions`].
     Fractions,
 }
 
