@@ -294,7 +294,7 @@ typedef struct arenite_params {
    */
   float top_p;
   /**
-   * Min-p: keeps tokens at least this many times as probable as the best; 0 keeps all tokens.
+   * Min-p: keeps tokens that are at least this many times as probable as the best token; 0 keeps all tokens.
    */
   float min_p;
   /**

@@ -105,7 +105,7 @@ struct Found {
     score: f32,
     /// Number of nodes of the hypothesis: one for each step.
     steps: u32,
-    /// Index of the hypothesis's last node among the nodes of that node's step.
+    /// Index of the hypothesis's last node among all nodes of the same step.
     beam: u32,
 }
 

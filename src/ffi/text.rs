@@ -33,7 +33,7 @@ pub struct arenite_params {
     pub top_k: u32,
     /// Top-p: keeps the best tokens that together have this probability; 1 keeps all tokens.
     pub top_p: f32,
-    /// Min-p: keeps tokens at least this many times as probable as the best; 0 keeps all tokens.
+    /// Min-p: keeps tokens that are at least this many times as probable as the best token; 0 keeps all tokens.
     pub min_p: f32,
     /// Divides the positive logits of recent tokens, and multiplies their negative logits; 1 is off.
     pub repeat_penalty: f32,

@@ -101,7 +101,7 @@ pub(super) struct Panels {
     pub multiply: &'static [Multiply],
 }
 
-/// The arguments of a multiplication: a panel times as many tokens as the function is for.
+/// The arguments of a multiplication: a panel, and as many tokens as the function multiplies at once.
 pub(super) struct Tile<'a> {
     pub panel: *const u8,
     pub cols: usize,

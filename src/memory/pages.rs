@@ -12,7 +12,7 @@
 const NONE: u32 = u32::MAX;
 /// Table entry that needs a new page.
 const NEW: u32 = u32::MAX - 1;
-/// Flag on a page number: the entry needs a copy of this page.
+/// Flag in a page number of a table. It means that the table entry needs a copy of this page.
 const COPY: u32 = 1 << 31;
 
 /// Maximum number of pages in a pool, so that a page number never has the bit [`COPY`].

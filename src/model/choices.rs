@@ -232,7 +232,7 @@ pub struct Temperature {
     pub length: usize,
     /// Added to the position before the division.
     pub offset: usize,
-    /// True if the temperature does not apply to layers with rotary positions.
+    /// True if the temperature applies only to layers without rotary positions.
     pub only_unrotated: bool,
 }
 

@@ -42,7 +42,7 @@ pub struct LogMel<'w> {
     /// Length of the window in samples.
     window: usize,
     taps: &'w mut [Tap],
-    /// The latest samples. The next frame begins at the first of these samples.
+    /// The latest samples of the sound. The next frame begins with the first of these samples.
     buffer: &'w mut [f32],
     spectrum: &'w mut [Complex],
     /// Number of samples in the buffer.

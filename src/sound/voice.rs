@@ -5,9 +5,9 @@ use super::{RATE, Sample};
 
 /// Number of samples of a frame: 10 ms.
 const FRAME: u32 = RATE as u32 / 100;
-/// A voice begins after this number of frames in a row with more than this multiple of the noise's energy.
+/// A voice begins after this number of frames in a row whose energy is more than this multiple of the noise's energy.
 const FIRST: (u32, f32) = (3, 8.0);
-/// A voice ends after this number of frames in a row with less than this multiple of the noise's energy.
+/// A voice ends after this number of frames in a row whose energy is less than this multiple of the noise's energy.
 const LAST: (u32, f32) = (30, 4.0);
 /// Number of frames in a period of 2 seconds. The search for the quietest frame starts anew in each period, so that the
 /// noise can also rise.

@@ -16,8 +16,8 @@ type Job<'j> = &'j (dyn Fn() + Sync);
 /// A pair uses only atomic loads, stores and fences, because the RP2040 has no compare-and-swap. The cores wait for
 /// each other by polling.
 ///
-/// If a job runs another job on the same pair, the inner job runs on one core only, because the other core is busy with
-/// the outer job.
+/// If a job runs a second job on the same pair, the inner job runs on one core only, because the other core is busy
+/// with the outer job.
 ///
 /// # Examples
 ///

@@ -563,8 +563,8 @@ fn enter(
     compute.done(Section::Norms);
 }
 
-/// Adds the output of attention or feed-forward to the hidden state. Before that, the output is normed if the model has
-/// a post-norm, and multiplied by `residual_scale`.
+/// Adds the output of attention or feed-forward to the hidden state. Before the addition, the output is normed (if the
+/// model has a post-norm) and multiplied by `residual_scale`.
 fn leave(
     compute: &Compute<'_, '_>,
     spec: &Spec<'_>,

@@ -221,9 +221,9 @@ macro_rules! kernel {
     ($name:ident($($r12:tt)*), $start:literal, $($block:expr,)*) => {
         /// # Safety
         ///
-        /// The token's blocks from `x` to `end`, at least one, are written. `a` and `b` point to as many blocks of the
-        /// first two rows. The blocks of the next two rows begin `step` bytes after the end of the blocks of the first
-        /// two, and so on. There are as many rows as floats between `out` and `out_end`, an even number.
+        /// The token's blocks from `x` to `end`, at least one, are written. `a` and `b` point to the same number of
+        /// blocks of the first two rows. The blocks of the next two rows begin `step` bytes after the end of the blocks
+        /// of the first two, and so on. There are as many rows as floats between `out` and `out_end`, an even number.
         #[inline(never)]
         unsafe fn $name(
             x: *const Spread,
