@@ -335,7 +335,7 @@ impl Store {
 
     /// Number of `u32` values in the workspace that manage pages.
     pub const fn account(&self) -> Result<usize, Error> {
-        // Flags of open contexts, and positions of their saved states.
+        // Counts the flags of open contexts, and the positions of the contexts' saved states.
         let mut total = tri!(product(&[self.contexts, max(self.tiles[STATES], 1)]));
         let mut pool = 0;
         while pool < POOLS {

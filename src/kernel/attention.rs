@@ -514,8 +514,8 @@ unsafe fn weigh_rows<S: Isa, E: Values, const R: usize, const N: usize>(
     }
 }
 
-/// [`weigh_rows`] for values that are the first elements of the keys. These elements are converted to rows of f32 in
-/// `values`, one tile at a time.
+/// Does the same as [`weigh_rows`], for values that are the first elements of the keys. These elements are first
+/// converted to rows of f32 in `values`, one tile at a time.
 ///
 /// # Safety
 ///
@@ -604,7 +604,7 @@ impl<S: Isa, E: Values, const R: usize, const N: usize> Work<S> for Weigh<'_, E,
     }
 }
 
-/// [`Weigh`] for `16 * N` elements of the values, from `i` on. Returns `16 * N`.
+/// Does the work of [`Weigh`] for `16 * N` elements of the values, from `i` on. Returns `16 * N`.
 #[inline(always)]
 unsafe fn weigh_elements<S: Isa, E: Values, const R: usize, const N: usize>(
     s: S,

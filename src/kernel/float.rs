@@ -420,8 +420,8 @@ fn eight_columns<S: Isa, W: Weight>(s: S, w: &[u8], first: usize, cols: usize) -
     unsafe { s.eight_columns(W::KIND, w.as_ptr().add(at), stride) }
 }
 
-/// [`eight_columns`] near the end of the matrix: `w` begins with the weights of the first row, and bytes past the end
-/// of `w` are zeros.
+/// Does the same as [`eight_columns`], near the end of the matrix: `w` begins with the weights of the first row, and
+/// bytes past the end of `w` are zeros.
 #[cfg(feature = "lora")]
 #[inline(always)]
 fn last_columns<S: Isa, W: Weight>(s: S, w: &[u8], stride: usize) -> [S::V; 8] {

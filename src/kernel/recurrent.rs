@@ -37,8 +37,8 @@ pub(super) fn convolve<S: Isa>(s: S, job: &CausalConvolution<'_>, x: &mut [f32],
     }
 }
 
-/// [`convolve`] for at most `N` taps. The common numbers of taps are compile-time constants, so that weights and window
-/// are in registers.
+/// Does the same as [`convolve`], for at most `N` taps. The common numbers of taps are compile-time constants, so that
+/// weights and window are in registers.
 #[inline(always)]
 fn convolve_taps<S: Isa, const N: usize>(
     s: S,

@@ -102,9 +102,9 @@ pub enum Pooling {
     Last,
     /// Maximum of all states, for each element (key value 101).
     Max,
-    /// Sum of all states, divided by the square root of the number of states (102).
+    /// Sum of all states, divided by the square root of the number of states (type 102).
     MeanSqrtLength,
-    /// Mean of all states. The weight of a state is the position of its token, counted from 1 (103).
+    /// Mean of all states. The weight of a state is the position of its token, counted from 1 (type 103).
     WeightedMean,
 }
 
@@ -179,7 +179,8 @@ pub enum Norm {
     Unbiased,
 }
 
-/// Positions of the norms in a layer; several of them may apply. They are the same for attention and feed-forward.
+/// Positions of the norms in a layer; several of them may apply. The positions are the same for attention and
+/// feed-forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Placement {
@@ -332,8 +333,8 @@ pub enum Router {
         scale: f32,
         /// Number of groups of neighbouring experts.
         groups: usize,
-        /// Number of groups that a token may choose from. Groups are ranked by their best score for [`Scores::Softmax`]
-        /// (DeepSeek 2), else by the sum of their two best scores.
+        /// Number of groups that a token may choose from. With [`Scores::Softmax`] (DeepSeek 2), a group is ranked by
+        /// its best score, otherwise by the sum of its two best scores.
         used_groups: usize,
     },
 }

@@ -546,7 +546,7 @@ fn index(number: &str) -> Option<usize> {
     number.parse().ok()
 }
 
-/// Contents of a tensor, in relation to the weights of its role.
+/// What a tensor contains: the weights of its role, or only a piece of these weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Piece {
     /// All weights.

@@ -388,7 +388,7 @@ pub(super) fn rules<'a>(gguf: &Gguf<'a>) -> Result<Rules<'a>, Error> {
         }
         return Ok(Rules::Listed(words));
     }
-    // Without a list, the names of pre-tokenizer and model decide, as in llama.cpp.
+    // If the file has no list, the names of the pre-tokenizer and the model decide, as in llama.cpp.
     let is_in = |prefix: &str, name: &str, part: &[u8]| {
         let text = gguf.str(prefix, name).ok().flatten().unwrap_or(&[]);
         let starts = |at: usize| text.get(at..at + part.len()).is_some_and(|here| here.eq_ignore_ascii_case(part));

@@ -260,7 +260,7 @@ impl<S: FnMut(&[u8])> Part<'_, S> {
             self.flush();
         }
         if let Some(place) = self.bytes.get_mut(self.len..self.len + bytes.len()) {
-            // (This does not use `copy_from_slice`, because a program built for size could then contain a panic.)
+            // This does not use `copy_from_slice`, because a program built for size could then contain a panic.
             place.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
             self.len += bytes.len();
         }

@@ -73,9 +73,9 @@ const EXAONE_MOE: &[Part] = &[
     Part::Spaces,
 ];
 
-/// `[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+` or the same with `+` and then `*`: words
-/// split before capitals, as in the models' own expressions. llama.cpp only treats ASCII letters as capitals, and
-/// excludes marks.
+/// `[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+` or the same expression with `+` first
+/// and `*` second. Words are split before capitals, as in the models' own expressions. llama.cpp only treats ASCII
+/// letters as capitals, and excludes marks.
 const fn cased(contraction: bool, most_digits: u8) -> [Part; 5] {
     [
         Part::Cased { upper: UPPER, lower: LOWER, contraction },

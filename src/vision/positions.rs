@@ -90,7 +90,7 @@ pub(super) fn fill_rotations(spec: &Spec<'_>, rotations: &mut [f32]) {
     }
 }
 
-/// Rotates the heads of a row by the line and the column of its patch.
+/// Rotates the heads of a row by the line and the column of the row's patch.
 pub(super) fn rotate(spec: &Spec<'_>, rotations: &[f32], place: Option<u32>, heads: &mut [f32]) {
     let (Some(axes), Some(place)) = (spec.rules.axes, place) else { return };
     let (dim, pairs) = (spec.head_dim(), spec.head_dim() / 2);

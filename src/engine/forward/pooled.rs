@@ -42,7 +42,7 @@ fn activate(kernels: &Kernels, activation: PooledActivation, x: &mut [f32]) {
         PooledActivation::None => {}
         PooledActivation::Tanh => x.iter_mut().for_each(|x| *x = libm::tanhf(*x)),
         PooledActivation::Gelu => kernels.activate(Activation::GeluErf, x, None),
-        // Computed here because `activate` lacks ReLU in some builds. NaN passes through, as in `activate`.
+        // ReLU is computed here, because `activate` lacks ReLU in some builds. NaN passes through, as in `activate`.
         PooledActivation::Relu => x.iter_mut().filter(|x| **x <= 0.0).for_each(|x| *x = 0.0),
         PooledActivation::Silu => kernels.activate(Activation::Silu, x, None),
     }

@@ -190,7 +190,7 @@ impl core::ops::Deref for Mixer<'_> {
 }
 
 impl Mixer<'_> {
-    /// Matrices of the projections, with the offsets of their outputs in a row.
+    /// Matrices of the projections. Each has the offset of its outputs in a row.
     fn projections(&self) -> [Product<'_>; 4] {
         let of = |role, at| (self.weights.matrix(role, self.index), at);
         match self.kind {

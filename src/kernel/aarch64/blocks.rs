@@ -200,7 +200,7 @@ impl<F: Format, D: Dot> Rows<F, D> {
                 let q = x.q.as_ptr().add(i * 256);
                 let group_sums = group_sums::<F>(&*x.sums.as_ptr().add(i * 16).cast());
                 let scales = Scales::of::<F>(blocks);
-                // Computes both sums here, so that the registers of their inputs are free in the loop below.
+                // Computes both sums here, so that the registers of the sums' inputs are free in the loop below.
                 let mut total = vdupq_n_s32(0);
                 if bias::<F>() > 0 {
                     total = vmulq_n_s32(times_sums::<F>(scales.scales, group_sums), -i32::from(bias::<F>()));

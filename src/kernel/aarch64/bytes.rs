@@ -7,7 +7,8 @@ use bytemuck::must_cast;
 
 use crate::quant::{Bytes, Format};
 
-/// [`Bytes`] in two registers. This type needs no detection, because every target that compiles this module has NEON.
+/// An implementation of [`Bytes`] in two registers. This type needs no detection, because every target that compiles
+/// this module has NEON.
 #[derive(Clone, Copy)]
 pub(super) struct Pair;
 

@@ -242,7 +242,7 @@ impl Dot for Widening {
     }
 }
 
-/// A panel has its rows one after another, as in the file; products run along a row.
+/// The rows of a panel follow each other, as in the file, and products run along a row.
 // SAFETY: `put` writes the 128 bytes of four rows; `products` reads the codes of eight rows and the quants that
 // `halves` selects.
 unsafe impl Along for Widening {

@@ -8,7 +8,8 @@ use crate::kernel::scalar::Scalar;
 use crate::kernel::{Activation, float};
 use crate::memory::KvType;
 
-/// [`Kernels::activate`](crate::kernel::Kernels): SiLU in assembly, the other activations over [`Fpu`].
+/// The function [`Kernels::activate`](crate::kernel::Kernels). SiLU is in assembly; all other activations are computed
+/// over [`Fpu`].
 pub(super) unsafe fn activate(f: Activation, x: &mut [f32], up: Option<&[f32]>) {
     if !float::is_silu(f) {
         return other_activation(f, x, up);

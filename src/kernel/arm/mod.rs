@@ -83,7 +83,7 @@ pub(super) fn available() -> impl Iterator<Item = &'static Kernels> {
 
 formats_list!(choose products floats blocks);
 
-// (`other_floats` and `blocks` are not inlined, so that a call for one type does not need stack for the other types.)
+// `other_floats` and `blocks` are not inlined, so that a call for one type does not need stack for the other types.
 #[inline(always)]
 unsafe fn floats<W: Weight>(job: &mut Job<'_>) {
     // SAFETY: the table's machine has the instructions, and the caller promises a valid job.

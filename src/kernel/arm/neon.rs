@@ -74,7 +74,7 @@ macro_rules! row {
     };
 }
 
-/// [`Vectors::dots`] of 16 or 32 codes; `$less` subtracts the bias.
+/// Computes [`Vectors::dots`] of 16 or 32 codes; `$less` subtracts the bias.
 macro_rules! dots {
     ($n:tt, $less:literal, $codes:ident, $bias:ident, $q:ident, $out:ident) => {
         asm!(

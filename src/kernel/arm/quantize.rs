@@ -5,8 +5,8 @@ use core::arch::asm;
 /// The bits of infinity; the bits of a NaN are larger.
 const INFINITE: u32 = f32::INFINITY.to_bits();
 
-/// [`Unit::quantize_block`](crate::kernel::scalar::Unit::quantize_block) for a multiple of 16 floats. (It is not
-/// generic, so that an image has one copy for blocks of 32 and of 256.)
+/// Does the same as [`Unit::quantize_block`](crate::kernel::scalar::Unit::quantize_block), for a multiple of 16 floats.
+/// (The function is not generic, so that an image has one copy for blocks of 32 and of 256.)
 #[inline(never)]
 pub(super) fn quantize(x: &[f32], q: &mut [i8], sums: &mut [i16]) -> f32 {
     let sixteens = x.len().min(q.len()).min(16 * sums.len()) / 16;

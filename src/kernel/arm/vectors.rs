@@ -2,7 +2,7 @@
 
 use super::assembly::{ZEROS, fpu, sums, tree};
 
-/// [`Unit::copy`](crate::kernel::scalar::Unit::copy) of `n` floats.
+/// Does the same as [`Unit::copy`](crate::kernel::scalar::Unit::copy), for `n` floats.
 ///
 /// # Safety
 ///
@@ -96,7 +96,7 @@ pub(super) unsafe fn store_kv(
     }
 }
 
-/// [`Unit::add`](crate::kernel::scalar::Unit::add) of `n` floats.
+/// Does the same as [`Unit::add`](crate::kernel::scalar::Unit::add), for `n` floats.
 ///
 /// # Safety
 ///
@@ -146,7 +146,8 @@ macro_rules! turned {
     };
 }
 
-/// [`Unit::rotate_pairs`](crate::kernel::scalar::Unit::rotate_pairs) of the first `pairs` pairs of each head.
+/// Does the same as [`Unit::rotate_pairs`](crate::kernel::scalar::Unit::rotate_pairs), for the first `pairs` pairs of
+/// each head.
 ///
 /// # Safety
 ///

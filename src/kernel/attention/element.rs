@@ -105,7 +105,7 @@ macro_rules! float_element {
                 unsafe { s.$load(&*tile.add(d * (TILE * $bytes)).cast()) }
             }
         }
-        // SAFETY: elements `i..i + 16` of a value are $bytes * 16 bytes of its padded row.
+        // SAFETY: elements `i..i + 16` of a value are `$bytes * 16` bytes of the value's padded row.
         unsafe impl Values for $name {
             #[inline(always)]
             fn offset(i: usize) -> usize {

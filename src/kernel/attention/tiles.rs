@@ -51,8 +51,8 @@ impl<'a> Tiles<'a> {
     /// The four tiles of a block of positions.
     #[inline(always)]
     pub fn block(&self, block: usize) -> [Tile; TILES] {
-        // (This does not use `from_fn`, because that would compile to a call, and would compute `later` even if it is
-        // unused.)
+        // This does not use `from_fn`, because that would compile to a call, and would compute `later` even if it is
+        // unused.
         let first = block * TILES;
         [self.tile(first), self.tile(first + 1), self.tile(first + 2), self.tile(first + 3)]
     }

@@ -7,8 +7,8 @@ use bytemuck::must_cast;
 
 use crate::quant::{Bytes, Format, bytes_at};
 
-/// [`Bytes`] of four blocks at once: the quarters of one register have 16 bytes of each block, and the quarters of a
-/// second register have the next 16 bytes of each. A value proves that the processor has AVX-512.
+/// An implementation of [`Bytes`] for four blocks at once: the quarters of one register have 16 bytes of each block,
+/// and the quarters of a second register have the next 16 bytes of each. A value proves that the processor has AVX-512.
 ///
 /// `load` and `nibbles` take their bytes from the first block, as [`Format::BYTEWISE`] says, and read the other blocks
 /// at the same offset. Bytes outside the blocks are zeros.
