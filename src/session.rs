@@ -46,8 +46,8 @@ pub struct Session<'m, 'w> {
 }
 
 impl<'m, 'w> Session<'m, 'w> {
-    /// Creates a session in `workspace` and `kv`. Both must have at least the planned size and start on an
-    /// [`ALIGN`](crate::memory::ALIGN) boundary. Bytes beyond the planned size are not accessed, and the memory need
+    /// Creates a session in `workspace` and `kv`. `workspace` and `kv` must have at least the planned size and start on
+    /// an [`ALIGN`](crate::memory::ALIGN) boundary. Bytes beyond the planned size are not accessed, and the memory need
     /// not be zeroed.
     ///
     /// # Errors

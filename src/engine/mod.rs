@@ -101,8 +101,8 @@ pub struct Engine<'m, 'w> {
 }
 
 impl<'m, 'w> Engine<'m, 'w> {
-    /// Creates an engine in `workspace` and `kv`. Both must have at least the planned size and start on an
-    /// [`ALIGN`](crate::memory::ALIGN) boundary. Bytes beyond the planned size are not accessed, and the memory need
+    /// Creates an engine in `workspace` and `kv`. `workspace` and `kv` must have at least the planned size and start on
+    /// an [`ALIGN`](crate::memory::ALIGN) boundary. Bytes beyond the planned size are not accessed, and the memory need
     /// not be zeroed.
     ///
     /// # Errors

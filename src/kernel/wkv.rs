@@ -17,7 +17,7 @@ pub struct Wkv<'a> {
     pub key: &'a [f32],
     pub value: &'a [f32],
     /// `removal` is a key of length 1. The value that the state has for this key is read, and then subtracted under the
-    /// key `replace`. Both slices are empty for RWKV-6, which has no such keys.
+    /// key `replace`. RWKV-6 has no such keys: the two slices are empty.
     pub removal: &'a [f32],
     pub replace: &'a [f32],
     /// The factors on a token's own key in RWKV-6, `keys` little-endian f32; empty for RWKV-7.

@@ -188,7 +188,7 @@ mod tests {
         assert_eq!((pool.table(0), pool.table(1), pool.free()), (&[0, 1, 2][..], &[NONE; 3][..], 2));
         pool.share(0, 1, 2);
         assert_eq!((pool.table(1), pool.free()), (&[0, 1, NONE][..], 2));
-        // Both contexts write to the second tile: only one of them needs a copy.
+        // The two contexts write to the second tile, but only one of them needs a copy.
         assert_eq!((pool.claim(0, 1, 1), pool.claim(1, 1, 1)), (1, 0));
         pool.unclaim(0);
         assert_eq!(pool.claim(1, 1, 2), 2);

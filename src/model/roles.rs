@@ -546,7 +546,8 @@ fn index(number: &str) -> Option<usize> {
     number.parse().ok()
 }
 
-/// What a tensor contains: the weights of its role, or only a piece of these weights.
+/// Contents of a tensor: the weights of its role, one expert's part of these weights, or numbers that belong to the
+/// weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Piece {
     /// All weights.

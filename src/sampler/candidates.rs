@@ -30,7 +30,7 @@ fn is_better(a: &Slot, b: &Slot) -> bool {
     logit(a) > logit(b) || (logit(a) == logit(b) && token(a) < token(b))
 }
 
-/// The token with the highest logit. Of equal logits, the lowest id wins; 0 if there are no logits.
+/// The token with the highest logit. If logits are equal, the lowest id wins; 0 if there are no logits.
 pub(super) fn best(logits: &[f32]) -> TokenId {
     best_where(logits, &mut |_| true).unwrap_or(0)
 }

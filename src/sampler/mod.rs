@@ -3,7 +3,7 @@
 //! The steps are llama.cpp's default chain, in this order: logit bias; repetition, frequency and presence penalties;
 //! DRY; top-n-sigma; top-k; typical; top-p; min-p; XTC; temperature; the draw. The steps after the penalties can be
 //! [reordered](Params::order). At temperature 0 the best token after the penalties is selected, without a random
-//! number. Of tokens with equal logits, the one with the lower id always wins.
+//! number. If logits are equal, the lower id always wins.
 //!
 //! DRY, top-n-sigma, XTC, dynamic temperature, Mirostat, adaptive-p and a minimum number of tokens to keep are
 //! parameters in [`More`]. They need the feature `samplers`, so that firmware does not pay for them.
@@ -559,8 +559,8 @@ impl core::fmt::Debug for Sampler<'_> {
     }
 }
 
-/// The token with the highest logit. Of equal logits, the lowest id wins. NaN counts as minus infinity. `None` only if
-/// there are no logits.
+/// The token with the highest logit. If logits are equal, the lowest id wins. NaN counts as minus infinity. `None` only
+/// if there are no logits.
 pub fn argmax(logits: &[f32]) -> Option<TokenId> {
     if logits.is_empty() { None } else { Some(best(logits)) }
 }

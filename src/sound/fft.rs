@@ -125,7 +125,7 @@ fn five([a, b, c, d, e]: [Complex; 5]) -> [Complex; 5] {
 }
 
 /// Calls `each` with the power `|X(k)|^2` of every frequency `k` in order. `z` has the frame's even samples as real
-/// parts and the odd samples as imaginary parts. Both buffers have [`HALF`] numbers.
+/// parts and the odd samples as imaginary parts. Each buffer has [`HALF`] numbers.
 pub(super) fn powers(z: &mut [Complex], other: &mut [Complex], mut each: impl FnMut(usize, f32)) {
     stage::<5, 40, 1>(z, other, five);
     stage::<5, 8, 5>(other, z, five);

@@ -74,8 +74,7 @@ impl Fragment<'_, '_, '_, '_> {
         Some(())
     }
 
-    /// Appends the ids of a part. Both `after_unknown` and the result tell whether the last token was the unknown
-    /// token.
+    /// Appends the ids of a part. `after_unknown` and the result tell whether the last token was the unknown token.
     fn encode_part(&self, mut after_unknown: bool, memory: &mut [Word], output: &mut Output<'_>) -> Option<bool> {
         let slots = self.slots();
         let mut row = Row::new(memory, slots)?;

@@ -229,8 +229,8 @@ const fn smart((width, height): Size, cell: usize, side: usize, (least, most): (
     }
 }
 
-/// The grid of `least` to `most` tiles whose aspect ratio is closest to the picture's. Of two equally close grids, the
-/// larger grid is chosen if the picture has more than half as many pixels as that grid.
+/// The grid of `least` to `most` tiles whose aspect ratio is closest to the picture's. If two grids are equally close,
+/// the larger grid is chosen if the picture has more than half as many pixels as that grid.
 const fn closest_grid(least: usize, most: usize, (width, height): Size, tile: usize) -> Size {
     let (aspect, area) = (width as f64 / height as f64, width as f64 * height as f64);
     let (mut best, mut distance, mut tiles) = ((1, 1), f64::INFINITY, least);

@@ -253,8 +253,8 @@ fn expert_of(
     compute.times((gate, n), w_down, x, spec.dim);
 }
 
-/// Turns a router's scores into weights: zeros for all but the `used` largest scores. Of equal scores, those with the
-/// lowest indices are chosen. The bias affects the choice, but not the weights.
+/// Turns a router's scores into weights: zeros for all but the `used` largest scores. If scores are equal, the lowest
+/// indices are chosen. The bias affects the choice, but not the weights.
 fn choose(scores: &mut [f32], experts: Experts, router: Router, bias: &[u8]) {
     if let Router::Scored { scores: Scores::Sparse, .. } = router {
         return choose_sparsely(scores, experts.used);

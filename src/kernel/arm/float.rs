@@ -35,8 +35,8 @@ macro_rules! of_one {
     }};
 }
 
-/// Sixteen or eight multiply-adds of the floats at `$a` and `$b`. Both pointers move past the floats. The sums are in
-/// s0 to s15.
+/// Sixteen or eight multiply-adds of the floats at `$a` and `$b`. The pointers move past the floats. The sums are in s0
+/// to s15.
 macro_rules! products {
     (16, $a:literal, $b:literal) => {
         concat!(
