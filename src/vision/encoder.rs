@@ -159,7 +159,7 @@ impl<'m, 'w> Encoder<'m, 'w> {
         Ok(())
     }
 
-    /// Resizes a picture to the encoder's memory. The picture is not needed afterwards.
+    /// Resizes a picture into the encoder's memory. The picture is not needed afterwards.
     ///
     /// # Errors
     ///

@@ -161,7 +161,7 @@ impl Forward<'_, '_> {
     }
 }
 
-/// Projects the queries, keys and values of all rows, unless `view.part` does not need them.
+/// Projects queries, keys and values of all rows. Skips projections that `view.part` does not need.
 ///
 /// A row's q, k and v are adjacent, whether one matrix computes all of them or each has a matrix. A layer that shares
 /// another layer's keys and values only projects q.
