@@ -22,7 +22,7 @@ use crate::kernel::Form;
 use crate::model::{Model, TensorUse};
 use crate::{Error, Gguf, Name};
 
-/// A LoRA adapter in a file. [`new`](Self::new) has checked that its matrices fit the tensors of a model.
+/// A LoRA adapter in a file. [`new`](Self::new) has checked that the adapter's matrices fit the tensors of a model.
 ///
 /// # Examples
 ///
@@ -56,11 +56,11 @@ pub struct Adapter<'a> {
     pub(crate) has_bias: bool,
 }
 
-/// The two matrices of an adapter for one tensor of a model.
+/// An adapter's two matrices for one tensor of the model.
 pub(crate) struct Pair<'t> {
     /// The model's tensor.
     pub tensor: Tensor<'t>,
-    /// True for a token embedding: its rows are looked up, not multiplied.
+    /// True for the pair of a token embedding, whose rows are looked up instead of multiplied.
     pub is_lookup: bool,
     pub a: Tensor<'t>,
     pub b: Tensor<'t>,
@@ -145,8 +145,8 @@ impl<'a> Adapter<'a> {
         if count == self.gguf.tensor_count() { Ok(()) } else { self.blame(model) }
     }
 
-    /// Calls `each` with the pair for `tensor`, which is called `name` in the adapter. Returns the number of the
-    /// adapter's tensors.
+    /// Calls `each` with the pair for `tensor`, which is called `name` in the adapter. Returns how many tensors the
+    /// pair has in the adapter: 2, or 0 if there is no pair.
     fn pair(
         &self,
         model: &Model<'_>,

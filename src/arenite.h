@@ -138,7 +138,7 @@ typedef struct arenite_pool arenite_pool;
 #endif
 
 /**
- * Selects tokens, and stores recent ones for the penalties.
+ * Selects tokens, and stores recent tokens for the penalties.
  */
 typedef struct arenite_sampler arenite_sampler;
 
@@ -183,12 +183,12 @@ typedef struct arenite_workers {
   void *user;
   /**
    * Calls `job(argument)` on up to `count` threads at once, at least once, and returns when all calls have returned.
-   * The job divides itself: a late thread finds nothing to do.
+   * The job itself divides the work among the threads, so a late thread finds nothing to do.
    */
   void (*run)(void *user, arenite_job job, const void *argument);
   /**
    * Returns true if the calling thread should return from the job, because the system will soon interrupt the
-   * thread; the other threads then do its work. May be null, which means never.
+   * thread; the other threads then do that thread's work. If this is null, no thread leaves early.
    */
   bool (*should_leave)(void *user);
 } arenite_workers;
@@ -202,7 +202,7 @@ typedef struct arenite_options {
    */
   size_t context;
   /**
-   * Tokens per pass, at least 1. A larger batch is faster and needs more workspace.
+   * Maximum number of tokens per pass, at least 1. A larger batch is faster and needs more workspace.
    */
   size_t batch;
   /**
@@ -210,8 +210,8 @@ typedef struct arenite_options {
    */
   uint32_t kv;
   /**
-   * Maximum number of open contexts, including the session's own; 0 means 1. A beam search needs one more than its
-   * number of beams.
+   * Maximum number of open contexts, including the session's own; 0 means 1. A beam search needs one context more
+   * than it has beams.
    */
   size_t contexts;
   /**
@@ -219,7 +219,7 @@ typedef struct arenite_options {
    */
   size_t pages;
   /**
-   * Threads that share the work; they stay borrowed. Null for the calling thread only.
+   * Threads that share the work. The session borrows them. Null for the calling thread only.
    */
   const struct arenite_workers *workers;
   /**
@@ -227,7 +227,7 @@ typedef struct arenite_options {
    */
   const char *isa;
   /**
-   * Checkpoints per context, for models with recurrent layers: see `arenite_context_checkpoint`.
+   * Number of checkpoints per context, for models with recurrent layers: see `arenite_context_checkpoint`.
    */
   size_t checkpoints;
   /**
@@ -290,19 +290,19 @@ typedef struct arenite_params {
    */
   uint32_t top_k;
   /**
-   * Top-p: keeps the best tokens that together have this probability; 1 keeps all.
+   * Top-p: keeps the best tokens that together have this probability; 1 keeps all tokens.
    */
   float top_p;
   /**
-   * Min-p: keeps tokens at least this many times as probable as the best; 0 keeps all.
+   * Min-p: keeps tokens that are at least this many times as probable as the best token; 0 keeps all tokens.
    */
   float min_p;
   /**
-   * Divides positive logits of recent tokens, and multiplies negative ones; 1 is off.
+   * Divides the positive logits of recent tokens, and multiplies their negative logits; 1 is off.
    */
   float repeat_penalty;
   /**
-   * Subtracted from a recent token's logit for each occurrence; 0 is off.
+   * Value that is subtracted from a recent token's logit for each occurrence of the token; 0 is off.
    */
   float frequency_penalty;
   /**
@@ -322,8 +322,8 @@ typedef struct arenite_params {
    */
   size_t bias_count;
   /**
-   * Typical sampling, after top-k: keeps the tokens whose log-probability is nearest to its expected value, until
-   * together they have this probability; 1 keeps all.
+   * Typical sampling, after top-k: keeps the tokens whose log-probability is nearest to the expected
+   * log-probability, until the kept tokens together have this probability; 1 keeps all tokens.
    */
   float typical_p;
 } arenite_params;
@@ -359,8 +359,8 @@ typedef struct arenite_search {
    */
   size_t length;
   /**
-   * Exponent of the length penalty: the score of a result is its log-probability divided by its length to this
-   * power. With 0 the length has no influence, with 1 the score is the mean per token.
+   * Exponent of the length penalty: the score of a result is the result's log-probability divided by its length to
+   * this power. With 0 the length has no influence, with 1 the score is the mean per token.
    */
   float length_penalty;
 } arenite_search;
@@ -389,13 +389,13 @@ extern "C" {
 
 /**
  * Writes the error message to `out`: one sentence, terminated by a zero byte and cut to `capacity` bytes. Returns the
- * length of the whole sentence without the zero.
+ * length of the whole sentence, without the zero byte.
  */
 size_t arenite_error_message(const struct arenite_error *error, char *out, size_t capacity);
 
 /**
- * Returns the number of the error, the same in all builds, for logs that have no room for a message; 0 without an error.
- * The guide lists the numbers.
+ * Returns the number of the error, or 0 without an error. The number is the same in all builds; it is for logs that
+ * have no room for a message. The guide lists the numbers.
  */
 uint32_t arenite_error_number(const struct arenite_error *error);
 
@@ -431,9 +431,9 @@ enum arenite_status arenite_model_new(const uint8_t *file,
 size_t arenite_model_vocab(const struct arenite_model *model);
 
 /**
- * Compares the data of all tensors with the hashes that `arenite pack` wrote, and calls `pause(user)` after each `step`
- * bytes, or fewer at the end of a tensor, unless `pause` is null: a program may feed a watchdog there. Fails if a tensor is damaged, or if the file has no
- * hashes. A device verifies a model once, before it trusts it.
+ * Compares the data of all tensors with the hashes that `arenite pack` wrote. Calls `pause(user)` after each `step`
+ * bytes and at the end of each tensor, unless `pause` is null, so that a program can feed a watchdog. Fails if a
+ * tensor is damaged, or if the file has no hashes. A device verifies a model once, before it trusts it.
  */
 enum arenite_status arenite_model_verify(const struct arenite_model *model,
                                          size_t step,
@@ -448,8 +448,8 @@ enum arenite_status arenite_model_verify(const struct arenite_model *model,
 const char *arenite_model_text(const struct arenite_model *model, const char *key, size_t *len);
 
 /**
- * Writes the number under a metadata key to `out`, or 1 or 0 for a boolean. Returns false if the key is missing or has
- * another value.
+ * Writes the number under a metadata key to `out`; for a boolean, writes 1 or 0. Returns false if the key is missing,
+ * or if its value is neither a number nor a boolean.
  */
 bool arenite_model_number(const struct arenite_model *model, const char *key, double *out);
 
@@ -468,7 +468,7 @@ enum arenite_status arenite_model_plan(const struct arenite_model *model,
 
 /**
  * Creates a session in `memory`. `workspace` and `kv` have at least the planned sizes and are aligned to
- * `arenite_align`; they and the model stay borrowed.
+ * `arenite_align`; both stay borrowed, as does the model.
  */
 enum arenite_status arenite_session_new(const struct arenite_model *model,
                                         const struct arenite_options *options,
@@ -482,7 +482,7 @@ enum arenite_status arenite_session_new(const struct arenite_model *model,
                                         struct arenite_error *error);
 
 /**
- * Runs `count` tokens after those in the context, and computes the logits of the last one.
+ * Appends `count` tokens to the context, runs them, and computes the logits of the last token.
  */
 enum arenite_status arenite_session_prefill(struct arenite_session *session,
                                             const uint32_t *tokens,
@@ -514,13 +514,13 @@ enum arenite_status arenite_session_rewind(struct arenite_session *session,
                                            struct arenite_error *error);
 
 /**
- * Bytes that `arenite_session_save` would write now; 0 if `session` is null.
+ * Number of bytes that `arenite_session_save` would write now; 0 if `session` is null.
  */
 size_t arenite_session_snapshot_size(const struct arenite_session *session);
 
 /**
- * Writes a snapshot of the context and the logits to `out`, and the size of the snapshot to `written`, which may be
- * null.
+ * Writes a snapshot of the context and the logits to `out`. Stores the size of the snapshot in `written`, unless
+ * `written` is null.
  */
 enum arenite_status arenite_session_save(struct arenite_session *session,
                                          uint8_t *out,
@@ -564,7 +564,7 @@ enum arenite_status arenite_tokenizer_new(const struct arenite_model *model,
                                           struct arenite_error *error);
 
 /**
- * Bytes of scratch memory that `arenite_tokenize` needs for any text of `text_len` bytes.
+ * Number of bytes of scratch memory that `arenite_tokenize` needs for any text of `text_len` bytes.
  */
 size_t arenite_tokenize_scratch_size(size_t text_len);
 
@@ -585,8 +585,8 @@ enum arenite_status arenite_tokenize(const struct arenite_tokenizer *tokenizer,
                                      struct arenite_error *error);
 
 /**
- * Writes the text of `count` tokens to `out`, without a zero byte, and its length to `len`. Control tokens are omitted
- * unless `show_special`.
+ * Writes the text of `count` tokens to `out`, without a zero byte, and the text's length to `len`. Control tokens are
+ * omitted unless `show_special`.
  */
 enum arenite_status arenite_detokenize(const struct arenite_tokenizer *tokenizer,
                                        const uint32_t *tokens,
@@ -614,8 +614,8 @@ enum arenite_status arenite_decoder_new(const struct arenite_tokenizer *tokenize
                                         struct arenite_error *error);
 
 /**
- * Decodes the next token: writes completed text to `out`, without a zero byte, and its length to `len`. A character
- * that is split between tokens is held back. If `out` is too small, the decoder is unchanged.
+ * Decodes the next token: writes completed text to `out`, without a zero byte, and the text's length to `len`. A
+ * character that is split between tokens is held back. If `out` is too small, the decoder is unchanged.
  */
 enum arenite_status arenite_decoder_push(struct arenite_decoder *decoder,
                                          uint32_t token,
@@ -625,8 +625,8 @@ enum arenite_status arenite_decoder_push(struct arenite_decoder *decoder,
                                          struct arenite_error *error);
 
 /**
- * Ends a text: writes the bytes that are still held back to `out`, and their number to `len`. If `out` is too small,
- * the decoder is unchanged.
+ * Ends a text: writes all bytes that the decoder still holds back to `out`, and their number to `len`. If `out` is too
+ * small, the decoder is unchanged.
  */
 enum arenite_status arenite_decoder_finish(struct arenite_decoder *decoder,
                                            char *out,
@@ -640,7 +640,7 @@ enum arenite_status arenite_decoder_finish(struct arenite_decoder *decoder,
 struct arenite_params arenite_params_default(void);
 
 /**
- * Bytes of scratch memory that a sampler needs for a vocabulary. `params` may be null for the defaults.
+ * Number of bytes of scratch memory that a sampler needs for a vocabulary. `params` may be null for the defaults.
  */
 size_t arenite_sampler_scratch_size(const struct arenite_params *params, size_t vocab);
 
@@ -659,8 +659,8 @@ enum arenite_status arenite_sampler_new(const struct arenite_params *params,
                                         struct arenite_error *error);
 
 /**
- * Selects a token from `count` logits, after applying bias and penalties to these logits. Stores the token for the
- * penalties.
+ * Selects a token from `count` logits, after applying bias and penalties to these logits. Stores the selected token
+ * for the penalties.
  */
 enum arenite_status arenite_sampler_sample(struct arenite_sampler *sampler,
                                            float *logits,
@@ -674,14 +674,14 @@ enum arenite_status arenite_sampler_sample(struct arenite_sampler *sampler,
 void arenite_sampler_reset(struct arenite_sampler *sampler);
 
 /**
- * Stores a token for the penalties, for example one of the prompt.
+ * Stores a token for the penalties, for example a token of the prompt.
  */
 void arenite_sampler_accept(struct arenite_sampler *sampler, uint32_t token);
 
 /**
- * Writes the name of one of this machine's instruction sets to `out`, terminated by a zero byte and cut to `capacity`.
- * `number` selects the instruction set; 0 is the fastest. Returns the length of the name, or 0 if there is no such
- * instruction set.
+ * Writes the name of one of this machine's instruction sets to `out`, terminated by a zero byte and cut to `capacity`
+ * bytes. `number` selects the instruction set; 0 is the fastest. Returns the length of the name, or 0 if there is no
+ * such instruction set.
  */
 size_t arenite_isa(size_t number, char *out, size_t capacity);
 
@@ -694,8 +694,9 @@ size_t arenite_pool_size(void);
 
 #if defined(ARENITE_STD)
 /**
- * Starts `count - 1` threads, and creates a pool of them and the calling thread in `memory`. A pool is the only object
- * that must be freed: with `arenite_pool_free`, after the last use of the sessions that use the pool.
+ * Starts `count - 1` threads, and creates a pool in `memory`. The pool consists of these threads and the calling
+ * thread. A pool is the only object that must be freed. Free it with `arenite_pool_free` after the last use of the
+ * sessions that use the pool.
  */
 enum arenite_status arenite_pool_new(size_t count,
                                      void *memory,
@@ -733,7 +734,7 @@ enum arenite_status arenite_context_new(struct arenite_session *session,
                                         struct arenite_error *error);
 
 /**
- * Creates a copy of `context` in `memory`; the two share cache memory until their tokens differ.
+ * Creates a copy of `context` in `memory`; the two contexts share cache memory until their tokens differ.
  */
 enum arenite_status arenite_context_fork(struct arenite_session *session,
                                          const struct arenite_context *context,
@@ -762,8 +763,8 @@ enum arenite_status arenite_context_rewind(struct arenite_session *session,
 
 /**
  * Saves the recurrent states of a context, so that it can be rewound to its current position. At most
- * `arenite_options.checkpoints` are kept: a further one replaces the oldest. Not needed for models without recurrent
- * layers.
+ * `arenite_options.checkpoints` saved states are kept: a further state replaces the oldest. Models without recurrent
+ * layers do not need this call.
  */
 enum arenite_status arenite_context_checkpoint(struct arenite_session *session,
                                                const struct arenite_context *context,
@@ -780,9 +781,10 @@ size_t arenite_context_nearest(struct arenite_session *session, const struct are
 float *arenite_context_logits(struct arenite_session *session, const struct arenite_context *context);
 
 /**
- * Guesses the token after `token` with the model's own layers, planned by `arenite_options.own_drafts`. The first token is one
- * that was chosen after the last token of the context; each further call takes a guess. `arenite_context_logits` then
- * returns the logits of the guess. The context does not change: `arenite_context_verify` reads the tokens.
+ * Guesses the token after `token` with the model's own layers, planned by `arenite_options.own_drafts`. In the first
+ * call, `token` was chosen after the last token of the context; in each further call, `token` is the previous guess.
+ * `arenite_context_logits` then returns the logits of the guess. The context does not change: `arenite_context_verify`
+ * reads the tokens.
  */
 enum arenite_status arenite_context_draft(struct arenite_session *session,
                                           struct arenite_context *context,
@@ -790,9 +792,9 @@ enum arenite_status arenite_context_draft(struct arenite_session *session,
                                           struct arenite_error *error);
 
 /**
- * Reads a chosen token and proposed ones, at most `arenite_options.drafts` of them, and computes the logits after each:
- * `arenite_context_logits_at` returns them. `arenite_context_rewind` removes tokens that are not those chosen from the logits
- * before them, also from models with recurrent layers.
+ * Reads a chosen token and up to `arenite_options.drafts` proposed tokens, and computes the logits after each of them:
+ * `arenite_context_logits_at` returns these logits. If a proposed token is not the token chosen from the logits before
+ * it, remove it and all later tokens with `arenite_context_rewind`. This also works for models with recurrent layers.
  */
 enum arenite_status arenite_context_verify(struct arenite_session *session,
                                            struct arenite_context *context,
@@ -801,7 +803,8 @@ enum arenite_status arenite_context_verify(struct arenite_session *session,
                                            struct arenite_error *error);
 
 /**
- * Logits of the token at `position` of a context, after `arenite_context_verify`. Returns null if there are none.
+ * Logits of the token at `position` of a context, after `arenite_context_verify`. Returns null if there are no such
+ * logits.
  */
 const float *arenite_context_logits_at(struct arenite_session *session,
                                        const struct arenite_context *context,
@@ -821,9 +824,9 @@ enum arenite_status arenite_session_run(struct arenite_session *session,
 size_t arenite_pass_size(void);
 
 /**
- * Creates a pass in `memory` that runs `count` tokens in a context, or in the session's own if `context` is null. Each call
- * of `arenite_pass_step` runs a step of it. Do not use the session, the context or the tokens until the last step, or until
- * you abandon the pass. On error nothing was run.
+ * Creates a pass in `memory` that runs `count` tokens in a context, or in the session's own if `context` is null. Each
+ * call of `arenite_pass_step` runs one step of the pass. Do not use the session, the context or the tokens until the
+ * last step, or until you abandon the pass. On error nothing was run.
  */
 enum arenite_status arenite_pass_new(struct arenite_session *session,
                                      struct arenite_context *context,
@@ -863,9 +866,9 @@ enum arenite_status arenite_session_encode(struct arenite_session *session,
 size_t arenite_encoding_size(void);
 
 /**
- * Creates an encoding in `memory`: like `arenite_session_encode`, in steps of one half of a layer for a batch of tokens. It
- * runs until `arenite_encoding_step` returns false; its memory is then free. To stop earlier, call
- * `arenite_encoding_abandon`. Until then, use neither the session nor the tokens.
+ * Creates an encoding in `memory`: like `arenite_session_encode`, in steps of one half of a layer for a batch of
+ * tokens. The encoding runs until `arenite_encoding_step` returns false; then the caller may reuse `memory`. To stop
+ * earlier, call `arenite_encoding_abandon`. Until then, use neither the session nor the tokens.
  */
 enum arenite_status arenite_encoding_new(struct arenite_session *session,
                                          const uint32_t *tokens,
@@ -881,8 +884,8 @@ enum arenite_status arenite_encoding_new(struct arenite_session *session,
 bool arenite_encoding_step(struct arenite_encoding *encoding);
 
 /**
- * Abandons an encoding before its last step: the session has no text then. The encoding must not be used again. Does nothing
- * after the last step, or if `encoding` is null.
+ * Abandons an encoding before its last step. The session then has no text. The encoding must not be used again. Does
+ * nothing after the last step, or if `encoding` is null.
  */
 void arenite_encoding_abandon(struct arenite_encoding *encoding);
 
@@ -893,8 +896,8 @@ void arenite_encoding_abandon(struct arenite_encoding *encoding);
 const float *arenite_session_states(const struct arenite_session *session, size_t *count);
 
 /**
- * Computes the embedding of the last text from the states that the encoder has already computed, in `out`; stores its
- * length in `len`. `capacity` is at least `arenite_session_vector_size`.
+ * Computes the embedding of the last text from the states that the encoder has already computed. Stores the embedding
+ * in `out` and its length in `len`. `capacity` is at least `arenite_session_vector_size`.
  */
 enum arenite_status arenite_session_pooled(struct arenite_session *session,
                                            float *out,
@@ -903,8 +906,8 @@ enum arenite_status arenite_session_pooled(struct arenite_session *session,
                                            struct arenite_error *error);
 
 /**
- * Computes the embedding of `count` tokens with the model's pooling (by default the mean), in `out`; stores its length
- * in `len`. `capacity` is at least `arenite_session_vector_size`.
+ * Computes the embedding of `count` tokens with the model's pooling (by default the mean). Stores the embedding in
+ * `out` and its length in `len`. `capacity` is at least `arenite_session_vector_size`.
  */
 enum arenite_status arenite_session_embed(struct arenite_session *session,
                                           const uint32_t *tokens,
@@ -928,9 +931,9 @@ enum arenite_status arenite_session_embed_pair(struct arenite_session *session,
                                                struct arenite_error *error);
 
 /**
- * Reads a prompt of `count` tokens, and writes the probability of each of `answer_count` answers to `out`: tokens that may
- * follow the prompt. The probabilities are the softmax of the answers' logits divided by `temperature`. Stores the index
- * of the most probable answer in `best`. The session restarts.
+ * Reads a prompt of `count` tokens, and writes the probability of each of `answer_count` answers to `out`. An answer
+ * is a token that may follow the prompt. The probabilities are the softmax of the answers' logits divided by
+ * `temperature`. Stores the index of the most probable answer in `best`. The session restarts.
  */
 enum arenite_status arenite_session_decide(struct arenite_session *session,
                                            const uint32_t *prompt,
@@ -949,13 +952,13 @@ enum arenite_status arenite_session_decide(struct arenite_session *session,
 size_t arenite_session_vector_size(struct arenite_session *session);
 
 /**
- * Bytes of scratch memory for a beam search; 0 if `session` is null.
+ * Number of bytes of scratch memory for a beam search; 0 if `session` is null.
  */
 size_t arenite_beams_scratch_size(struct arenite_session *session);
 
 /**
- * Searches for outputs for the text of the last `arenite_session_encode`, and creates the results in `memory`.
- * `search` may be null for the defaults. `scratch` is aligned to `arenite_align` and stays borrowed.
+ * Searches for outputs for the text of the last `arenite_session_encode`, and creates an object with the results in
+ * `memory`. `search` may be null for the defaults. `scratch` is aligned to `arenite_align` and stays borrowed.
  */
 enum arenite_status arenite_beams_new(struct arenite_session *session,
                                       const struct arenite_tokenizer *tokenizer,
@@ -979,13 +982,13 @@ size_t arenite_beams_count(const struct arenite_beams *beams);
 const uint32_t *arenite_beams_tokens(struct arenite_beams *beams, size_t rank, size_t *count, float *score);
 
 /**
- * Bytes of scratch memory to translate a text of `text_len` bytes; 0 if `session` is null.
+ * Number of bytes of scratch memory to translate a text of `text_len` bytes; 0 if `session` is null.
  */
 size_t arenite_translate_scratch_size(struct arenite_session *session, size_t text_len);
 
 /**
- * Translates a text (for most models one sentence): writes the best translation to `out`, without a zero byte, and its
- * length to `len`. `search` may be null for the defaults. `scratch` is aligned to `arenite_align`.
+ * Translates a text (for most models one sentence): writes the best translation to `out`, without a zero byte, and the
+ * translation's length to `len`. `search` may be null for the defaults. `scratch` is aligned to `arenite_align`.
  */
 enum arenite_status arenite_translate(struct arenite_session *session,
                                       const struct arenite_tokenizer *tokenizer,
@@ -1005,8 +1008,8 @@ enum arenite_status arenite_translate(struct arenite_session *session,
 size_t arenite_constraint_size(void);
 
 /**
- * Creates a constraint in `memory`, for an answer without tokens yet. `table` is the output of `arenite grammar` for a
- * grammar or a JSON schema. The function checks the table, which stays borrowed.
+ * Creates a constraint in `memory`, for an answer that has no tokens yet. `table` is the output of `arenite grammar`
+ * for a grammar or a JSON schema. The function checks the table, which stays borrowed.
  */
 enum arenite_status arenite_constraint_new(const uint8_t *table,
                                            size_t len,
@@ -1034,8 +1037,8 @@ enum arenite_status arenite_sampler_sample_where(struct arenite_sampler *sampler
 
 /**
  * Renders a conversation of at most 64 messages and the request for an answer, and passes the prompt to `piece` in
- * parts. Tokenize each part separately, and parse control tokens only if it comes from the format (`is_template`), so that
- * a message cannot contain control tokens.
+ * parts. Tokenize each part separately. Parse control tokens only if the part comes from the format (`is_template`),
+ * so that a message cannot contain control tokens.
  *
  * `format` is one of llama.cpp's names (such as "chatml"), or a template from a model's metadata
  * (`tokenizer.chat_template`), if it is well-known.

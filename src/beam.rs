@@ -65,7 +65,7 @@ pub struct Search {
     pub length_penalty: f32,
     /// First token of the decoder's input.
     pub start: TokenId,
-    /// Token that ends a hypothesis, if any. It counts towards the length.
+    /// Token that ends a hypothesis, if any. The token counts towards the length.
     pub end: Option<TokenId>,
     /// A token that is never chosen, such as padding.
     pub banned: Option<TokenId>,
@@ -82,7 +82,7 @@ pub struct Hypothesis<'h> {
 
 /// Results of a search, best first.
 pub struct Beams<'w> {
-    /// `[length][beams]`: each token with the index of its parent in the previous step.
+    /// `[length][beams]`: a token, and the index of its parent node in the previous step.
     nodes: &'w mut [Node],
     found: &'w mut [Found],
     /// Buffer for the tokens of one hypothesis.
@@ -105,7 +105,7 @@ struct Found {
     score: f32,
     /// Number of nodes of the hypothesis: one for each step.
     steps: u32,
-    /// Index of the hypothesis's last node among the nodes of that node's step.
+    /// Index of the hypothesis's last node among all nodes of the same step.
     beam: u32,
 }
 
@@ -143,7 +143,7 @@ impl<'w> Beams<'w> {
         if contexts < MAX_BEAMS { contexts } else { MAX_BEAMS }
     }
 
-    /// Bytes of memory for a search with the planned number of beams and the planned context length.
+    /// Number of bytes of memory for a search with the planned number of beams and the planned context length.
     pub const fn bytes(plan: &Plan) -> usize {
         let (beams, length) = (Self::planned(plan), plan.options.context);
         let nodes = Arena::padded(length.saturating_mul(beams * size_of::<Node>()));
@@ -215,7 +215,7 @@ impl Hypotheses {
         Ok(())
     }
 
-    /// Replaces the contexts of the hypotheses by the contexts of their children; `parents` has the index of each
+    /// Replaces each hypothesis's context by the contexts of the hypothesis's children; `parents` has the index of each
     /// child's parent. The last child of a parent gets the parent's context, the other children get forks of it.
     fn follow(&mut self, parents: &[u32], engine: &mut Engine<'_, '_>) -> Result<(), Error> {
         for (beam, context) in (0..).zip(&mut self.0) {
@@ -330,8 +330,8 @@ impl<'w> State<'w> {
         for rank in 0..chosen {
             let Some(&candidate) = self.candidates.get(rank) else { break };
             if Some(candidate.token) == search.end {
-                // There are twice as many candidates as beams, so that enough continue even if each beam ends once. A
-                // candidate that ends is dropped unless it is among the best `beams`.
+                // There are twice as many candidates as beams, so that enough hypotheses continue even if one candidate
+                // of each beam ends. A candidate that ends is dropped unless it is among the best `beams`.
                 if rank < self.beams {
                     let ended = Found { score: normed(candidate.score), steps: step as u32, beam: candidate.beam };
                     insert(self.found, &mut self.count, ended, |found| found.score);

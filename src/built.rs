@@ -141,7 +141,8 @@ abilities! {
     ENCODER,
     /// Decoders with cross-attention to an encoder's states.
     CROSS_ATTENTION,
-    /// Mixture of experts: a router and several feed-forward layers. Also needs the crate feature `experts`.
+    /// Mixture of experts: a router and several feed-forward layers. This ability also needs the crate feature
+    /// `experts`.
     EXPERTS,
     LEARNED_POSITIONS,
     SINUSOIDAL_POSITIONS,
@@ -170,9 +171,9 @@ abilities! {
     NORM_AFTER_ROPE,
     /// Queries that are scaled by position.
     TEMPERATURE,
-    /// Features of gpt-oss: attention sinks, its SwiGLU variant, and biases of experts.
+    /// Features of gpt-oss: attention sinks, a variant of SwiGLU, and biases of experts.
     GPT_OSS,
-    /// Tensors whose names in the file differ from the usual ones.
+    /// Tensors whose names in the file differ from the usual tensor names.
     RENAMED,
     /// Causal convolutions over positions.
     CONVOLUTION,
@@ -220,7 +221,7 @@ abilities! {
     NARROW_VALUES,
     /// Layers that run several times.
     LOOPS,
-    /// Layers without attention or another mixer, among layers that have one.
+    /// Layers without attention or a recurrent mixer, in models whose other layers have a mixer.
     NO_MIXER,
     /// A dense feed-forward beside experts (Gemma 4).
     EXPERTS_BESIDE,
@@ -235,7 +236,7 @@ abilities! {
     KIMI_DELTA,
     /// Additional experts, one for each group of experts (Grove MoE).
     GROUP_EXPERTS,
-    /// Experts that read the layer's input, beside a dense feed-forward (Arctic).
+    /// Experts that read the layer's input, in layers that also have a dense feed-forward (Arctic).
     EXPERTS_OF_INPUT,
     /// The token's embedding is added after every layer.
     EMBEDDING_SKIP,
@@ -243,7 +244,8 @@ abilities! {
     SOUND,
     /// Layers at the end of an encoder that score the options of a decision.
     SCORING,
-    /// Tensors that decide about all options of several questions together, which the program reads (clef).
+    /// Tensors of a head that decides about all options of several questions together (clef). The program, not the
+    /// engine, reads these tensors.
     JOINT_HEAD,
 }
 
@@ -268,7 +270,7 @@ impl Abilities {
     }
 
     /// True if a `Spec` in this build may need the ability. A family only needs the abilities in its row of the list;
-    /// builds with the feature `lenient` check each `Spec` for others.
+    /// builds with the feature `lenient` check each `Spec` for other abilities.
     pub const fn may_be_needed(self) -> bool {
         LENIENT || LISTED.has(self)
     }
@@ -339,7 +341,7 @@ pub(crate) const ACTIVATIONS: Abilities = if LENIENT {
 };
 /// True if files of every converter are read: keys without effect, and other layouts of the same tensors.
 pub(crate) const LENIENT: bool = cfg!(feature = "lenient");
-/// True if matrices may have a tensor `.scale`, a factor on their products, as in NVFP4 files and in Talkie.
+/// True if a matrix may have a tensor `.scale`, a factor on the matrix's products, as in NVFP4 files and in Talkie.
 pub(crate) const SCALES: bool = cfg!(any(feature = "nvfp4", feature = "llama-like"));
 /// True if vectors may be F16 or BF16; they are converted when a session begins.
 pub(crate) const HALF_VECTORS: bool = cfg!(feature = "half-floats");
@@ -349,7 +351,8 @@ pub(crate) const TANH: bool = CAPS || RWKV || ALTUP || SOUND;
 
 macro_rules! features {
     ($($file:ident $feature:literal [$($ability:ident)*] { $($architecture:literal => $function:ident),+ })*) => {
-        /// The architectures that this crate runs with all its features (`general.architecture` in the file).
+        /// The architectures that this crate runs if all features of the crate are enabled (`general.architecture` in
+        /// the file).
         pub const ARCHITECTURES: &[&str] = &[$($($architecture),+),*];
 
         /// The crate feature that enables an architecture (`general.architecture` in the file).

@@ -12,13 +12,12 @@ use crate::{Error, Session, TokenId};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Answers<'a> {
-    /// Tokens that may follow the prompt: the score is the token's logit.
+    /// The answers are tokens that may follow the prompt. A token's score is its logit.
     Tokens(&'a [TokenId]),
-    /// All classes of a classifier, in the order of its outputs, which are the scores. The model's layers after pooling
-    /// compute them: see [`Spec::embedding_len`](crate::model::Spec::embedding_len).
+    /// All classes of a classifier, in the order of its outputs. The outputs are the scores; the model's layers after
+    /// pooling compute them: see [`Spec::embedding_len`](crate::model::Spec::embedding_len).
     Classes,
-    /// Positions of marks in the prompt, in ascending order, for a type of question. The model is an encoder with layers
-    /// that score options.
+    /// Marks in the prompt, one for each option of a question. The model is an encoder with layers that score options.
     Marks {
         /// Positions of the marks.
         marks: &'a [usize],
@@ -39,18 +38,18 @@ impl Answers<'_> {
 }
 
 impl Engine<'_, '_> {
-    /// Reads a prompt, and writes the probability of each answer to the front of `out`: the softmax of the answers' scores
-    /// divided by `temperature`. Returns the index of the most probable answer. A decoder's context goes on after the
-    /// prompt; an encoder's restarts.
+    /// Reads a prompt, and writes the probability of each answer to the front of `out`: the softmax of the answers'
+    /// scores divided by `temperature`. Returns the index of the most probable answer. A decoder's context continues
+    /// after the prompt; an encoder's context restarts.
     ///
     /// `buffer` holds at least [`Spec::embedding_buffer`](crate::model::Spec::embedding_buffer) values for
     /// [`Answers::Classes`] and [`Answers::Marks`], and may be empty otherwise.
     ///
     /// # Errors
     ///
-    /// [`Error::BufferTooSmall`]; [`Error::TokenOutOfRange`] for an answer that is not a token; [`Error::NoPart`] for classes of
-    /// a model that is no classifier; [`Error::EmptyPrompt`] for no answers or a mark outside of the prompt; and those of
-    /// [`run`](Self::run), [`embed`](Self::embed) or [`begin_question`](Self::begin_question).
+    /// [`Error::BufferTooSmall`]; [`Error::TokenOutOfRange`] for an answer that is not a token; [`Error::NoPart`] for
+    /// classes of a model that is no classifier; [`Error::EmptyPrompt`] for no answers or a mark outside of the prompt;
+    /// and the errors of [`run`](Self::run), [`embed`](Self::embed) or [`begin_question`](Self::begin_question).
     pub fn decide(
         &mut self,
         context: &mut Context,

@@ -1,4 +1,4 @@
-//! The crate's only error type: plain data, no allocation; every variant names the problem and its location.
+//! The crate's only error type: plain data, without allocation. Every variant names a problem and its location.
 
 #[cfg(feature = "defmt")]
 mod log;
@@ -46,7 +46,7 @@ pub enum Error {
         /// The version in the file.
         version: u32,
     },
-    /// The file claims more items than the remaining bytes can hold.
+    /// The file states a count of items that the file's remaining bytes cannot hold.
     TooMany {
         /// The counted item.
         what: &'static str,
@@ -125,12 +125,12 @@ pub enum Error {
         /// Elements in a block.
         block: u32,
     },
-    /// A tensor does not start at the end of the previous one, rounded up to the alignment: it overlaps, leaves a gap,
-    /// or is not aligned.
+    /// A tensor does not start at the end of the previous tensor, rounded up to the alignment: the tensors overlap,
+    /// there is a gap between them, or the second is not aligned.
     TensorOffset {
         /// The tensor.
         tensor: Name,
-        /// Offset in the file, in bytes from the start of the tensor data.
+        /// Start of the tensor in the file, in bytes from the start of the tensor data.
         found: u64,
         /// Required offset.
         expected: u64,
@@ -139,7 +139,7 @@ pub enum Error {
     TensorData {
         /// The tensor.
         tensor: Name,
-        /// Its first byte, counted from the start of the tensor data.
+        /// Offset of the tensor's first byte from the start of the tensor data.
         offset: u64,
         /// Size of the tensor in bytes.
         size: u64,
@@ -152,7 +152,7 @@ pub enum Error {
         /// The tensor.
         tensor: Name,
     },
-    /// The given slices are not all pieces of one split model, in order.
+    /// The given slices are not the pieces of one split model, complete and in order.
     #[cfg(feature = "split")]
     Piece {
         /// Number of the piece, from 1.
@@ -211,7 +211,7 @@ pub enum Error {
         /// The tensor.
         tensor: Name,
     },
-    /// A tensor's shape differs from the one implied by the metadata. Dimensions are in file order, fastest first.
+    /// A tensor's shape differs from the shape that the metadata implies. Dimensions are in file order, fastest first.
     TensorShape {
         /// The tensor.
         tensor: Name,
@@ -220,8 +220,8 @@ pub enum Error {
         /// Shape implied by the metadata.
         expected: [u64; 4],
     },
-    /// This build cannot run a tensor of this type in this role: it has no kernel for the type, or does not support the
-    /// type for vectors.
+    /// This build cannot run a tensor of this type in this role: the build has no kernel for the type, or does not
+    /// support the type for vectors.
     TensorType {
         /// The tensor.
         tensor: Name,
@@ -273,8 +273,8 @@ pub enum Error {
     },
     /// `prefill` was given no tokens.
     EmptyPrompt,
-    /// The call needs an encoder or a decoder that the model does not have. (Most models have no encoder. An encoder
-    /// alone computes no logits.)
+    /// The call needs an encoder or a decoder that the model does not have. (Most models have no encoder. A model that
+    /// is only an encoder computes no logits.)
     NoPart {
         /// "encoder" or "decoder".
         part: &'static str,
@@ -315,8 +315,8 @@ pub enum Error {
         /// Beams requested.
         given: usize,
     },
-    /// The context cannot rewind to the position: it was not reached yet, or the keys or recurrent states that the next
-    /// token needs are no longer stored.
+    /// The context cannot rewind to the position. Either the context has not reached the position yet, or the keys or
+    /// recurrent states that the next token needs are no longer stored.
     CannotRewind {
         /// Requested position.
         position: usize,
@@ -367,7 +367,7 @@ pub enum Error {
         /// The problem with the entry.
         why: &'static str,
     },
-    /// A tokenizer index was built for another vocabulary, or is invalid.
+    /// The tokenizer index was built for a different vocabulary, or is invalid.
     ForeignIndex,
     /// The destination of a text returned an error: for example, a `heapless::String` is full.
     TextRefused,
@@ -387,7 +387,7 @@ pub enum Error {
     },
     /// The bytes are not a complete grammar table.
     DamagedGrammar {
-        /// Index of the table's 4-byte word where the problem was found.
+        /// Index of the 4-byte word of the table where the problem was found.
         at: usize,
         /// The problem with the table.
         why: &'static str,
@@ -401,18 +401,18 @@ pub enum Error {
     NoTokenAllowed,
     /// The logits are not numbers (NaN).
     NotNumbers,
-    /// The storage of the model's matrices could not be read. The contexts of the run are as after its last complete pass,
-    /// and have no logits.
+    /// The storage of the model's matrices could not be read. The contexts of the run return to their state after its
+    /// last complete pass, but have no logits.
     #[cfg(feature = "storage")]
     Storage {
-        /// First byte, counted from the start of the model's part in the storage.
+        /// Offset of the first byte, from the start of the model's part in the storage.
         at: u64,
         /// Number of bytes.
         bytes: usize,
         /// The number that the storage returned.
         code: i64,
     },
-    /// The model's matrices are in a storage that was not given.
+    /// The model's matrices are in a storage, but no storage was given.
     #[cfg(feature = "storage")]
     NoStorage,
 }
@@ -421,13 +421,13 @@ pub enum Error {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The bytes are not a complete GGUF file: fetch or convert it again.
+    /// The bytes are not a complete GGUF file: fetch or convert the file again.
     File,
-    /// The file is complete but does not describe a valid model: convert it again.
+    /// The file is complete but does not describe a valid model: convert the model again.
     Model,
     /// The file requires something that this build or this crate does not support.
     Unsupported,
-    /// Memory is too small, not aligned, or planned for another model: plan again.
+    /// Memory is too small, not aligned, or planned for a different model: plan again.
     Memory,
     /// The context is full: rewind, or plan a larger one.
     ContextFull,

@@ -1,8 +1,8 @@
 //! The C interface (feature `capi`). `arenite.h` is generated from it.
 //!
 //! The interface does not allocate or panic. Objects (a model, a session, ...) are placed in memory provided by the
-//! caller and borrow what they are created from. Functions that can fail return a status and fill an `arenite_error`,
-//! unless it is null.
+//! caller, and borrow the objects and buffers from which they are created. Functions that can fail return a status and
+//! fill an `arenite_error`, unless it is null.
 //!
 //! # Safety
 //!
@@ -84,7 +84,7 @@ fn status(error: &Error) -> arenite_status {
     }
 }
 
-/// Converts a result to a status and stores its error in `out`.
+/// Converts a result to a status. Stores the error, if there is one, in `out`.
 fn report(result: Result<(), Error>, out: *mut arenite_error) -> arenite_status {
     let Err(error) = result else { return arenite_status::Ok };
     if !out.is_null() {
@@ -98,7 +98,7 @@ fn report(result: Result<(), Error>, out: *mut arenite_error) -> arenite_status 
 }
 
 /// Writes the error message to `out`: one sentence, terminated by a zero byte and cut to `capacity` bytes. Returns the
-/// length of the whole sentence without the zero.
+/// length of the whole sentence, without the zero byte.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_error_message(
     error: *const arenite_error,
@@ -120,8 +120,8 @@ pub unsafe extern "C" fn arenite_error_message(
     text.len
 }
 
-/// Returns the number of the error, the same in all builds, for logs that have no room for a message; 0 without an error.
-/// The guide lists the numbers.
+/// Returns the number of the error, or 0 without an error. The number is the same in all builds; it is for logs that
+/// have no room for a message. The guide lists the numbers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_error_number(error: *const arenite_error) -> u32 {
     // SAFETY: see the module. Any bit pattern is an `arenite_error`.
@@ -137,7 +137,7 @@ struct Text<'t> {
 }
 
 impl Text<'_> {
-    /// Writes the terminating zero byte, over the last byte if the buffer is full.
+    /// Writes the terminating zero byte. If the buffer is full, the zero byte replaces the last byte.
     fn end(&mut self) {
         let end = self.len.min(self.out.len().saturating_sub(1));
         if let Some(zero) = self.out.get_mut(end) {
@@ -173,7 +173,7 @@ unsafe fn slice<'a, T>(data: *const T, len: usize) -> Option<&'a [T]> {
     if data.is_null() || !data.is_aligned() || len > isize::MAX as usize / size_of::<T>().max(1) {
         return None;
     }
-    // SAFETY: as for this function; null and alignment were checked.
+    // SAFETY: the caller promises what this function requires; null and alignment were checked.
     Some(unsafe { core::slice::from_raw_parts(data, len) })
 }
 
@@ -187,15 +187,15 @@ unsafe fn slice_mut<'a, T>(data: *mut T, len: usize) -> Option<&'a mut [T]> {
     if data.is_null() || !data.is_aligned() || len > isize::MAX as usize / size_of::<T>().max(1) {
         return None;
     }
-    // SAFETY: as for this function; null and alignment were checked.
+    // SAFETY: the caller promises what this function requires; null and alignment were checked.
     Some(unsafe { core::slice::from_raw_parts_mut(data, len) })
 }
 
-/// Writes the result of `make` to the caller's memory, and a pointer to it to `out`.
+/// Writes the result of `make` to the caller's memory, and a pointer to the result to `out`.
 ///
 /// # Safety
 ///
-/// `memory` points to `capacity` bytes with exclusive access and `out` to a pointer, or they are null.
+/// `memory` points to `capacity` bytes with exclusive access, or is null. `out` points to a pointer, or is null.
 unsafe fn place<T>(
     memory: *mut c_void,
     capacity: usize,
@@ -218,7 +218,7 @@ unsafe fn place<T>(
         return Err(Error::BufferTooSmall { what: "bytes of the object", needed, given: capacity });
     }
     let value = make()?;
-    // SAFETY: as for this function; size and alignment were checked.
+    // SAFETY: the caller promises what this function requires; size and alignment were checked.
     unsafe {
         memory.write(value);
         out.write(memory);

@@ -1,6 +1,6 @@
 //! Checksums and fingerprints: fast, the same on every target, not cryptographic.
 
-/// FNV-1a over little-endian 64-bit words, with a shift that spreads high bits to low ones. Every step is a bijection,
+/// FNV-1a over little-endian 64-bit words, with a shift that spreads high bits to low bits. Every step is a bijection,
 /// so that any change within one word changes the hash.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hash(u64);

@@ -9,8 +9,8 @@
 //! - [`tokenizer`]: text to token ids and back. [`sampler`]: logits to a token. [`grammar`]: constrained output.
 //! - [`Adapter`]: LoRA adapters, chosen by each context.
 //! - [`chat`]: well-known chat formats, from messages to a prompt.
-//! - [`Kernels`]: the arithmetic for one instruction set; the bits are the same on all. [`workers`]: threads that the
-//!   caller provides.
+//! - [`Kernels`]: the arithmetic for one instruction set; the bits are the same on all instruction sets. [`workers`]:
+//!   threads that the caller provides.
 //! - [`Error`]: the only error type.
 //!
 //! The [`guide`] explains how the crate works.
@@ -59,7 +59,7 @@
 //! By default all features for models are enabled. A firmware uses `default-features = false` and enables the features
 //! that its model needs. If a file needs a disabled feature, the error names this feature; if the plan is a `const`,
 //! the error comes at compile time. [Supported models](guide::what_works) lists the features of each family; `arenite
-//! plan` lists those of a file.
+//! plan` lists the features that a file needs.
 //!
 //! | features | enable |
 //! |---|---|

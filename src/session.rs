@@ -46,8 +46,8 @@ pub struct Session<'m, 'w> {
 }
 
 impl<'m, 'w> Session<'m, 'w> {
-    /// Creates a session in `workspace` and `kv`. They must have at least the planned size and start on an
-    /// [`ALIGN`](crate::memory::ALIGN) boundary. Bytes beyond the planned size are not accessed, and the memory need
+    /// Creates a session in `workspace` and `kv`. `workspace` and `kv` must have at least the planned size and start on
+    /// an [`ALIGN`](crate::memory::ALIGN) boundary. Bytes beyond the planned size are not accessed, and the memory need
     /// not be zeroed.
     ///
     /// # Errors
@@ -60,7 +60,8 @@ impl<'m, 'w> Session<'m, 'w> {
         Ok(Self { engine, context })
     }
 
-    /// Shares the work among `workers`. [`Options::workers`](crate::Options::workers) limits how many take part.
+    /// Shares the work among `workers`. [`Options::workers`](crate::Options::workers) limits how many of them take
+    /// part.
     #[must_use]
     pub fn with_workers(mut self, workers: &'m dyn Workers) -> Self {
         self.engine = self.engine.with_workers(workers);
@@ -122,7 +123,7 @@ impl<'m, 'w> Session<'m, 'w> {
         (&mut self.engine, &mut self.context)
     }
 
-    /// Runs the encoder on a text. A decoder restarts at position 0 and attends to this text from now on; afterwards
+    /// Runs the encoder on a text. A decoder restarts at position 0 and attends to this text from now on. Afterwards
     /// [`states`](Self::states) returns the text's states.
     ///
     /// # Errors
@@ -161,7 +162,7 @@ impl<'m, 'w> Session<'m, 'w> {
         self.engine.begin_listen(&mut self.context, sound)
     }
 
-    /// The encoder's output for the last text: `[tokens][dim]`; empty before the first.
+    /// The encoder's output for the last text: `[tokens][dim]`; empty before the first text.
     pub fn states(&self) -> &[f32] {
         self.engine.states()
     }
@@ -198,8 +199,8 @@ impl<'m, 'w> Session<'m, 'w> {
         self.engine.embed_pair(&mut self.context, texts, second, buffer)
     }
 
-    /// Runs `tokens` after those in the context. Afterwards [`logits`](Self::logits) returns the logits of the last
-    /// one.
+    /// Appends `tokens` to the context and runs them. Afterwards [`logits`](Self::logits) returns the logits of the
+    /// last token.
     ///
     /// # Errors
     ///
@@ -208,8 +209,8 @@ impl<'m, 'w> Session<'m, 'w> {
         self.engine.run(&mut [Work::prefill(&mut self.context, tokens)])
     }
 
-    /// Like [`prefill`](Self::prefill), and shows `observer` the hidden states of every batch. If `observer` returns
-    /// `Break`, the context keeps only the completed batches, and the logits do not change.
+    /// Like [`prefill`](Self::prefill), but also shows `observer` the hidden states of every batch. If `observer`
+    /// returns `Break`, the context keeps only the completed batches, and the logits do not change.
     ///
     /// # Errors
     ///
@@ -232,7 +233,7 @@ impl<'m, 'w> Session<'m, 'w> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Like [`prefill`](Self::prefill), and calls `each` with the position and logits (`[vocab]`) of every token.
+    /// Like [`prefill`](Self::prefill), but also calls `each` with the position and logits (`[vocab]`) of every token.
     ///
     /// # Errors
     ///
@@ -280,12 +281,13 @@ impl<'m, 'w> Session<'m, 'w> {
         self.engine.rewind(&mut self.context, position)
     }
 
-    /// Bytes that [`save`](Self::save) would write now. [`Plan::snapshot_bytes`] computes the size in advance.
+    /// Number of bytes that [`save`](Self::save) would write now. [`Plan::snapshot_bytes`] computes the size in
+    /// advance.
     pub fn snapshot_bytes(&self) -> usize {
         self.engine.snapshot_bytes(&self.context)
     }
 
-    /// Writes a snapshot to the front of `out` and returns its length: see [`Engine::save`].
+    /// Writes a snapshot to the front of `out` and returns the snapshot's length: see [`Engine::save`].
     ///
     /// # Errors
     ///

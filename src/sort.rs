@@ -1,9 +1,9 @@
 //! Sorting in place without recursion, allocation or panics: bottom-up heapsort.
 
-/// Sorts `items`. `less` must be a strict order; with any other function the result is some permutation.
+/// Sorts `items`. `less` must be a strict order. With any other function the result is an arbitrary permutation.
 ///
-/// Makes about `n log2 n` comparisons in the worst case, because an item moves down to a leaf with one comparison per
-/// level, between its two children, and then usually moves up only a short way.
+/// Makes about `n log2 n` comparisons in the worst case, because an item first moves down to a leaf and then usually
+/// moves up only a short way. Moving down takes one comparison per level, between the two children of the item.
 pub(crate) fn heapsort<T>(items: &mut [T], mut less: impl FnMut(&T, &T) -> bool) {
     let len = items.len();
     for root in (0..len / 2).rev() {
@@ -15,8 +15,8 @@ pub(crate) fn heapsort<T>(items: &mut [T], mut less: impl FnMut(&T, &T) -> bool)
     }
 }
 
-/// Swaps items `a` and `b`, where `a < b`. (Items are not copied, because a copy between possibly overlapping slices
-/// calls memmove, 700 bytes of flash.)
+/// Swaps items `a` and `b`, where `a < b`. (Copies are not used, because a copy between slices that might overlap calls
+/// memmove, which takes 700 bytes of flash.)
 fn swap<T>(items: &mut [T], a: usize, b: usize) {
     if let Some((before, from)) = items.split_at_mut_checked(b)
         && let (Some(a), Some(b)) = (before.get_mut(a), from.first_mut())
@@ -27,7 +27,7 @@ fn swap<T>(items: &mut [T], a: usize, b: usize) {
 
 /// Moves the item at `root` down to its position in the max-heap `items[..len]`.
 pub(crate) fn sink<T>(items: &mut [T], root: usize, len: usize, less: &mut impl FnMut(&T, &T) -> bool) {
-    // Moves the item down to a leaf, and the larger child up at each level.
+    // Moves the item down to a leaf. At each level, the larger child moves up.
     let mut at = root;
     loop {
         let child = 2 * at + 1;

@@ -1,4 +1,4 @@
-//! Speculative decoding: runs guessed tokens in one pass with the last token, and keeps the correct ones.
+//! Speculative decoding: runs guessed tokens in one pass with the last token, and keeps the correct guesses.
 //!
 //! Guesses never change the result. Every token is chosen from the same logits as without guesses, because a pass with
 //! more tokens computes the same bits. A guess only costs additional rows in a pass that is limited by reading the
@@ -10,17 +10,17 @@
 
 use crate::TokenId;
 
-/// Longest suffix to look up; longer suffixes are tried first.
+/// Number of tokens of the longest suffix to look up. Longer suffixes are tried first.
 const LONGEST: usize = 4;
-/// Shortest suffix to look up, because a single token repeats too often by chance.
+/// Number of tokens of the shortest suffix to look up. It is not 1, because a single token repeats too often by chance.
 const SHORTEST: usize = 2;
 
-/// Finds an earlier occurrence of the text's suffix and returns the tokens after it: at most `most` tokens, and none if
-/// there is no earlier occurrence.
+/// Finds an earlier occurrence of the text's suffix and returns the tokens after it: at most `most` tokens, and no
+/// tokens if there is no earlier occurrence.
 ///
-/// If there are several occurrences, the result follows the last one that has at least `most` tokens after it, so that
-/// a text that repeats with a short period is guessed to the full length. If no occurrence has that many, the result
-/// follows the first one. Time is linear in the length of the text.
+/// If there are several occurrences, the result follows the last occurrence that has at least `most` tokens after it.
+/// This way a text that repeats with a short period is guessed to the full length. If no occurrence has `most` tokens
+/// after it, the result follows the first occurrence. Time is linear in the length of the text.
 ///
 /// # Examples
 ///

@@ -18,8 +18,9 @@ pub use pool::{Cores, Pool};
 
 /// Runs a job on several threads at once.
 ///
-/// A job divides itself: every call takes chunks of the work until none is left. An implementation therefore cannot
-/// make results wrong, only slow: a single call does all the work, and a late thread finds nothing to do.
+/// The calls of a job divide the work among themselves: every call takes chunks of the work until none is left. An
+/// implementation therefore cannot make results wrong, only slow: a single call does all the work, and a late thread
+/// finds nothing to do.
 ///
 /// # Examples
 ///
@@ -46,14 +47,15 @@ pub use pool::{Cores, Pool};
 /// # assert_eq!(calls.into_inner(), 3);
 /// ```
 ///
-/// Use it with `session.with_workers(&Threads(3))` and a plan with `Options::workers(3)`.
+/// Use this implementation with `session.with_workers(&Threads(3))` and a plan with `Options::workers(3)`.
 pub trait Workers: Sync {
-    /// Number of threads, including the calling one; at least 1.
+    /// Number of threads, including the calling thread; at least 1.
     fn count(&self) -> usize;
 
     /// Calls `job` on up to [`count`](Self::count) threads, at least once, and returns when all calls have returned.
     ///
-    /// Threads must not keep each other from running, because a call may wait for another one that has begun.
+    /// Threads must not keep each other from running, because a call of the job may wait for another call that has
+    /// begun.
     fn run(&self, job: &(dyn Fn() + Sync));
 
     /// Returns true if the calling thread should return from the job instead of taking another chunk, because the
@@ -64,7 +66,7 @@ pub trait Workers: Sync {
     }
 }
 
-/// Runs jobs on the calling thread only; the default of a session.
+/// Runs jobs on the calling thread only. This is the default of a session.
 ///
 /// # Examples
 ///

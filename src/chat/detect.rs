@@ -12,7 +12,7 @@ fn contains(template: &str, text: &str) -> bool {
     (0..template.len()).any(|at| template.get(at..).is_some_and(|rest| rest.starts_with(text)))
 }
 
-/// The rules of llama.cpp's `llm_chat_detect_template`, in its order.
+/// The rules of llama.cpp's `llm_chat_detect_template`, in the same order.
 const RULES: &[(&str, &[&str])] = &[
     ("phi4", &["<|im_start|>", "<|im_sep|>"]),
     ("smolvlm", &["<|im_start|>", "<end_of_utterance>"]),

@@ -5,11 +5,12 @@ pub(super) struct Row {
     pub names: &'static [&'static str],
     /// Written once at the start.
     pub start: &'static str,
-    /// Written before each exchange, except the one opened by `start`.
+    /// Text before each exchange, except the exchange opened by `start`.
     pub open: &'static str,
     /// Written between two messages.
     pub between: &'static str,
-    /// Marks of system, user, assistant and tool messages; messages of roles without marks are omitted.
+    /// Marks (texts before and after a message) of system, user, assistant and tool messages. Messages of roles without
+    /// marks are omitted.
     pub marks: [Option<Marks>; 4],
     /// Written at the end, to request an answer.
     pub ask: &'static str,
@@ -43,7 +44,7 @@ pub(super) enum Systems {
     Own,
     /// Only at the start.
     First,
-    /// Merged into the next message that is not the assistant's.
+    /// The message is merged into the next message that is not the assistant's.
     Merged,
 }
 
@@ -72,7 +73,7 @@ const ROW: Row = Row {
 pub(super) const PLAIN: Row =
     Row { names: &["plain"], marks: [marks("", "\n"), marks("", ""), marks("", ""), None], alone: true, ..ROW };
 
-/// Marks with the role's name: `$before`, the name, `$after`, the message, `$end`.
+/// Marks that contain the role's name: `$before`, the name, `$after`, the message, `$end`.
 macro_rules! named {
     ($before:literal, $after:literal, $end:literal) => {
         [

@@ -1,9 +1,9 @@
 //! Chat formats: render messages to a prompt, without a heap.
 //!
 //! A model's file contains its format as a Jinja template (`tokenizer.chat_template`), which needs an interpreter.
-//! Nearly all templates follow the same pattern with different marks, and are rows of a table here. [`Format::detect`]
-//! finds the row by texts in the template, using the rules of llama.cpp's `llm_chat_detect_template`; rendering matches
-//! its `llm_chat_apply_template`.
+//! Nearly all templates follow one pattern and differ only in their marks, the texts before and after a message. Each
+//! such template is a row of a table here. [`Format::detect`] finds the row by texts in the template, using the rules
+//! of llama.cpp's `llm_chat_detect_template`; rendering matches its `llm_chat_apply_template`.
 //!
 //! A prompt is produced in pieces from the template or from messages. Only pieces from the template may be parsed for
 //! control tokens ([`Encode::parse_special`](crate::tokenizer::Encode)), so a user's text can never end a turn or
@@ -55,7 +55,7 @@ pub struct Message<'a> {
 pub enum Piece<'a> {
     /// From the format, including control tokens.
     Template(&'static str),
-    /// From a message: plain text, even if it looks like a control token.
+    /// Text from a message. It is plain text, even if it looks like a control token.
     Content(&'a str),
 }
 
@@ -104,7 +104,7 @@ impl Format {
         })
     }
 
-    /// Like [`write`](Self::write), in pieces. Empty pieces are omitted.
+    /// Like [`write`](Self::write), but passes the prompt to `sink` piece by piece. Empty pieces are omitted.
     ///
     /// ```
     /// use arenite::chat::{Format, Message, Piece, Role};
@@ -123,7 +123,7 @@ impl Format {
     ///
     /// # Errors
     ///
-    /// Errors of `sink`; the first one stops rendering.
+    /// Errors of `sink`; the first error stops rendering.
     pub fn pieces<'a, E>(
         self,
         messages: &[Message<'a>],

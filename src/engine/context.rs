@@ -28,20 +28,21 @@ pub struct Context {
     pub(super) logits: Rows,
 }
 
-/// Identity of an engine. No two engines in a program have the same identity, not even one after another in the same
-/// memory.
+/// Identity of an engine. No two engines in a program have the same identity, not even if the engines are created one
+/// after the other in the same memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Id {
     generation: u32,
-    /// Address of the engine's memory, because without compare-and-swap two cores that create engines at the same time
-    /// may get equal generations.
+    /// Address of the engine's memory. It distinguishes engines of equal generation: without compare-and-swap, two
+    /// cores that create engines at the same time may get the same generation.
     memory: usize,
 }
 
 impl Id {
     /// Creates an identity for an engine with its page tables in `memory`.
     pub fn new(memory: &[u32]) -> Self {
-        /// Number of engines created, modulo 2^32. The only mutable static of the core; it does not affect results.
+        /// Number of engines created, modulo 2^32. This is the only mutable static of the core. It does not affect
+        /// results.
         static ENGINES: AtomicU32 = AtomicU32::new(0);
         #[cfg(target_has_atomic = "32")]
         let generation = ENGINES.fetch_add(1, Ordering::Relaxed);

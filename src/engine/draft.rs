@@ -2,7 +2,7 @@
 //!
 //! The [`Ahead`] of a context has the position up to which the predicting layer has read, and the number of tokens that
 //! the recurrent states leave out. The predicting layer lags behind the model: it reads the last few positions
-//! together, when they are needed or would be forgotten.
+//! together, as soon as a guess needs these positions or a pass would overwrite their states.
 
 use super::forward::{Next, Rows};
 use super::layout::{Ahead, STATES};
@@ -12,8 +12,9 @@ use crate::Error;
 impl Engine<'_, '_> {
     /// Proposes tokens with the model's own layers: each work has one token, which follows the tokens of its context,
     /// and [`logits`](Self::logits) then returns the logits of the token after it, as the predicting layer guesses
-    /// them. The first token is one that the model has chosen; each further call takes a guess of the call before. The
-    /// contexts do not change: a [run](Self::run) with the same tokens verifies them ([`Work::tentative`]).
+    /// them. In the first call, the token is one that the model has chosen; in each further call, it is the guess of
+    /// the previous call. The contexts do not change: a [run](Self::run) with the same tokens verifies them
+    /// ([`Work::tentative`]).
     ///
     /// Guesses are deterministic: they depend on the tokens of the context, and on what was read before a rewind.
     ///
@@ -84,8 +85,8 @@ impl Engine<'_, '_> {
         self.check_storage()
     }
 
-    /// Runs the predicting layers on the unread positions of the works' contexts, as many as fit in a pass. Returns the
-    /// number of works whose logits, from row `to` on, were computed.
+    /// Runs the predicting layers on the unread positions of the works' contexts, as many as fit in a pass. The logits
+    /// begin at row `to`. Returns the number of works that now have logits.
     fn guess(&mut self, works: &mut [Work<'_>], to: usize) -> usize {
         let Self { forward, .. } = self;
         let owns_keys = forward.next.as_ref().is_some_and(Next::owns_keys);
@@ -153,7 +154,7 @@ impl Engine<'_, '_> {
         self.forward.undo.ahead(slot)
     }
 
-    /// Forgets all tokens and states of a context: its next token is at `position`, before which all was read.
+    /// Forgets a context's tokens and states. The next token is at `position`, and all earlier positions count as read.
     pub(super) fn forget_drafts(&mut self, slot: usize, position: usize) {
         let position = position as u32;
         self.forward.undo.set_ahead(slot, Ahead { from: position, filled: position, ..Ahead::default() });
@@ -171,7 +172,7 @@ impl Engine<'_, '_> {
         self.forward.undo.set_ahead(context.slot, ahead);
     }
 
-    /// Gives `fork` what is kept of the first `position` tokens of a context.
+    /// Gives the context `fork` the kept tokens and states of the first `position` tokens of `context`.
     pub(super) fn share_drafts(&mut self, context: &Context, fork: usize, position: usize) {
         let ahead = self.ahead_of(context.slot).rewound(position, self.settled(context), context.torn);
         self.forward.undo.set_ahead(fork, ahead);
@@ -193,7 +194,7 @@ impl Engine<'_, '_> {
         }
     }
 
-    /// Lets the predicting layer read what a pass of so many tokens would make it forget.
+    /// Lets the predicting layer read the kept positions that a pass of `tokens` tokens would overwrite.
     pub(super) fn catch_up(&mut self, slot: usize, position: usize, tokens: usize) {
         let Self { forward, .. } = self;
         let (Some(next), mut ahead) = (forward.next.as_ref(), forward.undo.ahead(slot)) else { return };
@@ -216,8 +217,8 @@ impl Engine<'_, '_> {
         }
     }
 
-    /// Keeps tokens and states of the pass that has just run. The predicting layer reads a work of more tokens than are
-    /// kept at once, because not all of its states can be kept.
+    /// Keeps tokens and states of the pass that has just run. If a work has too many tokens to keep all of their
+    /// states, the predicting layer reads these tokens at once.
     pub(super) fn keep_pass(&mut self, works: &mut [Work<'_>]) {
         let Self { forward, .. } = self;
         let mut row = 0;
@@ -246,8 +247,8 @@ impl Engine<'_, '_> {
 }
 
 impl Ahead {
-    /// The progress after a rewind to `position`. The recurrent states are at position `settled`; in a torn context
-    /// they are damaged.
+    /// Returns the progress after a rewind to `position`. The recurrent states are at position `settled`; a torn
+    /// context's states are damaged.
     fn rewound(self, position: usize, settled: usize, torn: bool) -> Self {
         let pending = if torn { 0 } else { position.saturating_sub(settled) as u32 };
         let position = position as u32;

@@ -8,7 +8,8 @@ use crate::{Error, TokenId};
 
 impl<'m, 'w> Engine<'m, 'w> {
     /// Computes the embedding of a text: pools the states of its tokens and applies the model's linear layers after
-    /// pooling, if it has any. The context restarts. If the model is a decoder, the context is empty afterwards.
+    /// pooling, if there are such layers. The context restarts. If the model is a decoder, the context is empty
+    /// afterwards.
     ///
     /// `buffer` holds at least [`Spec::embedding_buffer`](crate::model::Spec::embedding_buffer) values; the vector is
     /// returned as a part of it. A reranker returns one score per class (usually one).
@@ -37,7 +38,8 @@ impl<'m, 'w> Engine<'m, 'w> {
     ///
     /// # Errors
     ///
-    /// [`Error::BufferTooSmall`], and those of [`encode`](Self::encode) or, without an encoder, of [`run`](Self::run).
+    /// [`Error::BufferTooSmall`], and the errors of [`encode`](Self::encode) or, without an encoder, of
+    /// [`run`](Self::run).
     pub fn embed<'b>(
         &mut self,
         context: &mut Context,
@@ -79,12 +81,12 @@ impl<'m, 'w> Engine<'m, 'w> {
         if is_left { Ok(None) } else { self.through_head(buffer).map(Some) }
     }
 
-    /// Like [`embed`](Self::embed), with rows of pictures in the places of some of the tokens: see
+    /// Like [`embed`](Self::embed), but rows of pictures replace some of the tokens' embeddings: see
     /// [`Work::pictures`](crate::Work::pictures). The model is a decoder.
     ///
     /// # Errors
     ///
-    /// Same as [`embed`](Self::embed), and those of [`run`](Self::run) for pictures.
+    /// The errors of [`embed`](Self::embed), and the errors of [`run`](Self::run) for pictures.
     #[cfg(feature = "vision")]
     pub fn embed_pictures<'b>(
         &mut self,
@@ -139,9 +141,9 @@ impl<'m, 'w> Engine<'m, 'w> {
         Ok(self.embed_while(context, (texts, second), buffer, || true)?.unwrap_or_default())
     }
 
-    /// Like [`embed_pair`](Self::embed_pair), but calls `goes_on` after each step (a layer of a decoder, a part of a layer of an
-    /// encoder). If it returns false, the text is given up and the result is `None`. For a single text, `second` is
-    /// `usize::MAX`.
+    /// Like [`embed_pair`](Self::embed_pair), but calls `goes_on` after each step. A step is a layer of a decoder, or a
+    /// part of an encoder's layer. If `goes_on` returns false, the text is abandoned and the result is `None`. For a
+    /// single text, `second` is `usize::MAX`.
     ///
     /// # Errors
     ///
@@ -194,9 +196,9 @@ impl<'m, 'w> Engine<'m, 'w> {
         self.through_head(buffer)
     }
 
-    /// Begins to run the encoder on a question with its options and a state, like [`begin_encode`](Self::begin_encode). `kind`
-    /// is the type of the question: a row of the model's types. Afterwards, [`headed`](Self::headed) turns the state of an
-    /// option's mark into the option's score.
+    /// Begins to run the encoder on a question with its options and a state, like [`begin_encode`](Self::begin_encode).
+    /// `kind` is the type of the question, as a row of the model's table of question types. Afterwards,
+    /// [`headed`](Self::headed) turns the state of an option's mark into the option's score.
     ///
     /// # Errors
     ///
@@ -213,8 +215,8 @@ impl<'m, 'w> Engine<'m, 'w> {
     }
 
     /// Applies the linear layers after pooling to the state of one token, as [`embed`](Self::embed) does to the pooled
-    /// state. `buffer` holds at least [`Spec::embedding_buffer`](crate::model::Spec::embedding_buffer) values, of which
-    /// the first `dim` are the state; the result is returned as a part of it.
+    /// state. `buffer` holds at least [`Spec::embedding_buffer`](crate::model::Spec::embedding_buffer) values, and the
+    /// first `dim` of them are the state; the result is returned as a part of it.
     ///
     /// # Errors
     ///

@@ -85,14 +85,14 @@ impl Encoding<'_, '_, '_, '_> {
 impl Drop for Encoding<'_, '_, '_, '_> {
     fn drop(&mut self) {
         if !self.at.is_done() {
-            // Frees the pages of an abandoned text, because not all of its keys and values are stored.
+            // Frees the pages of an abandoned text, because not all keys and values of the text are stored.
             self.engine.forward.pools[SOURCE].release(self.context.slot, 0);
         }
     }
 }
 
 impl<'m, 'w> Engine<'m, 'w> {
-    /// Runs the encoder on a text. The context restarts at position 0 and attends to this text from now on; afterwards
+    /// Runs the encoder on a text. The context restarts at position 0 and attends to this text from now on. Afterwards
     /// [`states`](Self::states) returns the text's states.
     ///
     /// # Errors
@@ -137,7 +137,7 @@ impl<'m, 'w> Engine<'m, 'w> {
 
     /// Runs the encoder on a sound: log-mel features, `[frames][bins]` ([`LogMel`](crate::sound::LogMel)), or samples,
     /// depending on the model's [`Front`](crate::model::Front). The context restarts at position 0 and attends to this
-    /// sound from now on; afterwards [`states`](Self::states) returns the encoder's states.
+    /// sound from now on. Afterwards [`states`](Self::states) returns the encoder's states.
     ///
     /// Whisper expects the features of its whole window, padded with silence.
     ///
@@ -152,9 +152,9 @@ impl<'m, 'w> Engine<'m, 'w> {
         self.check_storage()
     }
 
-    /// Like [`listen`](Self::listen), step by step: the caller may do other work between steps, such as storing samples.
-    /// For a model that reads samples, this call itself runs the first convolution over the whole sound, because its outputs
-    /// are normalized.
+    /// Like [`listen`](Self::listen), step by step: the caller may do other work between steps, such as storing
+    /// samples. For a model that reads samples, this call itself runs the first convolution over the whole sound,
+    /// because the convolution's outputs are normalized over the sound.
     ///
     /// # Errors
     ///
@@ -203,7 +203,7 @@ impl<'m, 'w> Engine<'m, 'w> {
         Ok(())
     }
 
-    /// The encoder's output for the last text: `[tokens][dim]`; empty before the first.
+    /// The encoder's output for the last text: `[tokens][dim]`; empty before the first text.
     pub fn states(&self) -> &[f32] {
         self.forward.source.as_ref().map_or(&[], |source| source.states(self.forward.spec.dim))
     }

@@ -1,4 +1,4 @@
-//! What the types of a file's weights need in the workspace.
+//! The workspace requirements of a file's weight types.
 
 use super::layout::max;
 use crate::kernel::{Form, panel_bytes};

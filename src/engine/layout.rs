@@ -73,7 +73,8 @@ pieces! {
     branch: f32,
     /// Intermediate values of a layer: q, k, v and attention output, or gate and up.
     inner: f32,
-    /// `[batch][layers][per_layer_input]`: the additional inputs of layers; then the vectors of [`Spec::beside`].
+    /// Additional inputs of layers, `[batch][layers][per_layer_input]`, followed by the vectors that [`Spec::beside`]
+    /// counts.
     inputs: f32,
     /// Quantized activations, their scales, and their sums per 16 elements.
     quants: i8,
@@ -96,13 +97,13 @@ pieces! {
     /// Rows of matrices that are in a storage.
     #[cfg(feature = "storage")]
     window: u8,
-    /// `[adapters][EMBEDDINGS + matrices]`: pairs of token embeddings, then of linear layers.
+    /// `[adapters][EMBEDDINGS + matrices]`: pairs of token embeddings, then pairs of linear layers.
     #[cfg(feature = "lora")]
     pairs: Pair,
     /// `[contexts][adapters]`: the scale of each adapter.
     #[cfg(feature = "lora")]
     adapter_scales: f32,
-    /// `[2][batch]`: contexts of the rows of a pass, and of rows selected from them.
+    /// `[2][batch]`: contexts of the rows of a pass, then contexts of the selected rows.
     #[cfg(feature = "lora")]
     owners: u32,
     /// `[PAIRS][batch][rank]`: products with the first matrices of pairs.
@@ -121,7 +122,8 @@ pieces! {
     next_rotations: f32,
     #[cfg(feature = "drafts")]
     next_local_rotations: f32,
-    /// `[contexts][kept]`: the last tokens of each context; `[contexts][kept][dim]`: their final states.
+    /// The last tokens of each context, `[contexts][kept]`, and the final states of these tokens,
+    /// `[contexts][kept][dim]`.
     #[cfg(feature = "drafts")]
     kept_tokens: u32,
     #[cfg(feature = "drafts")]
@@ -132,7 +134,7 @@ pieces! {
     /// Progress of each context's drafts.
     #[cfg(feature = "drafts")]
     ahead: Ahead,
-    /// `[contexts][layers with a state][drafts + 1]` rows of projections that the states do not contain yet.
+    /// Rows of projections that the recurrent states do not contain yet: `[contexts][layers with a state][drafts + 1]`.
     #[cfg(feature = "drafts")]
     pending: f32,
     /// `[contexts][pictures]`: the pictures that each context has read.
@@ -153,8 +155,8 @@ pub(crate) struct Segment {
     pub position: u32,
     /// Number of rows.
     pub tokens: u32,
-    /// Number of tokens of the context's encoder text. In models without an encoder, 1 for rows of a picture that attend
-    /// to each other, also to later ones.
+    /// Number of tokens of the context's encoder text. In models without an encoder, 1 for rows of a picture that
+    /// attend to all rows of the picture, including later rows.
     pub source: u32,
 }
 
@@ -177,21 +179,22 @@ pub(crate) struct Ahead {
     pub filled: u32,
     /// Number of tokens read after those of the context.
     pub drafted: u32,
-    /// Number of the context's last tokens that its recurrent states do not contain yet.
+    /// Number of the context's last tokens that the recurrent states do not contain yet.
     pub pending: u32,
     /// 1 if the recurrent states do not take in the rows of the pass that runs.
     pub tentative: u32,
 }
 
-/// Maximum number of pairs of an adapter that are multiplied at once. They belong to matrices with the same input.
+/// Maximum number of an adapter's pairs that are multiplied at once. All of them belong to matrices with the same
+/// input.
 #[cfg(feature = "lora")]
 pub(crate) const PAIRS: usize = 4;
 
-/// Maximum number of token embeddings: an encoder and a decoder can have one each.
+/// Maximum number of token embeddings: an encoder and a decoder can each have an embedding.
 #[cfg(feature = "lora")]
 pub(crate) const EMBEDDINGS: usize = 2;
 
-/// An adapter's two matrices for a tensor of the model; all zeros for none.
+/// An adapter's two matrices for a tensor of the model; all zeros if the adapter does not change the tensor.
 #[cfg(feature = "lora")]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
@@ -213,16 +216,16 @@ impl Pair {
     }
 }
 
-/// Number of page pools: one each for global attention layers, local attention layers, the encoder's text, and
+/// Number of page pools: one pool each for global attention layers, local attention layers, the encoder's text, and
 /// recurrent states.
 pub(crate) const POOLS: usize = 4;
 pub(crate) const SOURCE: usize = 2;
-/// Pool of recurrent states: per context one page for the current state, and one for each checkpoint.
+/// Pool of recurrent states. Each context has one page for the current state and one page for each checkpoint.
 pub(crate) const STATES: usize = 3;
 
-/// Layout of the KV cache. The cache stores, in this order: for every layer that computes keys and values,
-/// `[kv_heads][pages]` tiles of one head; the same for every layer with cross-attention; pages with the recurrent
-/// states of all layers.
+/// Layout of the KV cache. For every layer that computes keys and values, the cache stores `[kv_heads][pages]` tiles of
+/// one head. The same follows for every layer with cross-attention. The pages with the recurrent states of all layers
+/// come last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Store {
     pub kind: KvType,
@@ -231,21 +234,22 @@ pub(crate) struct Store {
     pub tiles: [usize; POOLS],
     /// Pages in each pool.
     pub pages: [usize; POOLS],
-    /// Bytes per position in all layers that compute keys and values, by pool.
+    /// Number of bytes per position, over all layers of a pool that compute keys and values.
     pub position_bytes: [usize; 2],
-    /// Bytes of the tiles of an encoder layer, stored at the end, if the encoder's heads differ from the decoder's.
-    /// Otherwise 0: the encoder then uses the tiles of the decoder's first cross-attention layer.
+    /// Size in bytes of an encoder layer's tiles, which are at the end of the cache, if the encoder's heads differ from
+    /// the decoder's heads. Otherwise 0, because the encoder then uses the tiles of the decoder's first cross-attention
+    /// layer.
     pub encoder: usize,
-    /// Bytes of a page of recurrent states, and the offset of the first page.
+    /// Size in bytes of a page of recurrent states, and the offset of the first page.
     pub state_bytes: usize,
     pub states_at: usize,
-    /// Bytes of the tiles of the layer that predicts further tokens, stored after the tiles of the other layers.
+    /// Size in bytes of the predicting layer's tiles, which follow the tiles of the model's layers.
     #[cfg(feature = "drafts")]
     pub next: usize,
 }
 
 impl Store {
-    /// Bytes of a layer's tiles in a pool. Cannot overflow, because the plan has checked the product.
+    /// Size in bytes of a layer's tiles in a pool. The product cannot overflow, because the plan has checked it.
     pub fn layer_bytes(&self, layer: &Layer, pool: usize) -> usize {
         self.head_pages(layer, pool).unwrap_or(0)
     }
@@ -268,7 +272,7 @@ impl Store {
         }
     }
 
-    /// Bytes of the recurrent states of all layers before `layer`.
+    /// Number of bytes that the recurrent states of all layers before `layer` take.
     pub const fn states_before(spec: &Spec<'_>, layer: usize) -> usize {
         let (mut total, mut index) = (0usize, 0);
         while index < layer {
@@ -324,14 +328,14 @@ impl Store {
         Ok(total)
     }
 
-    /// Number of positions that a context's page table in pool `kind` covers.
+    /// Number of positions that a context's page table in pool `kind` has entries for.
     pub fn kept(&self, kind: usize) -> usize {
         self.tiles.get(kind).map_or(0, |tiles| tiles * TILE)
     }
 
     /// Number of `u32` values in the workspace that manage pages.
     pub const fn account(&self) -> Result<usize, Error> {
-        // Flags of open contexts, and positions of their saved states.
+        // Counts the flags of open contexts, and the positions of the contexts' saved states.
         let mut total = tri!(product(&[self.contexts, max(self.tiles[STATES], 1)]));
         let mut pool = 0;
         while pool < POOLS {
@@ -347,7 +351,7 @@ pub(crate) const fn head_layout(kind: KvType, layer: &Layer) -> HeadLayout {
     HeadLayout { kind, dim: layer.head.dim, shared: layer.head.shared }
 }
 
-/// Number of distances between `context` positions, at least 1.
+/// Number of different distances between two of `context` positions, at least 1.
 pub(crate) const fn distances(is_causal: bool, context: usize) -> usize {
     if is_causal { context } else { context.saturating_mul(2) - 1 }
 }
@@ -364,8 +368,8 @@ pub(crate) const fn biases(spec: &Spec<'_>, context: usize) -> Result<usize, Err
     }
 }
 
-/// The product, or [`Error::PlanTooLarge`] above a quarter of the address space, so that a few such products can be
-/// added.
+/// Product of `factors`. Fails with [`Error::PlanTooLarge`] if the product exceeds a quarter of the address space, so
+/// that a few products can be added without overflow.
 pub(crate) const fn product(factors: &[usize]) -> Result<usize, Error> {
     let mut product = 1usize;
     let mut i = 0;

@@ -96,19 +96,19 @@ pub struct Engine<'m, 'w> {
     marks: &'w mut [u32],
     /// Number of the last run that computed logits.
     run: u64,
-    /// Distinguishes the contexts of this engine from contexts of others.
+    /// Distinguishes the contexts of this engine from contexts of other engines.
     id: Id,
 }
 
 impl<'m, 'w> Engine<'m, 'w> {
-    /// Creates an engine in `workspace` and `kv`. They must have at least the planned size and start on an
-    /// [`ALIGN`](crate::memory::ALIGN) boundary. Bytes beyond the planned size are not accessed, and the memory need
+    /// Creates an engine in `workspace` and `kv`. `workspace` and `kv` must have at least the planned size and start on
+    /// an [`ALIGN`](crate::memory::ALIGN) boundary. Bytes beyond the planned size are not accessed, and the memory need
     /// not be zeroed.
     ///
     /// # Errors
     ///
-    /// [`Error::WorkspaceTooSmall`], [`Error::KvTooSmall`] and [`Error::Misaligned`];
-    /// [`Error::PlanMismatch`] if the plan was made for another model.
+    /// [`Error::WorkspaceTooSmall`], [`Error::KvTooSmall`] and [`Error::Misaligned`]; [`Error::PlanMismatch`] if the
+    /// plan was made for another model.
     pub fn new(model: &'m Model<'_>, plan: Plan, workspace: &'w mut [u8], kv: &'w mut [u8]) -> Result<Self, Error> {
         if !plan.is_for(model.gguf(), model.spec()) {
             return Err(Error::PlanMismatch);
@@ -148,7 +148,7 @@ impl<'m, 'w> Engine<'m, 'w> {
         Ok(Self { model, plan, forward, open, marks, run: 0, id })
     }
 
-    /// Shares the work among `workers`. [`Options::workers`] limits how many take part.
+    /// Shares the work among `workers`. [`Options::workers`] limits how many of them take part.
     #[must_use]
     pub fn with_workers(mut self, workers: &'m dyn Workers) -> Self {
         self.forward.compute.workers = workers;
@@ -178,9 +178,9 @@ impl<'m, 'w> Engine<'m, 'w> {
         self
     }
 
-    /// The error of the storage that ended the last run, if it was one in steps ([`begin`](Self::begin),
-    /// [`begin_encode`](Self::begin_encode)): its last step returned false. The contexts then have no logits. All other
-    /// functions return the error themselves.
+    /// Returns the storage error that ended the last run, if that run was made in steps ([`begin`](Self::begin),
+    /// [`begin_encode`](Self::begin_encode)). The last step of such a run has returned false, and its contexts have no
+    /// logits. All other functions return the error themselves.
     #[cfg(feature = "storage")]
     pub fn storage_error(&mut self) -> Option<Error> {
         self.forward.compute.window.take_fault()
@@ -196,7 +196,8 @@ impl<'m, 'w> Engine<'m, 'w> {
         Ok(())
     }
 
-    /// Forgets an error of the last run, and checks that the storage of the model's matrices was given.
+    /// Clears the storage error of the last run. Checks that a storage was given, if the model's matrices are in a
+    /// storage.
     #[inline(always)]
     fn open_storage(&mut self) -> Result<(), Error> {
         #[cfg(feature = "storage")]
@@ -221,7 +222,7 @@ impl<'m, 'w> Engine<'m, 'w> {
     ///
     /// # Errors
     ///
-    /// [`Error::BufferTooSmall`] if there are more adapters than [`Options::adapters`], or if the rank of one exceeds
+    /// [`Error::BufferTooSmall`] if there are more adapters than [`Options::adapters`], or if an adapter's rank exceeds
     /// [`Options::rank`]; the errors of [`Adapter::new`] if an adapter does not fit this model.
     #[cfg(feature = "lora")]
     pub fn with_adapters(mut self, adapters: &'m [Adapter<'m>]) -> Result<Self, Error> {
@@ -229,9 +230,9 @@ impl<'m, 'w> Engine<'m, 'w> {
         Ok(self)
     }
 
-    /// Replaces the adapters of a context. `adapters` has the index and the scale of each. The context restarts at
-    /// position 0, because its keys and values were computed with the adapters before. A new context has no adapters,
-    /// and a fork has the adapters of its original.
+    /// Replaces the adapters of a context. `adapters` has the index and the scale of each adapter. The context restarts
+    /// at position 0, because its keys and values were computed with the previous adapters. A new context has no
+    /// adapters, and a fork has the adapters of its original.
     ///
     /// # Errors
     ///
@@ -284,8 +285,8 @@ impl<'m, 'w> Engine<'m, 'w> {
         Ok(Context { slot, engine, position: 0, reached: 0, torn: false, source: 0, logits: Rows::default() })
     }
 
-    /// Opens a copy of `context`. The copy has the same tokens and logits and shares the pages. A page is copied when
-    /// one of the contexts that share it first writes to it. The encoder's text stays shared.
+    /// Opens a copy of `context`. The copy has the same tokens and logits and shares the pages. Contexts share a page
+    /// until one of them writes to it; that context then gets a copy of the page. The encoder's text stays shared.
     ///
     /// # Errors
     ///
@@ -299,7 +300,7 @@ impl<'m, 'w> Engine<'m, 'w> {
     ///
     /// # Errors
     ///
-    /// Same as [`fork`](Self::fork), and [`Error::CannotRewind`] as in [`rewind`](Self::rewind).
+    /// The errors of [`fork`](Self::fork), and [`Error::CannotRewind`] as in [`rewind`](Self::rewind).
     pub fn fork_at(&mut self, context: &Context, position: usize) -> Result<Context, Error> {
         self.known(context)?;
         self.can_rewind(context, position)?;
@@ -320,7 +321,8 @@ impl<'m, 'w> Engine<'m, 'w> {
             pool.name((context.slot, entry), (fork.slot, 0));
         }
         for (kind, pool) in self.forward.pools.iter_mut().enumerate().take(STATES) {
-            // Shares the whole table of a sliding window, because it is a ring and the tiles may be anywhere in it.
+            // Shares the whole page table of a sliding window, because the table is a ring and the needed tiles may be
+            // anywhere in the ring.
             let tiles = if kind == SOURCE || self.plan.is_ring(self.model.spec(), kind) && position > 0 {
                 usize::MAX
             } else {
@@ -392,8 +394,8 @@ impl<'m, 'w> Engine<'m, 'w> {
         self.plan.earliest(self.model.spec(), context.reached)
     }
 
-    /// The last position at or before `position` that a context can rewind to, or 0. Models with recurrent layers can
-    /// only rewind to a [checkpoint](Self::checkpoint), because each token replaces their states.
+    /// The last position, at or before `position`, that a context can rewind to, or 0. A model with recurrent layers
+    /// can only rewind to a [checkpoint](Self::checkpoint), because each token replaces the states of these layers.
     pub fn nearest(&self, context: &Context, position: usize) -> usize {
         let position = position.min(context.position);
         if position < self.earliest(context) {
@@ -410,8 +412,8 @@ impl<'m, 'w> Engine<'m, 'w> {
         marks.filter(|mark| *mark <= position).max().unwrap_or(0)
     }
 
-    /// Saves the recurrent states of a context, so that it can rewind to this position and be forked here. The last
-    /// [`Options::checkpoints`] states are kept. Models without recurrent layers have nothing to save.
+    /// Saves the recurrent states of a context, so that the context can later rewind to this position and be forked
+    /// here. The last [`Options::checkpoints`] states are kept. Models without recurrent layers have nothing to save.
     ///
     /// ```
     /// use arenite::{Engine, Gguf, Line, Model, Options, Plan, Work};
@@ -591,8 +593,9 @@ impl<'m, 'w> Engine<'m, 'w> {
         Ok(())
     }
 
-    /// Reserves pages for the next tokens of several contexts: for all of them or for none, so that a run that fails
-    /// changes nothing. `parts` has the slot, position and number of tokens of each context.
+    /// Reserves pages for the next tokens of several contexts. If the pages do not suffice for all contexts, none are
+    /// reserved, so that a run that fails changes nothing. `parts` has the slot, position and number of tokens of each
+    /// context.
     fn reserve(&mut self, parts: impl Iterator<Item = (usize, usize, usize)> + Clone) -> Result<(), Error> {
         let mut short = None;
         let written = || (0..POOLS).filter(|kind| *kind != SOURCE);
@@ -618,7 +621,7 @@ impl<'m, 'w> Engine<'m, 'w> {
     }
 }
 
-/// Checks that `tokens` is not empty and that all are in the vocabulary.
+/// Checks that `tokens` is not empty and that all tokens are in the vocabulary.
 fn check_tokens(tokens: &[TokenId], vocab: usize) -> Result<(), Error> {
     if tokens.is_empty() {
         return Err(Error::EmptyPrompt);

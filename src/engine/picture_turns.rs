@@ -11,14 +11,14 @@ use crate::kernel::copy_row;
 pub(crate) struct Turn {
     /// Position after the picture; 0 for an unused entry.
     pub end: u32,
-    /// Number by which later rotary positions are less than positions.
+    /// Difference between positions and rotary positions, which are less, after the picture.
     pub less: u32,
 }
 
 /// The pictures that each context has read.
 #[derive(Default)]
 pub(crate) struct Turns<'w> {
-    /// `[contexts][pictures]`, each in order, with unused entries at the end.
+    /// `[contexts][pictures]`: each context's pictures in order, with unused entries at the end.
     table: &'w mut [Turn],
     /// Entries per context.
     each: usize,
@@ -38,7 +38,7 @@ impl<'w> Turns<'w> {
         self.table.get_mut(slot * self.each..(slot + 1) * self.each).unwrap_or_default()
     }
 
-    /// Number by which rotary positions are less than positions now.
+    /// Current difference between a context's positions and its rotary positions, which are less.
     pub fn less(&self, slot: usize) -> usize {
         self.of(slot).iter().map(|turn| turn.less as usize).max().unwrap_or(0)
     }

@@ -1,9 +1,9 @@
-//! Rows of pictures that stand where tokens stand.
+//! Rows of pictures, which a model reads in place of the embeddings of tokens.
 //!
 //! A row replaces a token's embedding. Further vectors of a row are added after the first layers. In models with rotary
-//! positions of several axes, all rows of a picture have the same time, the picture's position, and each has a line and a
-//! column; the next token's position is one more than the largest of these. [`Turn`]s store the difference between rotary
-//! positions and positions in the cache.
+//! positions of several axes, each row of a picture has a time, a line and a column. The time is the picture's position
+//! for all rows; the next token's position is one more than the largest of all times, lines and columns. [`Turn`]s
+//! store the difference between rotary positions and positions in the cache.
 
 use super::forward::Forward;
 use super::layout::Segment;
@@ -11,25 +11,27 @@ use super::picture_turns::Turn;
 use super::{Engine, Work};
 use crate::{Error, TokenId};
 
-/// Rows of a picture, computed by an [`Encoder`](crate::vision::Encoder), that stand where tokens stand.
+/// Rows of a picture, computed by an [`Encoder`](crate::vision::Encoder), that a model reads in place of tokens'
+/// embeddings.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Span<'r> {
-    /// Index in the work of the first token that the rows replace.
+    /// Index of the first token that the rows replace, among the work's tokens.
     pub start: usize,
-    /// `[tokens][row_len]`: an embedding of the width of the model, then vectors to add after its first layers.
+    /// `[tokens][row_len]`: for each token, an embedding of the model's width, then vectors to add after the model's
+    /// first layers.
     pub rows: &'r [f32],
     /// Elements of a row: a multiple of the model's width.
     pub row_len: usize,
     /// Number of rows from left to right in the picture, for models with rotary positions of several axes.
     pub columns: usize,
-    /// True if the tokens of the span attend to each other, also to later ones. The span then has at most
-    /// [`Options::batch`](crate::Options::batch) tokens.
+    /// True if each token of the span attends to all tokens of the span, including later tokens. The span then has at
+    /// most [`Options::batch`](crate::Options::batch) tokens.
     pub together: bool,
 }
 
 impl<'r> Span<'r> {
-    /// Rows that attend to earlier tokens only, as the tokens of a text do.
+    /// Creates a span whose rows attend to earlier tokens only, as a text's tokens do.
     pub fn new(start: usize, rows: &'r [f32], row_len: usize, columns: usize) -> Self {
         Self { start, rows, row_len, columns, together: false }
     }
@@ -55,7 +57,7 @@ impl<'r> Span<'r> {
         self.columns.max(self.tokens().checked_div(self.columns).unwrap_or(0))
     }
 
-    /// Vector `stream` of the row of token `index`, in a model of width `dim`.
+    /// Vector number `stream` in the row of token `index`, in a model of width `dim`.
     fn vector(&self, index: usize, stream: usize, dim: usize) -> Option<&'r [f32]> {
         let row = self.rows.get(index.checked_sub(self.start)? * self.row_len..)?.get(..self.row_len)?;
         row.get(stream * dim..(stream + 1) * dim)
@@ -65,23 +67,24 @@ impl<'r> Span<'r> {
 impl<'c> Work<'c> {
     /// Replaces the embeddings of some of the tokens by rows of pictures. The spans are in order and do not overlap.
     ///
-    /// The tokens that are replaced count like others, for example in [`Context::position`](super::Context::position).
-    /// Their ids must be in the vocabulary; usually all have the id of the model's image token.
+    /// Replaced tokens count like other tokens, for example in [`Context::position`](super::Context::position). The ids
+    /// of replaced tokens must be in the vocabulary; usually all are the id of the model's image token.
     #[must_use]
     pub fn pictures(mut self, pictures: &'c [Span<'c>]) -> Self {
         self.pictures = pictures;
         self
     }
 
-    /// Shortens a pass of `taken` tokens so that it does not cut a span whose tokens attend to each other.
+    /// Returns the length of a pass of at most `taken` tokens that does not cut a span whose tokens attend to each
+    /// other.
     pub(super) fn without_cuts(&self, taken: usize) -> usize {
         let end = self.done + taken;
         let cut = self.pictures.iter().find(|span| span.together && span.start < end && end < span.end());
         cut.map_or(taken, |span| span.start.saturating_sub(self.done))
     }
 
-    /// Returns the number of tokens from token `index` on and before `end` that form one segment, and whether they attend
-    /// to each other. A segment has all tokens of a span whose tokens do, or none.
+    /// Returns the number of tokens from token `index` on and before `end` that form one segment, and whether they
+    /// attend to each other. If a span's tokens attend to each other, a segment has all of them or none.
     pub(super) fn segment(&self, index: usize, end: usize) -> (usize, bool) {
         match self.pictures.iter().find(|span| span.together && span.end() > index) {
             Some(span) if span.start <= index => (span.end().min(end) - index, true),
@@ -92,8 +95,9 @@ impl<'c> Work<'c> {
 }
 
 impl Forward<'_, '_> {
-    /// Adds the next tokens of a work to the pass, in segments: each span whose tokens attend to each other is one.
-    /// Returns the number of tokens added: fewer than `tokens` if the pass runs out of segments.
+    /// Adds the next tokens of a work to the pass, in segments. A span whose tokens attend to each other becomes one
+    /// segment. Returns the number of added tokens, which is less than the number of `tokens` if the pass runs out of
+    /// segments.
     pub(super) fn add_parts(&mut self, work: &Work<'_>, all: Segment, tokens: &[TokenId]) -> usize {
         let mut added = 0;
         while let Some(rest) = tokens.get(added..).filter(|rest| !rest.is_empty() && self.room() > 0) {
@@ -109,7 +113,7 @@ impl Forward<'_, '_> {
         added
     }
 
-    /// Replaces the embeddings and rotations of some tokens of a work, from token `index` on; the first is in row
+    /// Replaces the embeddings and rotations of some tokens of a work. The range begins at token `index`, whose row is
     /// `first`. `context` is the state before the work's next token.
     pub(super) fn place_pictures(&mut self, work: &Work<'_>, (index, count): (usize, usize), first: usize) {
         let (slot, position) = (work.context.slot, work.context.position);
@@ -137,7 +141,7 @@ impl Forward<'_, '_> {
         }
     }
 
-    /// Adds the vectors of pictures for layer `layer` to the rows of a work, of which `first` is the first.
+    /// Adds the vectors of pictures for layer `layer` to the rows of a work. Row `first` is the work's first row.
     pub(super) fn add_pictures(&mut self, work: &Work<'_>, taken: usize, first: usize, layer: usize) {
         for (index, row) in (work.done..work.done + taken).zip(first..) {
             let span = work.pictures.iter().find(|span| (span.start..span.end()).contains(&index));

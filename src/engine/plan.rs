@@ -31,22 +31,24 @@ pub struct Options {
     /// Maximum length of a sound in encoder positions (50 per second for Whisper); 0 for the model's maximum.
     #[cfg(feature = "sound")]
     pub sound: usize,
-    /// Tokens per pass, over all contexts; at least one per context. A larger batch is faster and needs more workspace.
+    /// Maximum number of tokens per pass, over all contexts; at least one per context. A larger batch is faster and
+    /// needs more workspace.
     pub batch: usize,
     /// Element type of the KV cache.
     pub kv: KvType,
-    /// Maximum number of workers, at least 1; each needs scratch memory.
+    /// Maximum number of workers, at least 1; each worker needs scratch memory.
     pub workers: usize,
     /// Maximum number of open contexts, at least 1.
     pub contexts: usize,
     /// Number of pages (16 positions each) shared by all contexts, in global attention layers; 0 for enough to fill
     /// every context. (Layers with a sliding window always have enough.)
     pub pages: usize,
-    /// Rows of logits that a run can compute; 0 for one per context.
+    /// Maximum number of rows of logits that a run can compute; 0 for one row per context.
     pub logits: usize,
-    /// Maximum number of encoder texts or sounds in memory at once, at least 1. A context and its forks share one.
+    /// Maximum number of encoder texts or sounds in memory at once, at least 1. A context and its forks share one text
+    /// or sound.
     pub sources: usize,
-    /// Checkpoints per context, for models with recurrent layers: see
+    /// Number of checkpoints per context, for models with recurrent layers: see
     /// [`Engine::checkpoint`](super::Engine::checkpoint).
     pub checkpoints: usize,
     /// Number of adapters that contexts can choose from: see [`Engine::with_adapters`](super::Engine::with_adapters).
@@ -62,12 +64,13 @@ pub struct Options {
     /// True if the model's own layers propose tokens: see [`Engine::draft`](super::Engine::draft).
     #[cfg(feature = "drafts")]
     pub own_drafts: bool,
-    /// Pictures that a context can read, in models with rotary positions of several axes (Qwen-VL). In models whose
-    /// pictures' tokens attend to each other (Gemma 3), any number but 0 lets texts and a picture share a pass.
+    /// Maximum number of pictures that a context can read, in models with rotary positions of several axes (Qwen-VL).
+    /// In models whose pictures' tokens attend to each other (Gemma 3), any value but 0 lets texts and a picture share
+    /// a pass.
     #[cfg(feature = "vision")]
     pub pictures: usize,
-    /// Bytes of the window through which matrices in a [`Storage`](crate::Storage) are read: at least two of their rows.
-    /// A larger window needs fewer and longer reads.
+    /// Size in bytes of the window into which matrices in a [`Storage`](crate::Storage) are read. The window holds at
+    /// least two rows of any such matrix. A larger window needs fewer and longer reads.
     #[cfg(feature = "storage")]
     pub window: usize,
 }
@@ -105,7 +108,7 @@ impl Options {
         Self::DEFAULT
     }
 
-    /// Plans contexts for beam search: one per beam, and one that holds the encoder's text.
+    /// Plans contexts for beam search: one context per beam, and one context that holds the encoder's text.
     #[must_use]
     pub const fn beams(self, beams: usize) -> Self {
         self.contexts(max(beams, 1).saturating_add(1))
@@ -173,7 +176,7 @@ impl Default for Options {
     }
 }
 
-/// The exact memory that a model needs under given [`Options`]; it is the same on every target.
+/// The exact memory that a model needs under given [`Options`]. The sizes are the same on every target.
 ///
 /// # Examples
 ///
@@ -191,7 +194,7 @@ pub struct Plan {
     pub workspace: usize,
     /// KV cache in bytes.
     pub kv: usize,
-    /// Tokenizer index in bytes; 0 if the file has no vocabulary that this build supports.
+    /// Size of the tokenizer index in bytes; 0 if the file has no vocabulary that this build supports.
     pub tokenizer: usize,
     /// The options, with defaults resolved.
     pub options: Options,
@@ -293,8 +296,8 @@ impl Plan {
     /// The earliest position, other than 0, that a context can rewind to after it has reached `reached`.
     pub(crate) fn earliest(&self, spec: &Spec<'_>, reached: usize) -> usize {
         let earliest = (0..).zip([spec.global, spec.local]).filter_map(|(kind, heads)| {
-            // A ring holds the positions from `reached - kept` on; the next token attends to the `window - 1` positions
-            // before it.
+            // A ring holds the positions from `reached - kept` on; the next token attends to the previous `window - 1`
+            // positions.
             match (heads.window, self.store.kept(kind), reached.checked_sub(self.store.kept(kind))) {
                 (None, ..) | (_, 0, _) | (.., None | Some(0)) => None,
                 (Some(window), _, Some(lost)) => Some(lost + window - 1),
@@ -308,7 +311,8 @@ impl Plan {
         self.sealed(gguf, spec) == self.seal
     }
 
-    /// Hash of the model, the options and the sizes, by which plans for other models or options are recognized.
+    /// Hash of the model, the options and the sizes. It reveals a plan that was made for a different model or with
+    /// different options.
     const fn sealed(&self, gguf: &Gguf<'_>, spec: &Spec<'_>) -> u64 {
         let Options { context, batch, kv, workers, contexts, pages, logits, sources, checkpoints, .. } = self.options;
         let numbers = [
@@ -330,8 +334,8 @@ impl Plan {
         let mut hash = Hash::new();
         let mut index = 0;
         while index < spec.layers {
-            // Hashes only the pool, because the other parameters of a layer determine tensor shapes or cache bytes,
-            // which are hashed as well.
+            // Hashes only the pool, because the other parameters of a layer determine tensor shapes or cache bytes, and
+            // both are hashed, too.
             hash.word(spec.layer(index).pool() as u64);
             index += 1;
         }
@@ -340,8 +344,8 @@ impl Plan {
         if let Some(file) = gguf.drafter() {
             file.hash_directory(&mut hash);
         }
-        // The numbers are hashed twice, after the model, because a second changed number could undo the effect of the
-        // first on one pass, but not on both.
+        // The numbers are hashed after the model, in two passes. A second changed number could undo the effect of a
+        // first changed number in one pass, but not in both passes.
         let mut pass = 0;
         while pass < 2 {
             hash.numbers(&numbers);
@@ -561,13 +565,13 @@ impl Store {
         Self::with_positions(spec, position_bytes(spec, options.kv), 0, options)
     }
 
-    /// Like [`of`](Self::of), with room for the keys and values of the layer that predicts further tokens.
+    /// Like [`of`](Self::of), but with room for the keys and values of the layer that predicts further tokens.
     #[cfg(feature = "drafts")]
     const fn with_next(spec: &Spec<'_>, next: &Spec<'_>, options: Options) -> Result<Self, Error> {
         let (mut bytes, more) = (position_bytes(spec, options.kv), position_bytes(next, options.kv));
         bytes = [bytes[0].saturating_add(more[0]), bytes[1].saturating_add(more[1])];
-        // This store lacks the bytes of the layer's tiles, which need its number of pages. The number is right already,
-        // because it does not depend on the bytes.
+        // This store lacks the bytes of the predicting layer's tiles, because they depend on the store's number of
+        // pages. That number is already right, because it does not depend on these bytes.
         let store = tri!(Self::with_positions(spec, bytes, 0, options));
         let layer = next.layer(0);
         let tiles = if layer.owns_kv { tri!(store.head_pages(&layer, layer.pool())) } else { 0 };
@@ -598,8 +602,8 @@ impl Store {
         while kind < 2 && spec.has_head() {
             if store.position_bytes[kind] > 0 {
                 (store.tiles[kind], store.pages[kind]) = match windows[kind] {
-                    // A sliding window's table holds the window of the first token of a batch and the whole batch,
-                    // because the keys of a batch are stored before its first token attends.
+                    // A sliding window's page table covers the window of a batch's first token and the whole batch,
+                    // because all keys of the batch are stored before the first token attends.
                     Some(window) => {
                         let tiles = min(context, window.saturating_add(batch - 1)).div_ceil(TILE);
                         (tiles, tri!(product(&[tiles, contexts])))
@@ -636,7 +640,7 @@ const fn rotary_pairs(spec: &Spec<'_>, is_local: bool) -> usize {
     }
 }
 
-/// Bytes per position in all layers that compute keys and values, by pool.
+/// Number of bytes per position, over all layers of a pool that compute keys and values.
 const fn position_bytes(spec: &Spec<'_>, kv: KvType) -> [usize; 2] {
     let (mut bytes, mut index) = ([0usize; 2], 0);
     while index < spec.layers {
@@ -661,8 +665,8 @@ const fn attention_sums(spec: &Spec<'_>, batch: usize) -> usize {
         let layer = spec.layer(index);
         let rows = min(MAX_ROWS, batch.saturating_mul(layer.group()));
         let head = head_layout(KvType::F32, &layer);
-        // Room for the values of a tile, because attention first copies them into rows if the cache stores values as
-        // parts of keys.
+        // This is room for the values of a tile. If the cache stores values as parts of keys, attention first copies
+        // the values into rows.
         let tile = if head.shares() { TILE } else { 0 };
         most = max(most, (rows + tile) * head.padded());
         index += 1;
@@ -670,7 +674,8 @@ const fn attention_sums(spec: &Spec<'_>, batch: usize) -> usize {
     most
 }
 
-/// Stops compilation with the message of an error, and with the name of a disabled feature that would help.
+/// Stops compilation with the message of an error. The message also names a disabled feature if that feature would
+/// help.
 pub(crate) const fn stop(error: Error) -> ! {
     let mut message = error.sentence().message();
     if let Some(feature) = error.missing_feature() {

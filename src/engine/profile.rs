@@ -79,6 +79,6 @@ impl Section {
 /// # Ok::<(), arenite::Error>(())
 /// ```
 pub trait Profiler: Sync {
-    /// Called when `section` has finished; it ran since the previous call or since the start of the pass.
+    /// Called when `section` has finished. The section began at the previous call, or at the start of the pass.
     fn done(&self, section: Section);
 }

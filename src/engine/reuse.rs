@@ -1,4 +1,4 @@
-//! Keys and values at other positions than those where they were computed.
+//! Reuse of keys and values at positions other than the positions for which they were computed.
 
 use core::ops::Range;
 
@@ -34,11 +34,12 @@ impl Engine<'_, '_> {
         }
     }
 
-    /// Appends `tokens` of `from` to `context` without computing them: their keys are rotated to the new positions, their
-    /// values stay. The logits of `context` are those of no token until it reads one.
+    /// Appends `tokens` of `from` to `context` without computing them: their keys are rotated to the new positions, and
+    /// their values stay the same. `context` has no valid logits until it reads a token.
     ///
-    /// The result is an approximation. Keys and values also depend on the tokens before them, which may be others in
-    /// `context`, and rotating rounds. Results do not depend on kernels or workers. llama.cpp has this as `--cache-reuse`.
+    /// The result is an approximation. Keys and values also depend on earlier tokens, which may be different in
+    /// `context`, and rotating rounds. The result does not depend on kernels or workers. In llama.cpp the same is
+    /// called `--cache-reuse`.
     ///
     /// ```
     /// use arenite::{Engine, Gguf, Line, Model, Options, Plan, Work};
@@ -62,10 +63,10 @@ impl Engine<'_, '_> {
     ///
     /// # Errors
     ///
-    /// On error nothing changes. [`Error::Unsupported`] if [`can_reuse`](Self::can_reuse) is false, if one of the contexts
-    /// has read pictures in a model with rotary positions of several axes, or if their adapters differ;
-    /// [`Error::CannotRewind`] if `from` has not read all of `tokens`; [`Error::ContextFull`]; [`Error::OutOfPages`];
-    /// [`Error::ForeignContext`].
+    /// On error nothing changes. [`Error::Unsupported`] if [`can_reuse`](Self::can_reuse) is false, if one of the
+    /// contexts has read pictures in a model with rotary positions of several axes, or if the adapters of the contexts
+    /// differ; [`Error::CannotRewind`] if `from` has not read all of `tokens`; [`Error::ContextFull`];
+    /// [`Error::OutOfPages`]; [`Error::ForeignContext`].
     pub fn reuse(&mut self, context: &mut Context, from: &Context, tokens: Range<usize>) -> Result<(), Error> {
         self.known(context)?;
         self.known(from)?;

@@ -52,7 +52,7 @@ impl Plan {
         self.used_bytes([min(tokens, first * TILE), min(tokens, second * TILE)], tokens)
     }
 
-    /// Size in bytes of a snapshot at `position`, in which `used` positions of each pool are saved.
+    /// Size in bytes of a snapshot at `position`. `used` has the number of saved positions of each pool.
     const fn used_bytes(&self, used: [usize; 2], position: usize) -> usize {
         let states = if position > 0 { self.store.state_bytes } else { 0 };
         let cache = self.cache_bytes(used).saturating_add(states).saturating_add(self.picture_bytes());
@@ -166,9 +166,10 @@ impl Engine<'_, '_> {
 
     /// Restores a context and its logits from a snapshot written by [`save`](Self::save).
     ///
-    /// `snapshot` may have any alignment and may be longer than the saved bytes. Workers, kernels, and numbers of
-    /// contexts and pages may differ from the saving engine's; the batch size may differ unless a sliding window is
-    /// shorter than the context, because the length of its ring depends on the batch size.
+    /// `snapshot` may have any alignment and may be longer than the saved bytes. The saving engine may have had
+    /// different workers, kernels, and numbers of contexts and pages. It may also have had a different batch size,
+    /// unless a sliding window is shorter than the context, because the length of the window's ring depends on the
+    /// batch size.
     ///
     /// # Errors
     ///
@@ -182,7 +183,7 @@ impl Engine<'_, '_> {
         let used = self.used(position, reached);
         self.take_pages(context, used)?;
         if let Some(pool) = self.forward.pools.get_mut(STATES) {
-            // Takes a new page, because forks or checkpoints may share the old one.
+            // Takes a new page, because forks or checkpoints may share the old page.
             pool.release(context.slot, 0);
             if position > 0 {
                 pool.claim(context.slot, 0, 0);
@@ -269,7 +270,7 @@ impl Engine<'_, '_> {
         Ok((position, reached, rest))
     }
 
-    /// Replaces a context's pages by unshared ones for the given numbers of positions in each pool.
+    /// Replaces a context's pages by unshared pages. `used` has the number of positions that each pool needs.
     fn take_pages(&mut self, context: &Context, used: [usize; 2]) -> Result<(), Error> {
         for (pool, used) in self.forward.pools.iter().zip(used) {
             let (needed, free) = (used.div_ceil(TILE), pool.free() + pool.owned(context.slot));
@@ -315,8 +316,8 @@ impl Engine<'_, '_> {
         }
     }
 
-    /// Number of positions to save from the start of a context's table in each pool: one per token, or the whole table
-    /// once a ring has wrapped, because its positions are then in any order.
+    /// Number of positions to save from the start of a context's page table, for each pool. This is one position per
+    /// token. Once a ring has wrapped it is the whole table, because its positions are then in any order.
     fn used(&self, position: usize, reached: usize) -> [usize; 2] {
         [0, 1].map(|kind| {
             let kept = self.plan.store.kept(kind);

@@ -17,7 +17,8 @@ pub struct Work<'c> {
     pub(super) context: &'c mut Context,
     tokens: Tokens<'c>,
     wanted: Wanted,
-    /// Number of tokens that earlier passes of the run have processed, and number of tokens in the current pass.
+    /// Number of tokens that earlier passes of the run have processed; `taken` is the number of tokens in the current
+    /// pass.
     pub(super) done: usize,
     taken: usize,
     /// Number of tokens in the pass that has just run.
@@ -44,7 +45,7 @@ enum Wanted {
 }
 
 impl<'c> Work<'c> {
-    /// Reads any number of tokens. Computes the logits of the last one.
+    /// Reads any number of tokens. Computes the logits of the last token.
     pub fn prefill(context: &'c mut Context, tokens: &'c [TokenId]) -> Self {
         Self::new(context, Tokens::Many(tokens))
     }
@@ -70,11 +71,11 @@ impl<'c> Work<'c> {
         }
     }
 
-    /// Lets the context [rewind](Engine::rewind) to any position within these tokens, also if the model has recurrent
-    /// layers: all of them may be guesses that the run verifies. There may be one more than
+    /// Lets the context [rewind](Engine::rewind) to any position within these tokens, even if the model has recurrent
+    /// layers. All tokens may be guesses that the run verifies. There may be one token more than
     /// [`Options::drafts`](crate::Options::drafts).
     ///
-    /// (Recurrent layers of the kinds of RWKV, Mamba-1 and Kimi ignore this: they rewind to
+    /// (The recurrent layers of RWKV, Mamba-1 and Kimi ignore this setting: they can only rewind to
     /// [checkpoints](Engine::checkpoint).)
     #[cfg(feature = "drafts")]
     #[must_use]
@@ -89,7 +90,7 @@ impl<'c> Work<'c> {
         Self { wanted: Wanted::All, ..self }
     }
 
-    /// Computes no logits. Use this for all but the last chunk of a prompt, because logits cost a product with the
+    /// Computes no logits. Call this for all chunks of a prompt but the last, because logits cost a product with the
     /// whole vocabulary.
     #[must_use]
     pub fn no_logits(self) -> Self {
@@ -111,7 +112,7 @@ impl<'c> Work<'c> {
         }
     }
 
-    /// Rows of the pass whose logits are computed; the first of the work is `row`.
+    /// Rows of the pass whose logits are computed. Row `row` is the work's first row.
     fn rows_of_logits(&self, row: usize) -> Range<usize> {
         let end = row + self.taken;
         match self.wanted {
@@ -174,7 +175,7 @@ impl core::fmt::Debug for Pass<'_, '_, '_, '_> {
 }
 
 impl<'p, 'c, 'm, 'w> Pass<'p, 'c, 'm, 'w> {
-    /// Creates a run of `works`. The caller has checked these and reserved the pages that they need.
+    /// Creates a run of `works`. The caller has checked the works and reserved the pages that they need.
     pub(super) fn new(engine: &'p mut Engine<'m, 'w>, works: &'p mut [Work<'c>]) -> Self {
         Self {
             engine,
@@ -226,7 +227,7 @@ impl<'p, 'c, 'm, 'w> Pass<'p, 'c, 'm, 'w> {
         ControlFlow::Continue(true)
     }
 
-    /// Ends a run whose storage has failed. The contexts lose their logits, which would be those of earlier tokens.
+    /// Ends a run whose storage has failed. The contexts lose their logits, because these belong to earlier tokens.
     #[cold]
     fn give_up(&mut self) -> ControlFlow<(), bool> {
         self.works.iter_mut().for_each(|work| work.context.logits = Rows::default());
@@ -281,7 +282,8 @@ impl<'p, 'c, 'm, 'w> Pass<'p, 'c, 'm, 'w> {
                 work.taken = forward.add_parts(work, segment, tokens);
             }
             rows += work.taken;
-            // Set before the pass runs, because even an aborted pass overwrites earlier contents of a sliding window.
+            // `reached` is set before the pass runs, because even an aborted pass overwrites earlier contents of a
+            // sliding window.
             work.context.reached = work.context.reached.max(work.context.position + work.taken);
             work.context.torn = has_states;
         }
@@ -291,7 +293,8 @@ impl<'p, 'c, 'm, 'w> Pass<'p, 'c, 'm, 'w> {
     /// Computes the requested logits, in one matrix product, and advances the contexts.
     fn complete(&mut self) {
         let Self { engine, works, logits, .. } = self;
-        // A run gets its number with its first logits, because these overwrite the logits of the previous run.
+        // The number of the current run changes with the run's first logits, because these overwrite the logits of the
+        // previous run.
         let run = engine.run + u64::from(*logits == 0);
         #[cfg(feature = "drafts")]
         engine.forward.keep_fresh();
@@ -345,7 +348,7 @@ impl<'p, 'c, 'm, 'w> Pass<'p, 'c, 'm, 'w> {
         #[cfg(feature = "drafts")]
         {
             engine.keep_pass(works);
-            // The pass is complete: a storage that failed only now makes guesses worse.
+            // The error is dropped, because the pass is complete: a storage that fails here only makes guesses worse.
             #[cfg(feature = "storage")]
             engine.forward.compute.window.take_fault();
         }
@@ -371,8 +374,8 @@ impl Pass<'_, '_, '_, '_> {
         done(self.works) - before
     }
 
-    /// Computes the logits of the first `rows` rows of the pass that has just run, and calls `each` with the position and
-    /// logits of each.
+    /// Computes the logits of the first `rows` rows of the pass that has just run, and calls `each` with each row's
+    /// position and logits.
     fn each_logits(&mut self, rows: usize, each: &mut dyn FnMut(usize, &[f32])) {
         let Some(work) = self.works.first_mut() else { return };
         let Engine { forward, plan, run, .. } = &mut *self.engine;
@@ -406,8 +409,8 @@ impl<'m, 'w> Engine<'m, 'w> {
         #[cfg(feature = "drafts")]
         let kept = self.forward.next.as_ref().map(|_| self.plan.options.kept() - 1);
         let mut pass = self.begin(&mut works)?;
-        // Limits passes to fewer tokens than are kept, because the predicting layer reads larger passes at once, which
-        // overwrites the states that `each_logits` needs.
+        // Limits a pass to fewer tokens than are kept. The predicting layer would read a larger pass at once, and
+        // overwrite the states that `each_logits` needs.
         #[cfg(feature = "drafts")]
         if let Some(kept) = kept {
             pass.most = kept;
@@ -422,14 +425,14 @@ impl<'m, 'w> Engine<'m, 'w> {
     }
 
     /// Runs all works in order, in passes of at most [`Options::batch`](crate::Options::batch) tokens; works that fit
-    /// together share a pass. Every context gets the same bits as when run alone. Afterwards [`logits`](Self::logits)
+    /// together share a pass. Every context gets the same bits as if it ran alone. Afterwards [`logits`](Self::logits)
     /// returns each context's logits.
     ///
     /// # Errors
     ///
     /// [`Error::EmptyPrompt`], [`Error::TokenOutOfRange`], [`Error::ContextFull`]; [`Error::OutOfPages`] and
-    /// [`Error::TooManyLogits`]; [`Error::NoPart`] if the model is an encoder alone, [`Error::NoSource`] if it has an
-    /// encoder that has not run on a text yet; [`Error::ForeignContext`]. On error nothing was run.
+    /// [`Error::TooManyLogits`]; [`Error::NoPart`] if the model is only an encoder, [`Error::NoSource`] if the model's
+    /// encoder has not run on a text yet; [`Error::ForeignContext`]. On error nothing was run.
     pub fn run(&mut self, works: &mut [Work<'_>]) -> Result<(), Error> {
         self.begin(works)?.finish();
         self.check_storage()

@@ -22,7 +22,7 @@ pub(super) enum Piece<'e> {
     Type(&'e TensorType),
 }
 
-/// An error's sentence: a template with a `{}` for each piece.
+/// An error's sentence: a template, which has a `{}` for each piece, and the pieces.
 #[derive(Clone, Copy)]
 pub(crate) struct Sentence<'e> {
     pub(super) template: &'static str,
@@ -97,7 +97,7 @@ const fn sign(number: i64) -> &'static str {
     if number < 0 { "-" } else { "" }
 }
 
-/// Splits a template at its first `{}`: the text before, and the text after if there is a `{}`.
+/// Splits a template at its first `{}`: the text before `{}`, and the text after `{}` if there is one.
 const fn cut(template: &str) -> (&str, Option<&str>) {
     let mut at = 0;
     while let (Some((before, _)), Some((pair, after))) = (template.split_at_checked(at), tail(template, at)) {
@@ -109,7 +109,7 @@ const fn cut(template: &str) -> (&str, Option<&str>) {
     (template, None)
 }
 
-/// Returns the two bytes at `at` of an ASCII text, and the text after these.
+/// Returns two bytes of an ASCII text, from byte `at` on, and the text after these bytes.
 const fn tail(text: &str, at: usize) -> Option<(&str, &str)> {
     match text.split_at_checked(at) {
         Some((_, rest)) => rest.split_at_checked(2),
@@ -137,8 +137,8 @@ impl Message {
         self
     }
 
-    /// Appends a name, with question marks for bytes outside printable ASCII, so that the result is UTF-8 wherever it
-    /// is cut, and cannot affect a terminal.
+    /// Appends a name. Bytes outside printable ASCII become question marks, so that the result is UTF-8 even if it is
+    /// cut anywhere, and cannot affect a terminal.
     const fn name(mut self, name: &Name) -> Self {
         let mut bytes = name.bytes();
         while let Some((byte, rest)) = bytes.split_first() {

@@ -1,4 +1,4 @@
-//! Names from a file, and numbers, in the form in which errors show them.
+//! Names from a file, and numbers, as errors show them.
 
 use core::fmt::{self, Write};
 
@@ -112,8 +112,8 @@ fn write_escaped(f: &mut fmt::Formatter<'_>, c: char) -> fmt::Result {
     f.write_char('}')
 }
 
-/// Decimal digits of a number. (Not by `core::fmt`, because the compiler then proves the absence of panics only at its
-/// highest optimization level.)
+/// Decimal digits of a number. `core::fmt` is not used, because then the compiler proves the absence of panics only at
+/// its highest optimization level.
 pub(crate) struct Digits {
     bytes: [u8; 20],
     start: usize,
@@ -126,7 +126,7 @@ impl Digits {
         let mut free = bytes.as_mut_slice();
         let (mut high, mut low) = ((number >> 32) as u32, number as u32);
         while let Some((last, before)) = free.split_last_mut() {
-            // Divides by ten in three steps, of the upper 32 bits and twice 16 bits, because 64-bit division is 512
+            // Divides by ten in three steps (the upper 32 bits, then 16 bits twice), because 64-bit division is 512
             // bytes of code on 32-bit processors.
             let middle = ((high % 10) << 16) | (low >> 16);
             let lowest = ((middle % 10) << 16) | (low & 0xffff);
@@ -173,7 +173,7 @@ mod tests {
         );
         assert_eq!(shown("blk.0.ночь.重み é"), "blk.0.ночь.重み é");
         assert_eq!(Name::new(b"a\xffb\xe2\x80").to_string(), "a\u{fffd}b\u{fffd}");
-        // Tests every character by itself, then a long name, which is cut at the end.
+        // Tests every character as a name of its own, then a long name, which is cut at the end.
         for c in '\0'..=char::MAX {
             let text = shown(c.encode_utf8(&mut [0; 4]));
             assert!(!text.chars().any(|c| c.is_control()), "{text:?}");

@@ -7,7 +7,7 @@ use super::message::{Piece, Sentence};
 /// texts, without code.
 macro_rules! sentences {
     ($($(#[$cfg:meta])? $name:ident $({ $($field:ident),* })? => $template:literal $(, $piece:ident($value:ident))*;)*) => {
-        /// Position of each variant in the list, in which the variants of disabled features count as well.
+        /// Position of each variant in the list. The list includes the variants of disabled features.
         #[repr(u8)]
         #[allow(dead_code)]
         enum Position {
@@ -20,10 +20,10 @@ macro_rules! sentences {
                 Sentence { template: self.template(), pieces: self.pieces() }
             }
 
-            /// Returns the number of the error in the guide's [list](crate::guide::what_can_go_wrong). The number is the
-            /// same for all combinations of features. It is for programs that have no room for the sentences of
-            /// [`Display`](core::fmt::Display): the linker removes the sentences from a program that does not format
-            /// errors.
+            /// Returns the number of the error in the guide's [list](crate::guide::what_can_go_wrong). The number is
+            /// the same for all combinations of features. The number serves programs that have no room for the
+            /// sentences of [`Display`](core::fmt::Display): the linker removes the sentences from a program that does
+            /// not format errors.
             ///
             /// ```
             /// use arenite::Gguf;

@@ -59,7 +59,7 @@ pub unsafe extern "C" fn arenite_context_new(
     report(result, error)
 }
 
-/// Creates a copy of `context` in `memory`; the two share cache memory until their tokens differ.
+/// Creates a copy of `context` in `memory`; the two contexts share cache memory until their tokens differ.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_context_fork(
     session: *mut arenite_session,
@@ -123,8 +123,8 @@ pub unsafe extern "C" fn arenite_context_rewind(
 }
 
 /// Saves the recurrent states of a context, so that it can be rewound to its current position. At most
-/// `arenite_options.checkpoints` are kept: a further one replaces the oldest. Not needed for models without recurrent
-/// layers.
+/// `arenite_options.checkpoints` saved states are kept: a further state replaces the oldest. Models without recurrent
+/// layers do not need this call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_context_checkpoint(
     session: *mut arenite_session,
@@ -168,9 +168,10 @@ pub unsafe extern "C" fn arenite_context_logits(
     engine.logits_mut(context).as_mut_ptr()
 }
 
-/// Guesses the token after `token` with the model's own layers, planned by `arenite_options.own_drafts`. The first token is one
-/// that was chosen after the last token of the context; each further call takes a guess. `arenite_context_logits` then
-/// returns the logits of the guess. The context does not change: `arenite_context_verify` reads the tokens.
+/// Guesses the token after `token` with the model's own layers, planned by `arenite_options.own_drafts`. In the first
+/// call, `token` was chosen after the last token of the context; in each further call, `token` is the previous guess.
+/// `arenite_context_logits` then returns the logits of the guess. The context does not change: `arenite_context_verify`
+/// reads the tokens.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_context_draft(
     session: *mut arenite_session,
@@ -194,9 +195,9 @@ pub unsafe extern "C" fn arenite_context_draft(
     }
 }
 
-/// Reads a chosen token and proposed ones, at most `arenite_options.drafts` of them, and computes the logits after each:
-/// `arenite_context_logits_at` returns them. `arenite_context_rewind` removes tokens that are not those chosen from the logits
-/// before them, also from models with recurrent layers.
+/// Reads a chosen token and up to `arenite_options.drafts` proposed tokens, and computes the logits after each of them:
+/// `arenite_context_logits_at` returns these logits. If a proposed token is not the token chosen from the logits before
+/// it, remove it and all later tokens with `arenite_context_rewind`. This also works for models with recurrent layers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_context_verify(
     session: *mut arenite_session,
@@ -219,7 +220,8 @@ pub unsafe extern "C" fn arenite_context_verify(
     }
 }
 
-/// Logits of the token at `position` of a context, after `arenite_context_verify`. Returns null if there are none.
+/// Logits of the token at `position` of a context, after `arenite_context_verify`. Returns null if there are no such
+/// logits.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_context_logits_at(
     session: *mut arenite_session,
@@ -258,7 +260,7 @@ pub unsafe extern "C" fn arenite_session_run(
                 if earlier.iter().any(|earlier| earlier.context == work.context) {
                     return Err(argument("for the context"));
                 }
-                // No two references alias, because no two works have the same context.
+                // The references do not alias, because no two works have the same context.
                 let context = match work.context.as_mut() {
                     Some(context) => &mut context.0,
                     None => own.take().ok_or(argument("for the context"))?,
@@ -274,7 +276,7 @@ pub unsafe extern "C" fn arenite_session_run(
 /// A run of tokens in steps of one layer. Between two steps the program can feed a watchdog or yield to other tasks.
 pub struct arenite_pass {
     work: Work<'static>,
-    /// `None` until `work` is at its final address, because the pass borrows it.
+    /// `None` until `work` is at its final address, because the pass borrows `work`.
     pass: Option<Pass<'static, 'static, 'static, 'static>>,
 }
 
@@ -284,9 +286,9 @@ pub extern "C" fn arenite_pass_size() -> usize {
     size_of::<arenite_pass>()
 }
 
-/// Creates a pass in `memory` that runs `count` tokens in a context, or in the session's own if `context` is null. Each call
-/// of `arenite_pass_step` runs a step of it. Do not use the session, the context or the tokens until the last step, or until
-/// you abandon the pass. On error nothing was run.
+/// Creates a pass in `memory` that runs `count` tokens in a context, or in the session's own if `context` is null. Each
+/// call of `arenite_pass_step` runs one step of the pass. Do not use the session, the context or the tokens until the
+/// last step, or until you abandon the pass. On error nothing was run.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_pass_new(
     session: *mut arenite_session,
@@ -309,7 +311,7 @@ pub unsafe extern "C" fn arenite_pass_new(
             Ok(arenite_pass { work: Work::prefill(context, tokens), pass: None })
         });
         match (placed, engine) {
-            // The pass begins after `place`, because it borrows `work` at its final address.
+            // The pass begins after `place`, because only then is `work`, which the pass borrows, at its final address.
             (Ok(()), Some(engine)) => match engine.begin(from_mut(&mut (**out).work)) {
                 Ok(pass) => {
                     (&raw mut (**out).pass).write(Some(pass));

@@ -23,8 +23,8 @@ pub struct arenite_search {
     pub beams: usize,
     /// Maximum number of tokens in a result.
     pub length: usize,
-    /// Exponent of the length penalty: the score of a result is its log-probability divided by its length to this
-    /// power. With 0 the length has no influence, with 1 the score is the mean per token.
+    /// Exponent of the length penalty: the score of a result is the result's log-probability divided by its length to
+    /// this power. With 0 the length has no influence, with 1 the score is the mean per token.
     pub length_penalty: f32,
 }
 
@@ -70,9 +70,9 @@ pub extern "C" fn arenite_encoding_size() -> usize {
     size_of::<arenite_encoding>()
 }
 
-/// Creates an encoding in `memory`: like `arenite_session_encode`, in steps of one half of a layer for a batch of tokens. It
-/// runs until `arenite_encoding_step` returns false; its memory is then free. To stop earlier, call
-/// `arenite_encoding_abandon`. Until then, use neither the session nor the tokens.
+/// Creates an encoding in `memory`: like `arenite_session_encode`, in steps of one half of a layer for a batch of
+/// tokens. The encoding runs until `arenite_encoding_step` returns false; then the caller may reuse `memory`. To stop
+/// earlier, call `arenite_encoding_abandon`. Until then, use neither the session nor the tokens.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_encoding_new(
     session: *mut arenite_session,
@@ -101,8 +101,8 @@ pub unsafe extern "C" fn arenite_encoding_step(encoding: *mut arenite_encoding) 
     unsafe { encoding.as_mut() }.is_some_and(|encoding| encoding.0.step())
 }
 
-/// Abandons an encoding before its last step: the session has no text then. The encoding must not be used again. Does nothing
-/// after the last step, or if `encoding` is null.
+/// Abandons an encoding before its last step. The session then has no text. The encoding must not be used again. Does
+/// nothing after the last step, or if `encoding` is null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_encoding_abandon(encoding: *mut arenite_encoding) {
     if !encoding.is_null() {
@@ -122,8 +122,8 @@ pub unsafe extern "C" fn arenite_session_states(session: *const arenite_session,
     states.map_or(null(), <[f32]>::as_ptr)
 }
 
-/// Computes the embedding of the last text from the states that the encoder has already computed, in `out`; stores its
-/// length in `len`. `capacity` is at least `arenite_session_vector_size`.
+/// Computes the embedding of the last text from the states that the encoder has already computed. Stores the embedding
+/// in `out` and its length in `len`. `capacity` is at least `arenite_session_vector_size`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_session_pooled(
     session: *mut arenite_session,
@@ -142,8 +142,8 @@ pub unsafe extern "C" fn arenite_session_pooled(
     }
 }
 
-/// Computes the embedding of `count` tokens with the model's pooling (by default the mean), in `out`; stores its length
-/// in `len`. `capacity` is at least `arenite_session_vector_size`.
+/// Computes the embedding of `count` tokens with the model's pooling (by default the mean). Stores the embedding in
+/// `out` and its length in `len`. `capacity` is at least `arenite_session_vector_size`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_session_embed(
     session: *mut arenite_session,
@@ -154,8 +154,7 @@ pub unsafe extern "C" fn arenite_session_embed(
     len: *mut usize,
     error: *mut arenite_error,
 ) -> arenite_status {
-    // No token has index `usize::MAX`, so there is no second text.
-    // SAFETY: see the module.
+    // SAFETY: see the module. No token has index `usize::MAX`, so there is no second text.
     unsafe { arenite_session_embed_pair(session, tokens, count, usize::MAX, out, capacity, len, error) }
 }
 
@@ -183,9 +182,9 @@ pub unsafe extern "C" fn arenite_session_embed_pair(
     }
 }
 
-/// Reads a prompt of `count` tokens, and writes the probability of each of `answer_count` answers to `out`: tokens that may
-/// follow the prompt. The probabilities are the softmax of the answers' logits divided by `temperature`. Stores the index
-/// of the most probable answer in `best`. The session restarts.
+/// Reads a prompt of `count` tokens, and writes the probability of each of `answer_count` answers to `out`. An answer
+/// is a token that may follow the prompt. The probabilities are the softmax of the answers' logits divided by
+/// `temperature`. Stores the index of the most probable answer in `best`. The session restarts.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_session_decide(
     session: *mut arenite_session,
@@ -218,15 +217,15 @@ pub unsafe extern "C" fn arenite_session_vector_size(session: *mut arenite_sessi
     unsafe { session.as_mut() }.map_or(0, |session| session.0.parts().0.model().spec().embedding_buffer())
 }
 
-/// Bytes of scratch memory for a beam search; 0 if `session` is null.
+/// Number of bytes of scratch memory for a beam search; 0 if `session` is null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_beams_scratch_size(session: *mut arenite_session) -> usize {
     // SAFETY: see the module.
     unsafe { session.as_mut() }.map_or(0, |session| Beams::bytes(session.0.parts().0.plan()))
 }
 
-/// Searches for outputs for the text of the last `arenite_session_encode`, and creates the results in `memory`.
-/// `search` may be null for the defaults. `scratch` is aligned to `arenite_align` and stays borrowed.
+/// Searches for outputs for the text of the last `arenite_session_encode`, and creates an object with the results in
+/// `memory`. `search` may be null for the defaults. `scratch` is aligned to `arenite_align` and stays borrowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_beams_new(
     session: *mut arenite_session,
@@ -277,7 +276,7 @@ pub unsafe extern "C" fn arenite_beams_tokens(
     found.map_or(null(), |found| found.tokens.as_ptr())
 }
 
-/// Bytes of scratch memory to translate a text of `text_len` bytes; 0 if `session` is null.
+/// Number of bytes of scratch memory to translate a text of `text_len` bytes; 0 if `session` is null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_translate_scratch_size(session: *mut arenite_session, text_len: usize) -> usize {
     // SAFETY: see the module.
@@ -288,8 +287,8 @@ pub unsafe extern "C" fn arenite_translate_scratch_size(session: *mut arenite_se
         .saturating_add(Beams::bytes(plan))
 }
 
-/// Translates a text (for most models one sentence): writes the best translation to `out`, without a zero byte, and its
-/// length to `len`. `search` may be null for the defaults. `scratch` is aligned to `arenite_align`.
+/// Translates a text (for most models one sentence): writes the best translation to `out`, without a zero byte, and the
+/// translation's length to `len`. `search` may be null for the defaults. `scratch` is aligned to `arenite_align`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_translate(
     session: *mut arenite_session,
@@ -337,7 +336,7 @@ fn translate(
     found.hypothesis(0).map_or(Ok(0), |best| tokenizer.detokenize(best.tokens, false, out))
 }
 
-/// Runs a beam search with the model's start and end tokens. Models of the architecture `seq2seq` never choose the
+/// Runs a beam search with the model's start and end tokens. Models of the architecture `seq2seq` must never choose the
 /// padding token.
 fn find<'w>(
     session: &mut Session<'_, '_>,
@@ -350,7 +349,7 @@ fn find<'w>(
     let Stack::Target { start, .. } = model.spec().stack() else {
         return Err(Error::NoPart { part: "decoder that attends to a text" });
     };
-    // The other architecture, T5, starts with its padding token.
+    // The only other architecture, T5, starts with its padding token.
     let banned = match model.gguf().architecture()? {
         "seq2seq" => model.gguf().u32("tokenizer.ggml", "padding_token_id")?,
         _ => None,

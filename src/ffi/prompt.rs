@@ -24,8 +24,8 @@ pub extern "C" fn arenite_constraint_size() -> usize {
     size_of::<arenite_constraint>()
 }
 
-/// Creates a constraint in `memory`, for an answer without tokens yet. `table` is the output of `arenite grammar` for a
-/// grammar or a JSON schema. The function checks the table, which stays borrowed.
+/// Creates a constraint in `memory`, for an answer that has no tokens yet. `table` is the output of `arenite grammar`
+/// for a grammar or a JSON schema. The function checks the table, which stays borrowed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_constraint_new(
     table: *const u8,
@@ -101,8 +101,8 @@ pub struct arenite_message {
 const MOST: usize = 64;
 
 /// Renders a conversation of at most 64 messages and the request for an answer, and passes the prompt to `piece` in
-/// parts. Tokenize each part separately, and parse control tokens only if it comes from the format (`is_template`), so that
-/// a message cannot contain control tokens.
+/// parts. Tokenize each part separately. Parse control tokens only if the part comes from the format (`is_template`),
+/// so that a message cannot contain control tokens.
 ///
 /// `format` is one of llama.cpp's names (such as "chatml"), or a template from a model's metadata
 /// (`tokenizer.chat_template`), if it is well-known.

@@ -30,20 +30,20 @@ pub const ARENITE_KV_Q8_0_Q4_0: u32 = 4;
 pub struct arenite_options {
     /// Length of the context in positions; 0 for the model's trained context.
     pub context: usize,
-    /// Tokens per pass, at least 1. A larger batch is faster and needs more workspace.
+    /// Maximum number of tokens per pass, at least 1. A larger batch is faster and needs more workspace.
     pub batch: usize,
     /// Type of the KV cache: a constant from ARENITE_KV_F32 to ARENITE_KV_Q8_0_Q4_0.
     pub kv: u32,
-    /// Maximum number of open contexts, including the session's own; 0 means 1. A beam search needs one more than its
-    /// number of beams.
+    /// Maximum number of open contexts, including the session's own; 0 means 1. A beam search needs one context more
+    /// than it has beams.
     pub contexts: usize,
     /// Number of pages (16 positions each) shared by all contexts; 0 for enough to fill every context.
     pub pages: usize,
-    /// Threads that share the work; they stay borrowed. Null for the calling thread only.
+    /// Threads that share the work. The session borrows them. Null for the calling thread only.
     pub workers: *const arenite_workers,
     /// Name of an instruction set, terminated by a zero byte; null for the fastest.
     pub isa: *const c_char,
-    /// Checkpoints per context, for models with recurrent layers: see `arenite_context_checkpoint`.
+    /// Number of checkpoints per context, for models with recurrent layers: see `arenite_context_checkpoint`.
     pub checkpoints: usize,
     /// Number of proposed tokens that `arenite_context_verify` may verify at once; 0 for none. Needs the crate feature
     /// `drafts`.
@@ -114,9 +114,9 @@ pub unsafe extern "C" fn arenite_model_vocab(model: *const arenite_model) -> usi
     unsafe { model.as_ref() }.map_or(0, |model| model.0.spec().vocab)
 }
 
-/// Compares the data of all tensors with the hashes that `arenite pack` wrote, and calls `pause(user)` after each `step`
-/// bytes, or fewer at the end of a tensor, unless `pause` is null: a program may feed a watchdog there. Fails if a tensor is damaged, or if the file has no
-/// hashes. A device verifies a model once, before it trusts it.
+/// Compares the data of all tensors with the hashes that `arenite pack` wrote. Calls `pause(user)` after each `step`
+/// bytes and at the end of each tensor, unless `pause` is null, so that a program can feed a watchdog. Fails if a
+/// tensor is damaged, or if the file has no hashes. A device verifies a model once, before it trusts it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_model_verify(
     model: *const arenite_model,
@@ -131,7 +131,7 @@ pub unsafe extern "C" fn arenite_model_verify(
         model.and_then(|model| {
             verify(model.0.gguf(), step, || {
                 if let Some(pause) = pause {
-                    // SAFETY: the caller gave the function and its argument together.
+                    // SAFETY: the caller passed the function together with its argument.
                     unsafe { pause(user) };
                 }
             })
@@ -176,8 +176,8 @@ pub unsafe extern "C" fn arenite_model_text(
     text.map_or(ptr::null(), |text| text.as_ptr().cast())
 }
 
-/// Writes the number under a metadata key to `out`, or 1 or 0 for a boolean. Returns false if the key is missing or has
-/// another value.
+/// Writes the number under a metadata key to `out`; for a boolean, writes 1 or 0. Returns false if the key is missing,
+/// or if its value is neither a number nor a boolean.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_model_number(model: *const arenite_model, key: *const c_char, out: *mut f64) -> bool {
     // SAFETY: see the module.
@@ -202,7 +202,7 @@ pub unsafe extern "C" fn arenite_model_number(model: *const arenite_model, key: 
 
 /// # Safety
 ///
-/// `model` points to a model and `key` to a zero-terminated string, or they are null.
+/// `model` points to a model, or is null. `key` points to a zero-terminated string, or is null.
 unsafe fn value(model: *const arenite_model, key: *const c_char) -> Option<Value<'static>> {
     // SAFETY: as for this function.
     let model: &'static arenite_model = unsafe { model.as_ref() }?;
@@ -233,7 +233,7 @@ pub extern "C" fn arenite_options_default() -> arenite_options {
     }
 }
 
-/// Computes the plan for `options`, or for the defaults if they are `None`.
+/// Computes the plan for `options`, or for the default options if `options` is `None`.
 ///
 /// # Safety
 ///
@@ -288,7 +288,7 @@ pub unsafe extern "C" fn arenite_model_plan(
 }
 
 /// Creates a session in `memory`. `workspace` and `kv` have at least the planned sizes and are aligned to
-/// `arenite_align`; they and the model stay borrowed.
+/// `arenite_align`; both stay borrowed, as does the model.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_session_new(
     model: *const arenite_model,
@@ -336,7 +336,7 @@ pub(super) unsafe fn with_session(
     report(session.and_then(|session| f(&mut session.0)), error)
 }
 
-/// Runs `count` tokens after those in the context, and computes the logits of the last one.
+/// Appends `count` tokens to the context, runs them, and computes the logits of the last token.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_session_prefill(
     session: *mut arenite_session,
@@ -386,15 +386,15 @@ pub unsafe extern "C" fn arenite_session_rewind(
     unsafe { with_session(session, error, |session| session.rewind(position)) }
 }
 
-/// Bytes that `arenite_session_save` would write now; 0 if `session` is null.
+/// Number of bytes that `arenite_session_save` would write now; 0 if `session` is null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_session_snapshot_size(session: *const arenite_session) -> usize {
     // SAFETY: see the module.
     unsafe { session.as_ref() }.map_or(0, |session| session.0.snapshot_bytes())
 }
 
-/// Writes a snapshot of the context and the logits to `out`, and the size of the snapshot to `written`, which may be
-/// null.
+/// Writes a snapshot of the context and the logits to `out`. Stores the size of the snapshot in `written`, unless
+/// `written` is null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_session_save(
     session: *mut arenite_session,

@@ -31,13 +31,13 @@ pub struct arenite_params {
     pub temperature: f32,
     /// Top-k: number of best tokens kept; 0 keeps all.
     pub top_k: u32,
-    /// Top-p: keeps the best tokens that together have this probability; 1 keeps all.
+    /// Top-p: keeps the best tokens that together have this probability; 1 keeps all tokens.
     pub top_p: f32,
-    /// Min-p: keeps tokens at least this many times as probable as the best; 0 keeps all.
+    /// Min-p: keeps tokens that are at least this many times as probable as the best token; 0 keeps all tokens.
     pub min_p: f32,
-    /// Divides positive logits of recent tokens, and multiplies negative ones; 1 is off.
+    /// Divides the positive logits of recent tokens, and multiplies their negative logits; 1 is off.
     pub repeat_penalty: f32,
-    /// Subtracted from a recent token's logit for each occurrence; 0 is off.
+    /// Value that is subtracted from a recent token's logit for each occurrence of the token; 0 is off.
     pub frequency_penalty: f32,
     /// Subtracted once from a recent token's logit; 0 is off.
     pub presence_penalty: f32,
@@ -47,8 +47,8 @@ pub struct arenite_params {
     pub bias: *const arenite_bias,
     /// Number of biases.
     pub bias_count: usize,
-    /// Typical sampling, after top-k: keeps the tokens whose log-probability is nearest to its expected value, until
-    /// together they have this probability; 1 keeps all.
+    /// Typical sampling, after top-k: keeps the tokens whose log-probability is nearest to the expected
+    /// log-probability, until the kept tokens together have this probability; 1 keeps all tokens.
     pub typical_p: f32,
 }
 
@@ -62,7 +62,7 @@ pub struct arenite_bias {
     pub bias: f32,
 }
 
-/// Selects tokens, and stores recent ones for the penalties.
+/// Selects tokens, and stores recent tokens for the penalties.
 #[derive(Debug)]
 pub struct arenite_sampler {
     sampler: Sampler<'static>,
@@ -111,7 +111,7 @@ pub unsafe extern "C" fn arenite_tokenizer_new(
     report(result, error)
 }
 
-/// Bytes of scratch memory that `arenite_tokenize` needs for any text of `text_len` bytes.
+/// Number of bytes of scratch memory that `arenite_tokenize` needs for any text of `text_len` bytes.
 #[unsafe(no_mangle)]
 pub extern "C" fn arenite_tokenize_scratch_size(text_len: usize) -> usize {
     Tokenizer::scratch_bytes(text_len)
@@ -147,8 +147,8 @@ pub unsafe extern "C" fn arenite_tokenize(
     report(result, error)
 }
 
-/// Writes the text of `count` tokens to `out`, without a zero byte, and its length to `len`. Control tokens are omitted
-/// unless `show_special`.
+/// Writes the text of `count` tokens to `out`, without a zero byte, and the text's length to `len`. Control tokens are
+/// omitted unless `show_special`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_detokenize(
     tokenizer: *const arenite_tokenizer,
@@ -202,8 +202,8 @@ pub unsafe extern "C" fn arenite_decoder_new(
     report(result, error)
 }
 
-/// Decodes the next token: writes completed text to `out`, without a zero byte, and its length to `len`. A character
-/// that is split between tokens is held back. If `out` is too small, the decoder is unchanged.
+/// Decodes the next token: writes completed text to `out`, without a zero byte, and the text's length to `len`. A
+/// character that is split between tokens is held back. If `out` is too small, the decoder is unchanged.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_decoder_push(
     decoder: *mut arenite_decoder,
@@ -251,8 +251,8 @@ unsafe fn decode(
     report(result, error)
 }
 
-/// Ends a text: writes the bytes that are still held back to `out`, and their number to `len`. If `out` is too small,
-/// the decoder is unchanged.
+/// Ends a text: writes all bytes that the decoder still holds back to `out`, and their number to `len`. If `out` is too
+/// small, the decoder is unchanged.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_decoder_finish(
     decoder: *mut arenite_decoder,
@@ -311,7 +311,7 @@ pub extern "C" fn arenite_params_default() -> arenite_params {
     Params::DEFAULT.into()
 }
 
-/// `params`, or the defaults for null.
+/// The parameters at `params`, or the defaults if `params` is null.
 ///
 /// # Safety
 ///
@@ -321,7 +321,7 @@ unsafe fn params_of(params: *const arenite_params) -> Params {
     unsafe { params.as_ref() }.map_or(Params::DEFAULT, |params| (*params).into())
 }
 
-/// Bytes of scratch memory that a sampler needs for a vocabulary. `params` may be null for the defaults.
+/// Number of bytes of scratch memory that a sampler needs for a vocabulary. `params` may be null for the defaults.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_sampler_scratch_size(params: *const arenite_params, vocab: usize) -> usize {
     // SAFETY: see the module.
@@ -361,8 +361,8 @@ pub unsafe extern "C" fn arenite_sampler_new(
     report(result, error)
 }
 
-/// Selects a token from `count` logits, after applying bias and penalties to these logits. Stores the token for the
-/// penalties.
+/// Selects a token from `count` logits, after applying bias and penalties to these logits. Stores the selected token
+/// for the penalties.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_sampler_sample(
     sampler: *mut arenite_sampler,
@@ -392,8 +392,8 @@ pub(super) unsafe fn choose(
     let result = unsafe { sampler.as_mut() }.ok_or(argument("for the sampler")).and_then(|state| {
         // SAFETY: as for this function.
         let logits = unsafe { slice_mut(logits, count) }.ok_or(argument("for the logits"))?;
-        // The bias is added here because `Sampler` takes a list of tuples, which C does not have. In the sampler's
-        // chain, the bias comes first as well.
+        // The bias is added here because `Sampler` takes a list of tuples, which C does not have. `Sampler`, too, would
+        // apply the bias first.
         for arenite_bias { token, bias } in state.bias {
             if let Some(logit) = logits.get_mut(*token as usize) {
                 *logit += bias;
@@ -416,7 +416,7 @@ pub unsafe extern "C" fn arenite_sampler_reset(sampler: *mut arenite_sampler) {
     }
 }
 
-/// Stores a token for the penalties, for example one of the prompt.
+/// Stores a token for the penalties, for example a token of the prompt.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_sampler_accept(sampler: *mut arenite_sampler, token: u32) {
     // SAFETY: see the module.

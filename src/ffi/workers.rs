@@ -25,10 +25,10 @@ pub struct arenite_workers {
     /// Passed to `run`.
     pub user: *mut c_void,
     /// Calls `job(argument)` on up to `count` threads at once, at least once, and returns when all calls have returned.
-    /// The job divides itself: a late thread finds nothing to do.
+    /// The job itself divides the work among the threads, so a late thread finds nothing to do.
     pub run: Option<unsafe extern "C" fn(user: *mut c_void, job: arenite_job, argument: *const c_void)>,
     /// Returns true if the calling thread should return from the job, because the system will soon interrupt the
-    /// thread; the other threads then do its work. May be null, which means never.
+    /// thread; the other threads then do that thread's work. If this is null, no thread leaves early.
     pub should_leave: Option<unsafe extern "C" fn(user: *mut c_void) -> bool>,
 }
 
@@ -59,7 +59,7 @@ impl Workers for arenite_workers {
     }
 }
 
-/// The kernels called `name`, or the fastest for null.
+/// The kernels called `name`, or the fastest kernels if `name` is null.
 ///
 /// # Safety
 ///
@@ -73,9 +73,9 @@ pub(super) unsafe fn kernels(name: *const c_char) -> Result<&'static Kernels, Er
     name.and_then(Kernels::by_name).ok_or(argument("for the instruction set"))
 }
 
-/// Writes the name of one of this machine's instruction sets to `out`, terminated by a zero byte and cut to `capacity`.
-/// `number` selects the instruction set; 0 is the fastest. Returns the length of the name, or 0 if there is no such
-/// instruction set.
+/// Writes the name of one of this machine's instruction sets to `out`, terminated by a zero byte and cut to `capacity`
+/// bytes. `number` selects the instruction set; 0 is the fastest. Returns the length of the name, or 0 if there is no
+/// such instruction set.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_isa(number: usize, out: *mut c_char, capacity: usize) -> usize {
     // SAFETY: see the module.
@@ -103,8 +103,9 @@ pub extern "C" fn arenite_pool_size() -> usize {
     size_of::<arenite_pool>()
 }
 
-/// Starts `count - 1` threads, and creates a pool of them and the calling thread in `memory`. A pool is the only object
-/// that must be freed: with `arenite_pool_free`, after the last use of the sessions that use the pool.
+/// Starts `count - 1` threads, and creates a pool in `memory`. The pool consists of these threads and the calling
+/// thread. A pool is the only object that must be freed. Free it with `arenite_pool_free` after the last use of the
+/// sessions that use the pool.
 #[cfg(feature = "std")]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_pool_new(
@@ -116,7 +117,7 @@ pub unsafe extern "C" fn arenite_pool_new(
 ) -> arenite_status {
     unsafe extern "C" fn run(user: *mut c_void, job: arenite_job, argument: *const c_void) {
         struct Argument(*const c_void);
-        // SAFETY: the argument points to a `&(dyn Fn() + Sync)`, or belongs to a caller that asked for several threads.
+        // SAFETY: whoever calls `run` promises that `job(argument)` may run on all threads of the pool at once.
         unsafe impl Sync for Argument {}
         let argument = Argument(argument);
         // SAFETY: `user` points to the pool of `arenite_pool_workers`.

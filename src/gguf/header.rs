@@ -3,9 +3,9 @@
 use super::reader::Reader;
 use crate::{Error, tri};
 
-/// Bytes of the smallest metadata entry: a one-byte key with a one-byte value.
+/// Size in bytes of the smallest metadata entry: a one-byte key with a one-byte value.
 const SMALLEST_KEY: u64 = (8 + 1) + 4 + 1;
-/// Bytes of the smallest tensor entry: a one-byte name and one dimension.
+/// Size in bytes of the smallest tensor entry: a one-byte name and one dimension.
 const SMALLEST_TENSOR: u64 = (8 + 1) + 4 + 8 + 4 + 8;
 
 #[derive(Clone, Copy)]
@@ -26,15 +26,15 @@ impl Header {
         let version = tri!(reader.u32("the version"));
         match version {
             2 | 3 => {}
-            // Version 3 allows big-endian files. Their version field is read byte-swapped, so that the error can name
-            // the cause.
+            // Version 3 allows big-endian files. In such a file the version field appears byte-swapped; testing for
+            // this lets the error name the cause.
             _ if matches!(version.swap_bytes(), 1..=3) => return Err(Error::BigEndian),
             _ => return Err(Error::Version { version }),
         }
         let tensor_count = tri!(reader.u64("the number of tensors"));
         let key_count = tri!(reader.u64("the number of metadata keys"));
 
-        // Refuses counts of keys and tensors that cannot fit in the rest of the file, before walking over them.
+        // Refuses counts of keys and tensors if so many cannot fit in the rest of the file, before any entry is read.
         let room = reader.left();
         let keys = key_count.saturating_mul(SMALLEST_KEY);
         if keys > room {

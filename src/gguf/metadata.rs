@@ -25,7 +25,7 @@ pub(super) struct Skips {
 impl Skips {
     pub(super) const NONE: Self = Self { longest: [(0, 0); 4] };
 
-    /// Stores the strings from `start` on in place of the shortest entry, if they are longer.
+    /// Replaces the shortest entry by the array whose strings begin at `start`, if that array is longer.
     const fn note(&mut self, start: usize, len: usize) {
         let [a, b, c, d] = &mut self.longest;
         let ab = if a.1 <= b.1 { a } else { b };
@@ -161,8 +161,8 @@ const fn read_extent(reader: &mut Reader<'_>, key: &[u8], skips: &Skips) -> Resu
     }
     let at = reader.at();
     let count = tri!(reader.u64("the length of an array"));
-    // Bytes of the smallest element: a string takes at least the 8 bytes of its length. The check below limits `count`
-    // by the size of the file, so that products with it cannot overflow.
+    // Size in bytes of the smallest element: a string takes at least the 8 bytes of its length. The check below limits
+    // `count` by the size of the file, so that products with `count` cannot overflow.
     let smallest = match element.size() {
         Some(size) => size as u64,
         None => 8,
@@ -209,7 +209,7 @@ impl<'a> Keys<'a> {
         Self { reader, skips, left }
     }
 
-    // Errors cannot occur below, because `Gguf::parse` has read all pairs without one.
+    // Errors cannot occur below, because `Gguf::parse` has read all pairs without an error.
 
     /// Returns the next key and value; like [`Iterator::next`], but also works in `const fn`.
     pub const fn next_key(&mut self) -> Option<(&'a str, Value<'a>)> {
@@ -246,8 +246,8 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// Finds `prefix.suffix` (`suffix` if the prefix is empty) among the remaining pairs. Returns its index among these
-    /// and its value.
+    /// Finds the key `prefix.suffix` (`suffix` if the prefix is empty) among the remaining pairs. Returns the pair's
+    /// index among the remaining pairs, and the value.
     pub(super) const fn find(mut self, prefix: &[u8], suffix: &[u8]) -> Option<(usize, Value<'a>)> {
         let mut index = 0;
         let dot: &[u8] = if prefix.is_empty() { b"" } else { b"." };

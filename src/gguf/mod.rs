@@ -10,8 +10,8 @@
 //! specification](https://github.com/ggml-org/ggml/blob/master/docs/gguf.md), and llama.cpp's `gguf.cpp` where it is
 //! stricter: tensor names have at most 63 bytes, and tensors follow the order of the directory with no gaps other than
 //! padding. This parser is stricter than both: arrays of arrays, zero dimensions, empty tensor names and alignments
-//! above 1 MiB are errors. Like llama.cpp it accepts any power of two up to 1 MiB as alignment (the specification
-//! requires a multiple of 8).
+//! above 1 MiB are errors. Like llama.cpp, this parser accepts any power of two up to 1 MiB as alignment (the
+//! specification requires a multiple of 8).
 //!
 //! ```text
 //! "GGUF" | version u32 | tensors u64 | keys u64
@@ -53,7 +53,7 @@ use metadata::Skips;
 use names::Names;
 use reader::Reader;
 
-/// Calls a method of the value in an `Option<Value>`; `None` becomes `Ok(None)`.
+/// Calls a method on the value in an `Option<Value>`. For `None`, the result is `Ok(None)`.
 macro_rules! optional {
     ($value:expr, $convert:ident($($arguments:expr),*)) => {
         match $value {
@@ -67,8 +67,8 @@ macro_rules! optional {
 }
 pub(crate) use optional;
 
-/// Metadata key of the size in bytes of a model's head; the tensors after it are in a `Storage`. Written by `arenite pack
-/// --storage`.
+/// Metadata key whose value is the size in bytes of a model's head; the tensors after the head are in a `Storage`.
+/// `arenite pack --storage` writes this key.
 pub const HEAD_KEY: &str = "arenite.head_bytes";
 
 /// Default alignment of the tensor data in bytes (`GGUF_DEFAULT_ALIGNMENT`).
@@ -100,7 +100,7 @@ pub struct Gguf<'a> {
     tensors_at: usize,
     /// First byte of the tensor data.
     data_at: usize,
-    /// The file beside the model with layers that predict further tokens.
+    /// The file with layers that predict further tokens, if these are not in the model's file.
     #[cfg(feature = "drafts")]
     drafter: Option<&'a Self>,
 }
@@ -109,8 +109,8 @@ impl<'a> Gguf<'a> {
     /// Parses and checks a whole file. `data` may have any alignment and stays borrowed.
     ///
     /// Time is proportional to the size of metadata and tensor directory; the tensor data is not read. Duplicate names
-    /// are detected by a 64-bit hash: each of the first 4096 keys and of the first 4096 tensors is compared with all
-    /// later ones.
+    /// are detected by a 64-bit hash: each of the first 4096 keys is compared with all later keys, and each of the
+    /// first 4096 tensors with all later tensors.
     ///
     /// # Errors
     ///
@@ -154,8 +154,8 @@ impl<'a> Gguf<'a> {
     }
 
     /// Adds a file with layers that predict further tokens of this model, for [`Engine::draft`](crate::Engine::draft):
-    /// layers for multi-token prediction that were converted into a file of their own, or an assistant such as Gemma 4's.
-    /// [`Model::new`](crate::Model::new) and [`Plan::new`](crate::Plan::new) check that it belongs to the model.
+    /// either layers for multi-token prediction that were converted into a separate file, or an assistant such as Gemma
+    /// 4's. [`Model::new`](crate::Model::new) and [`Plan::new`](crate::Plan::new) check that it belongs to the model.
     #[cfg(feature = "drafts")]
     #[must_use]
     pub const fn with_drafter(self, drafter: &'a Self) -> Self {
@@ -211,8 +211,8 @@ impl<'a> Gguf<'a> {
         self.keys().hash(hash, is_wanted);
     }
 
-    /// Hash of the file's size, metadata and tensor directory and of 64 bytes from the middle of each tensor, so that a
-    /// file is identified without reading all of a large mapping. Files that differ only in other bytes have the same
+    /// Hash of the file's size, metadata and tensor directory and of 64 bytes from the middle of each tensor, which
+    /// identifies a file without reading all of a large mapping. Files that differ only in other bytes have the same
     /// fingerprint.
     pub fn fingerprint(&self) -> u64 {
         let mut hash = Hash::new();
@@ -262,7 +262,8 @@ impl<'a> Gguf<'a> {
         self.get2("", key)
     }
 
-    /// Finds the value of `prefix.suffix` (of `suffix` if the prefix is empty) without concatenating them.
+    /// Finds the value of the key `prefix.suffix` (or `suffix` if the prefix is empty), without concatenating the two
+    /// parts.
     pub const fn get2(&self, prefix: &str, suffix: &str) -> Option<Value<'a>> {
         match self.find(prefix, suffix) {
             Some((_, value)) => Some(value),
@@ -297,7 +298,8 @@ impl<'a> Gguf<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::KeyType`] if the value is not an integer, [`Error::KeyValue`] if it is negative or exceeds 32 bits.
+    /// [`Error::KeyType`] if the value is not an integer, [`Error::KeyValue`] if the integer is negative or exceeds 32
+    /// bits.
     pub const fn u32(&self, prefix: &str, name: &str) -> Result<Option<u32>, Error> {
         optional!(self.get2(prefix, name), u32(prefix, name))
     }
@@ -339,7 +341,7 @@ impl<'a> Gguf<'a> {
     }
 }
 
-/// The bytes of the file that are in memory: all, or the head that the metadata tells of.
+/// The file's bytes that are in memory: all bytes, or those of the head if the metadata has the size of a head.
 #[cfg(feature = "storage")]
 const fn head<'a>(data: &'a [u8], header: &Header, skips: Skips) -> Result<Pieces<'a>, Error> {
     let keys = Keys::new(Reader::new(data, Header::LEN), skips, header.key_count);

@@ -29,12 +29,12 @@ impl<'a> Names<'a> {
 /// Finds a name that occurs twice.
 ///
 /// Each pass holds the sorted hashes of the next 128 names and looks up all later names: one pass for up to 128 names,
-/// three for a model of 300 tensors. It stops after 32 passes, so a duplicate is found if its first occurrence is among
-/// the first 4096 names. Among later names, look-ups find only the first of two equal keys, and `model` reports a
-/// duplicate of a tensor that it reads.
+/// three for a model of 300 tensors. The search stops after 32 passes, so a duplicate is found if its first occurrence
+/// is among the first 4096 names. Among later names a duplicate does no harm: a look-up always finds the first of two
+/// equal keys, and `model` reports a duplicate of a tensor that it reads.
 ///
-/// Names with the same 64-bit hash, which covers their length, count as equal. Their bytes are not compared, because
-/// unequal names do not collide by chance, and a file crafted to cause a collision is only refused.
+/// Names with the same 64-bit hash, which covers the length of a name, count as equal. Their bytes are not compared,
+/// because unequal names do not collide by chance, and a file crafted to cause a collision is only refused.
 pub(super) const fn repeated(names: Names<'_>) -> Option<&[u8]> {
     search(names).0
 }
@@ -95,8 +95,8 @@ impl Held {
         (false, low, steps)
     }
 
-    /// Inserts `hash` at index `place`, if there is room. Returns the number of hashes written: `hash` and the hashes
-    /// that it moves.
+    /// Inserts `hash` at index `place`, if there is room. Returns the number of hashes written: `hash`, and the hashes
+    /// that move to make room for it.
     const fn insert(&mut self, place: usize, hash: u64) -> u64 {
         let (mut carried, mut at) = (hash, place);
         while at < HELD && at <= self.count {
@@ -190,7 +190,7 @@ mod tests {
         let (few, many) = (many(20_000).1, many(200_000).1);
         assert!(many < few * 11, "{few} steps, {many} for ten times as many names");
 
-        // Long names that differ only at the end: the worst case for pairwise comparison.
+        // Long names that differ only at the end are the worst case for pairwise comparison.
         let long =
             |count: usize| steps((0..count).map(move |i| [&[b'n'; 20_000][..], format!("{i}").as_bytes()].concat()));
         let (found, steps, bytes) = long(400);
@@ -203,9 +203,9 @@ mod tests {
     fn steps_are_words_and_comparisons() {
         let count = |names: &[&str]| steps(names.iter().map(|name| name.as_bytes().to_vec()));
         assert_eq!(count(&[]).1, 0);
-        // Hashing takes two words and a remainder; one hash is inserted.
+        // The hash of the name takes two words and a remainder, and one hash is inserted.
         assert_eq!(count(&["four by 4"]).1, 3 + 1);
-        // The second hash is compared with the first and inserted before it (which moves the first) or after it.
+        // The second hash is compared with the first, and inserted before the first hash (which moves) or after it.
         let two = count(&["four by 4", "four by 5"]).1;
         let first_moves = hash(b"four by 5") < hash(b"four by 4");
         assert_eq!(two, 4 + 3 + 1 + 1 + u64::from(first_moves));

@@ -1,8 +1,8 @@
-//! The bytes of a file: one slice, or with the feature `split` several.
+//! The bytes of a file: one slice or, with the feature `split`, several slices.
 //!
-//! llama.cpp's `llama-gguf-split` cuts a model into files `NAME-00001-of-00003.gguf` and so on. Each is a GGUF file with
-//! some of the tensors; the first also has the metadata. Offsets count from the first byte of the first piece, as if the
-//! pieces followed each other without a gap. No tensor crosses from one piece to the next.
+//! llama.cpp's `llama-gguf-split` cuts a model into files `NAME-00001-of-00003.gguf` and so on. Each is a GGUF file
+//! with some of the tensors; the first file also has the metadata. Offsets count from the first byte of the first
+//! piece, as if the pieces followed each other without a gap. No tensor crosses from one piece to the next.
 
 /// The bytes of a file in one or several slices.
 #[derive(Clone, Copy)]
@@ -10,7 +10,7 @@ pub(crate) struct Pieces<'a> {
     pub(crate) first: &'a [u8],
     #[cfg(feature = "split")]
     pub(super) later: &'a [&'a [u8]],
-    /// True if the file goes on in a [`Storage`](crate::Storage) after the first piece.
+    /// True if the rest of the file, after the first piece, is in a [`Storage`](crate::Storage).
     #[cfg(feature = "storage")]
     pub(super) is_head: bool,
 }
@@ -26,7 +26,7 @@ impl<'a> Pieces<'a> {
         }
     }
 
-    /// The first `len` bytes of a file that goes on in a storage.
+    /// Creates the first `len` bytes of a file whose other bytes are in a storage.
     #[cfg(feature = "storage")]
     pub(super) const fn head(file: &'a [u8], len: usize) -> Self {
         match file.split_at_checked(len) {
@@ -43,14 +43,14 @@ impl<'a> Pieces<'a> {
         false
     }
 
-    /// The place in the storage of the byte at `offset`; `None` if the byte is in memory.
+    /// Position in the storage of the byte at `offset`; `None` if the byte is in memory.
     #[cfg(feature = "storage")]
     #[inline]
     pub(crate) fn in_storage(&self, offset: u64) -> Option<u64> {
         offset.checked_sub(self.first.len() as u64).filter(|_| self.is_head)
     }
 
-    /// The piece with the byte at `offset`, and the offset within it.
+    /// The piece with the byte at `offset`, and the byte's offset within the piece.
     #[inline]
     pub(crate) fn find(&self, offset: usize) -> (&'a [u8], usize) {
         #[cfg(feature = "split")]

@@ -7,7 +7,8 @@
 
 use crate::{Error, tri};
 
-/// Reads the little-endian `u32` at `$data[$at]` without a call. The caller has checked that `$at <= $data.len() - 4`.
+/// Reads the little-endian `u32` at `$data[$at]` without a function call. The caller has checked that `$at <=
+/// $data.len() - 4`.
 macro_rules! u32_at {
     ($data:expr, $at:expr) => {
         $data[$at] as u32 | ($data[$at + 1] as u32) << 8 | ($data[$at + 2] as u32) << 16 | ($data[$at + 3] as u32) << 24
@@ -84,7 +85,7 @@ impl<'a> Reader<'a> {
         Ok(low as u64 | (high as u64) << 32)
     }
 
-    /// Reads the length of a string and checks that its bytes are in the file.
+    /// Reads the length of a string and checks that the string's bytes are in the file.
     pub(super) const fn string_len(&mut self, what: &'static str) -> Result<usize, Error> {
         let start = *self;
         let len = tri!(self.u64(what));

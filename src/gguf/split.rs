@@ -17,9 +17,9 @@ impl<'a> Gguf<'a> {
     ///
     /// # Errors
     ///
-    /// Errors of [`parse`](Self::parse) for each piece. [`Error::Piece`] if a piece is missing, out of order, or
-    /// from another model according to its keys. [`Error::KeyValue`] for `split.tensors.count` if the pieces have
-    /// another number of tensors; [`Error::DuplicateTensor`] if two pieces have the same tensor.
+    /// Errors of [`parse`](Self::parse) for each piece. [`Error::Piece`] if a piece is missing, is out of order, or has
+    /// the keys of another model. [`Error::KeyValue`] for `split.tensors.count` if this is not the number of tensors in
+    /// the pieces; [`Error::DuplicateTensor`] if two pieces have the same tensor.
     ///
     /// # Examples
     ///
@@ -73,7 +73,7 @@ impl<'a> Gguf<'a> {
         Ok(gguf)
     }
 
-    /// Number of pieces that the file states; 1 if it has no such key.
+    /// Number of pieces that the file states; 1 if the file has no such key.
     const fn count(&self) -> Result<u32, Error> {
         Ok(match tri!(self.u32("", COUNT)) {
             Some(count) if count > 0 => count,
@@ -81,7 +81,7 @@ impl<'a> Gguf<'a> {
         })
     }
 
-    /// Checks that this is piece `number`, from 0, of a model of `count` pieces with `all` tensors.
+    /// Checks that this is piece `number`, counted from 0, of a model that has `count` pieces and `all` tensors.
     const fn is_piece(&self, number: u32, count: u32, all: Option<u32>) -> Result<(), Error> {
         let own = match tri!(self.u32("", NUMBER)) {
             Some(own) => own,

@@ -18,7 +18,7 @@ const NAME: &str = "a tensor's name";
 /// Longest name in bytes; ggml stores names in 64 bytes with a terminating zero.
 const LONGEST_NAME: usize = 63;
 
-/// A tensor of the file: its description and its bytes.
+/// A tensor of the file: a description and the tensor's bytes.
 ///
 /// # Examples
 ///
@@ -48,15 +48,15 @@ pub struct Tensor<'a> {
     pub dim_count: u32,
     /// Type of the elements.
     pub kind: TensorType,
-    /// Byte offset of the tensor's data from the start of the file; in a split model from the start of the first piece,
-    /// as if the pieces followed each other.
+    /// Byte offset of the tensor's data from the start of the file; in a split model, from the start of the first
+    /// piece, as if all pieces followed each other without gaps.
     pub offset: u64,
-    /// Bytes of the tensor, row after row, of any alignment in memory. Empty if the tensor is in a `Storage`.
+    /// The tensor's bytes, row after row, at any alignment in memory. Empty if the tensor is in a `Storage`.
     pub data: &'a [u8],
 }
 
 impl Tensor<'_> {
-    /// Size in bytes. (Reading the directory has checked that it does not overflow.)
+    /// Size in bytes. (Reading the directory has checked that the size does not overflow.)
     pub const fn bytes(&self) -> u64 {
         let [a, b, c, d] = self.dims;
         let (block, bytes) = self.kind.block();
@@ -101,10 +101,10 @@ struct Entry {
 
 /// Reads and checks every entry; returns the start of the tensor data.
 ///
-/// Each tensor must start where the previous one ends, rounded up to the alignment, as in llama.cpp
+/// Each tensor must start where the previous tensor ends, rounded up to the alignment, as in llama.cpp
 /// (`gguf_init_from_reader`). One walk therefore proves that no two tensors overlap.
 ///
-/// The tensors behind the end of a head (`is_head`) are in a storage.
+/// If `data` is only a head (`is_head`), the tensors after its end are in a storage.
 pub(super) const fn check(data: &[u8], is_head: bool, at: usize, count: u64, alignment: u32) -> Result<usize, Error> {
     let file = data.len() as u64;
     let most = if is_head { LARGEST_FILE } else { file };
@@ -153,8 +153,8 @@ pub(super) const fn check(data: &[u8], is_head: bool, at: usize, count: u64, ali
     Ok(start as usize) // at most `file`
 }
 
-/// Largest size of a model whose head alone is in memory: offsets in it fit into 48 bits and, like those in memory, into
-/// an address.
+/// Largest size of a model of which only the head is in memory. Offsets in such a file then fit into 48 bits and, like
+/// offsets in memory, into an address.
 const LARGEST_FILE: u64 = if usize::BITS < 64 { isize::MAX as u64 } else { 1 << 47 };
 
 const fn cut(name: &[u8], entry: &Entry, file: u64) -> Error {
@@ -207,8 +207,8 @@ const fn read_entry(reader: &mut Reader<'_>, name: &[u8]) -> Result<Entry, Error
     };
     let (block, block_bytes) = kind.block();
     let [row, ..] = dims;
-    // A mask, because block lengths are powers of two (`quant/types.rs` checks this) and a 64-bit division would be 512
-    // bytes of code on 32-bit processors.
+    // Tests with a mask instead of dividing, because a 64-bit division would be 512 bytes of code on 32-bit processors.
+    // Block lengths are powers of two (`quant/types.rs` checks this).
     if row & (block as u64).wrapping_sub(1) != 0 {
         return Err(Error::TensorBlock { tensor: Name::new(name), row, block: block as u32 });
     }
@@ -230,7 +230,7 @@ const fn skip_entry(reader: &mut Reader<'_>) -> Result<(), Error> {
     reader.skip(dim_count as u64 * 8 + 4 + 8, "a tensor's dimensions")
 }
 
-/// First byte of the tensor data. Skips the `count` entries that are left in the directory to find it.
+/// First byte of the tensor data. To find it, skips the `count` entries that are left in the directory.
 #[cfg(feature = "split")]
 const fn data_at(mut reader: Reader<'_>, mut count: u64, alignment: u32) -> usize {
     while count > 0 && reader.string(NAME).is_ok() && skip_entry(&mut reader).is_ok() {
@@ -262,7 +262,7 @@ impl<'a> Directory<'a> {
         Ok(Self { reader, count: header.tensor_count, alignment })
     }
 
-    /// First byte of the tensor data. Walks over the entries to find it.
+    /// First byte of the tensor data. To find it, walks over the directory's entries.
     pub const fn data_at(&self) -> usize {
         data_at(self.reader, self.count, self.alignment)
     }
@@ -287,7 +287,7 @@ pub struct Tensors<'a> {
     data_at: usize,
     /// Entries left in the current piece's directory.
     left: u64,
-    /// True if tensors behind the end of `data` are in a storage.
+    /// True if tensors after the end of `data` are in a storage.
     #[cfg(feature = "storage")]
     is_head: bool,
     #[cfg(feature = "split")]
@@ -306,7 +306,8 @@ struct Later<'a> {
 }
 
 impl<'a> Tensors<'a> {
-    /// Starts with the first piece: `left` directory entries from `at` on, and tensor data from `data_at` on.
+    /// Starts with the first piece, which has `left` directory entries from byte `at` on, and tensor data from byte
+    /// `data_at` on.
     pub(super) const fn new(pieces: Pieces<'a>, at: usize, data_at: usize, left: u64) -> Self {
         Self {
             reader: Reader::new(pieces.first, at),
@@ -320,7 +321,7 @@ impl<'a> Tensors<'a> {
         }
     }
 
-    /// Goes on to the directory of the next piece; returns false if there is none.
+    /// Continues with the directory of the next piece; returns false if there is no next piece.
     const fn next_piece(&mut self) -> bool {
         #[cfg(feature = "split")]
         if let Some((piece, after)) = self.later.pieces.split_first()
@@ -334,7 +335,8 @@ impl<'a> Tensors<'a> {
         false
     }
 
-    /// Decrements `left`, after going on to the next piece if no entry is left. Returns false after the last entry.
+    /// Takes an entry: continues with the next piece if no entry is left, then decrements `left`. Returns false after
+    /// the last entry.
     const fn take(&mut self) -> bool {
         while self.left == 0 {
             if !self.next_piece() {
@@ -366,10 +368,10 @@ impl<'a> Tensors<'a> {
         }
     }
 
-    /// Finds the tensor called `wanted` among the remaining ones.
+    /// Finds the tensor called `wanted` among the remaining tensors.
     ///
-    /// A model looks up each of its tensors, so the total work is quadratic in their number. The walk therefore makes
-    /// no calls for entries with other names, for the reason given in `reader.rs`.
+    /// A model looks up each of its tensors, so the total work is quadratic in the number of tensors. The walk
+    /// therefore makes no calls for entries with other names, for the reason given in `reader.rs`.
     pub(super) const fn find(mut self, wanted: &[u8]) -> Option<Tensor<'a>> {
         loop {
             let found = self.find_here(wanted);
@@ -470,7 +472,7 @@ mod tests {
 
     use super::*;
 
-    /// Builds a directory of tensors with two floats each; returns its bytes and the end of each entry.
+    /// Builds a directory of tensors with two floats each; returns the directory's bytes and the end of each entry.
     fn directory(names: &[&str]) -> (Vec<u8>, Vec<usize>) {
         let (mut bytes, mut ends) = (Vec::new(), Vec::new());
         for (name, i) in names.iter().zip(0u64..) {
@@ -483,7 +485,7 @@ mod tests {
         (bytes, ends)
     }
 
-    /// [`check`] refuses a truncated directory; a walk over an unchecked one must still stay in bounds.
+    /// [`check`] refuses a truncated directory; a walk over an unchecked directory must still stay in bounds.
     #[test]
     fn a_directory_that_is_cut() {
         let names = ["a", "long", "bc"];
@@ -521,15 +523,16 @@ mod tests {
         };
         let found = |bytes: &[u8]| Tensors::new(Pieces::one(bytes), 0, data_at, 2).find(b"bc").is_some();
         assert!(found(&with(0, &[])));
-        // The first name's length: too long by one, equal to the rest, and far beyond the file.
+        // Replaces the first name's length by lengths that are too large by one, equal to the rest, and far beyond the
+        // file.
         for len in [data_at as u32 + 9, data_at as u32 + 8, u32::MAX] {
             assert!(!found(&with(0, &len.to_le_bytes())), "{len}");
         }
-        // Dimension counts of the first entry: valid but wrong ones and invalid ones.
+        // Replaces the first entry's number of dimensions by valid but wrong numbers and by invalid numbers.
         for dims in [0u32, 2, 4, 5, 1 << 16, u32::MAX] {
             assert!(!found(&with(9, &dims.to_le_bytes())), "{dims}");
         }
-        // The second entry is the wanted one, with a wrong name, type or offset.
+        // Looks up the second entry after damaging its name, type or offset.
         let start = ends[0];
         assert!(!found(&with(start + 8, b"\xff")));
         assert!(!found(&with(start + 22, &99u32.to_le_bytes())));

@@ -1,4 +1,4 @@
-//! Metadata values: a number, a string, or an array of either.
+//! Metadata values: a number, a string, or an array of numbers or strings.
 
 use core::fmt;
 
@@ -60,7 +60,7 @@ impl ValueType {
         })
     }
 
-    /// Bytes of one value; `None` for strings and arrays, which have no fixed size.
+    /// Size in bytes of one value; `None` for strings and arrays, which have no fixed size.
     pub const fn size(self) -> Option<usize> {
         use ValueType::*;
         match self {
@@ -163,7 +163,7 @@ impl<'a> Value<'a> {
         })
     }
 
-    /// The value of an integer of any width and sign, if it fits in an `i64`.
+    /// The value as an integer, if it is an integer of any width and sign that fits in an `i64`.
     pub(crate) const fn integer(&self) -> Option<i64> {
         Some(match *self {
             Value::U8(v) => v as i64,
@@ -178,7 +178,7 @@ impl<'a> Value<'a> {
         })
     }
 
-    /// The value of an integer of any type, if it fits in a `u32`. Errors name the key `prefix.name`.
+    /// The value as a `u32`, if it is an integer of any type that fits. Errors name the key `prefix.name`.
     pub(crate) const fn u32(&self, prefix: &str, name: &str) -> Result<u32, Error> {
         if !self.is_integer() {
             return Err(wrong_type(prefix, name, "an integer"));
@@ -238,7 +238,7 @@ pub struct Array<'a> {
 }
 
 impl<'a> Array<'a> {
-    /// An array of `len` elements; the caller has checked that they fill `bytes` exactly.
+    /// An array of `len` elements; the caller has checked that the elements fill `bytes` exactly.
     pub(super) const fn new(element: ValueType, len: usize, bytes: &'a [u8]) -> Self {
         Self { element, len, bytes }
     }
@@ -273,7 +273,8 @@ impl<'a> Array<'a> {
         }
     }
 
-    /// The value of all elements, if they have the same bytes; `None` for an empty array and for strings.
+    /// The value that all elements have, if their bytes are equal; `None` if they differ, for an empty array, and for
+    /// strings.
     pub(crate) const fn same(&self) -> Option<Value<'a>> {
         let Some(size) = self.element.size() else { return None };
         let Some((first, mut rest)) = self.bytes.split_at_checked(size) else { return None };
@@ -327,8 +328,8 @@ impl<'a> Array<'a> {
         Strings { rest: self.bytes, left, total: self.bytes.len() }
     }
 
-    /// The string that starts at `byte_offset` within [`bytes`](Self::bytes). This gives random access with the offsets
-    /// returned by [`Strings::offset`].
+    /// The string that starts at `byte_offset` within [`bytes`](Self::bytes). Offsets from [`Strings::offset`] thus
+    /// give random access.
     ///
     /// Any other offset returns an empty string or unrelated bytes of the array, without a panic.
     pub const fn string_at(&self, byte_offset: usize) -> &'a [u8] {
@@ -350,7 +351,7 @@ const fn whole(value: f64) -> Option<i32> {
 }
 
 impl fmt::Debug for Array<'_> {
-    /// Prints type and length only, because a vocabulary would fill the screen.
+    /// Prints only the type and the length, because the strings of a vocabulary would fill the screen.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "[{:?}; {}]", self.element, self.len)
     }
@@ -396,8 +397,8 @@ impl ExactSizeIterator for Strings<'_> {}
 
 /// The bytes of `count` strings at the front of `bytes`; `Err` has the offset of the first truncated string.
 ///
-/// This loop runs once per vocabulary entry. It makes no calls because the compiler counts calls while it evaluates a
-/// constant, and complains after two million.
+/// This loop runs once per vocabulary entry. The loop makes no calls, because the compiler counts calls while it
+/// evaluates a constant, and complains after two million.
 pub(super) const fn split_strings(bytes: &[u8], count: u64) -> Result<&[u8], usize> {
     let len = bytes.len();
     let (mut at, mut i) = (0, 0);
@@ -407,8 +408,8 @@ pub(super) const fn split_strings(bytes: &[u8], count: u64) -> Result<&[u8], usi
         }
         let low = u32_at!(bytes, at);
         let high = u32_at!(bytes, at + 4);
-        // `low` fits in a `usize` on every target. A nonzero `high` is refused, because such a string has at least 4
-        // GiB: a 32-bit slice cannot hold it, and no token or merge is that long.
+        // A nonzero `high` is refused, because such a string has at least 4 GiB: a 32-bit slice cannot hold it, and no
+        // token or merge is that long. `low` fits in a `usize` on every target.
         if high != 0 || low as usize > len - 8 - at {
             return Err(at);
         }

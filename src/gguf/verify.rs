@@ -1,9 +1,9 @@
 //! Proof that tensor data is whole: hashes in the metadata, checked in steps of bounded size.
 //!
 //! The key [`HASHES_KEY`] holds an array of `u64`. Element 0 is the hash of the tensor directory: for each tensor in
-//! file order, its name, four dimensions (`u64`, 1 for missing ones) and the number of its type (`u32`). The other
-//! elements are the hashes of the tensors' data in the same order, without padding. A program that does not know the
-//! key copies it into a rewritten file; element 0 then distinguishes a file with other tensors from a damaged one.
+//! file order, its name, four dimensions (`u64`, 1 for missing dimensions) and the number of its type (`u32`). The
+//! other elements are the hashes of the tensors' data in the same order, without padding. A program that does not know
+//! the key copies it into a rewritten file; element 0 then distinguishes a file with other tensors from a damaged one.
 //!
 //! The hash is [`Xxh64`]. llama.cpp's `llama-gguf-hash --xxh64` prints the same hash of each tensor, so files can be
 //! compared without this crate. XXH64 needs no table, takes about two instructions per byte on a Cortex-M, and has 64
@@ -19,7 +19,7 @@ use crate::{Error, Name};
 pub const HASHES_KEY: &str = "arenite.tensor_hashes";
 
 impl Xxh64 {
-    /// Appends a tensor's description, for element 0 of [`HASHES_KEY`]; `kind` is the number of its type.
+    /// Appends a tensor's description, for element 0 of [`HASHES_KEY`]; `kind` is the number of the tensor's type.
     pub fn describe(&mut self, name: &str, dims: [u64; 4], kind: u32) {
         self.update(name.as_bytes());
         dims.iter().for_each(|dim| self.update(&dim.to_le_bytes()));
@@ -30,14 +30,14 @@ impl Xxh64 {
 impl<'a> Gguf<'a> {
     /// Starts to compare the tensor data with the hashes in the file; `None` if the file has no hashes.
     ///
-    /// Parsing checks that all bytes are present, but does not read tensor data: with a half-written flash or a flipped
-    /// bit, a model generates wrong text without an error. A device should therefore verify a model once, before it
-    /// trusts a new partition.
+    /// Parsing checks that all bytes are present, but does not read tensor data. If a write to flash was interrupted or
+    /// a bit has flipped, a model generates wrong text without an error. A device should therefore verify a model once,
+    /// before it trusts a new partition.
     ///
     /// # Errors
     ///
-    /// [`Error::KeyType`] if the hashes are not an array of `u64`. [`Error::KeyValue`] if they are those of other
-    /// tensors: another program has rewritten the file, or its directory is damaged.
+    /// [`Error::KeyType`] if the hashes are not an array of `u64`. [`Error::KeyValue`] if the hashes belong to other
+    /// tensors: another program has rewritten the file, or the file's directory is damaged.
     ///
     /// # Examples
     ///
@@ -94,19 +94,20 @@ pub struct Verify<'a> {
     /// Size of the head of a model in a storage.
     #[cfg(feature = "storage")]
     head: u64,
-    /// Bytes of the current tensor in the storage that are still to be hashed.
+    /// Range of bytes in the storage: the bytes of the current tensor that are still to be hashed.
     #[cfg(feature = "storage")]
     stored: core::ops::Range<u64>,
     hash: Xxh64,
 }
 
 impl Verify<'_> {
-    /// Hashes the next `bytes` bytes (at least one), or fewer at the end of a tensor. Returns true if bytes are left.
+    /// Hashes the next `bytes` bytes (at least one), or fewer bytes at the end of a tensor. Returns true if bytes are
+    /// left to hash.
     ///
     /// # Errors
     ///
-    /// [`Error::DamagedTensor`] after the last byte of a tensor with another hash. The next step goes on with the next
-    /// tensor.
+    /// [`Error::DamagedTensor`] after the last byte of a tensor that does not have the file's hash. The next step
+    /// continues with the next tensor.
     pub fn step(&mut self, bytes: usize) -> Result<bool, Error> {
         if self.index >= self.hashes.len() {
             return Ok(false);
@@ -144,7 +145,7 @@ impl Verify<'_> {
         if self.stored.is_empty() { self.end() } else { Ok(true) }
     }
 
-    /// Compares the hash of the current tensor, and goes on to the next one.
+    /// Compares the hash of the current tensor with the file's hash, and continues with the next tensor.
     fn end(&mut self) -> Result<bool, Error> {
         let is_whole = matches!(self.hashes.get(self.index), Some(Value::U64(hash)) if hash == self.hash.finish());
         let tensor = Name::new(self.name.as_bytes());

@@ -6,8 +6,8 @@ const P3: u64 = 0x1656_67b1_9e37_79f9;
 const P4: u64 = 0x85eb_ca77_c2b2_ae63;
 const P5: u64 = 0x27d4_eb2f_1656_67c5;
 
-/// [XXH64](https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md) with seed 0 over bytes given in chunks of any
-/// length. It finds damage; it is not cryptographic.
+/// [XXH64](https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md) with seed 0 over bytes given in chunks of
+/// any length. The hash finds damage, but is not cryptographic.
 ///
 /// # Examples
 ///
@@ -112,7 +112,8 @@ mod tests {
         (i.wrapping_mul(2_654_435_761) >> 7) as u8
     }
 
-    /// Hashes of the first bytes of a sequence, computed by xxHash's reference library, version 0.8.4.
+    /// The expected hashes are of beginnings of a sequence of bytes, and were computed by xxHash's reference library,
+    /// version 0.8.4.
     #[test]
     fn hashes_are_those_of_the_reference() {
         let bytes: [u8; 1000] = core::array::from_fn(|i| byte(i as u64));

@@ -1,8 +1,9 @@
 //! Masks: the allowed tokens of a whole vocabulary at once.
 //!
-//! The bytes of most tokens stay within a single rule of the grammar. The node on top of the stack alone determines if
-//! such a token is allowed; the frames below do not matter. One walk over the vocabulary, in the order of the tokens'
-//! texts, finds all of these tokens; the result is cached. Only tokens that leave the rule are tested individually.
+//! The bytes of most tokens stay within a single rule of the grammar. For such a token, the node on top of the stack
+//! alone determines whether the token is allowed; the frames below do not matter. One walk over the vocabulary, in the
+//! order of the tokens' texts, finds all allowed tokens of this kind, and the result is cached. Only tokens that leave
+//! the rule are tested individually.
 //!
 //! A rule for a text of limited length has a node for every character. Except near the limit, these nodes allow the
 //! same tokens of up to [`NEAR`] bytes, so they share a mask. Longer tokens are then tested individually.
@@ -24,14 +25,14 @@ const LONGEST: usize = 255;
 const FEW: usize = 64;
 /// Two nodes are alike if they allow the same texts of up to this many bytes.
 const NEAR: usize = 16;
-/// Limit on compared node pairs, so that memory is bounded. Beyond it the nodes count as different, which only costs a
-/// mask.
+/// Limit on compared node pairs, so that memory is bounded. Beyond the limit the nodes count as different, which only
+/// costs a mask.
 const PAIRS: usize = 256;
-/// Limit on steps of a comparison. Beyond it the nodes count as different. Nodes of compiled tables take some
-/// thousands.
+/// Limit on steps of a comparison. Beyond the limit the nodes count as different. A comparison of nodes of compiled
+/// tables takes some thousand steps.
 const STEPS: usize = 1 << 16;
-/// While texts are tested in order, the states after up to this many bytes of the previous text are kept, so that
-/// common beginnings are tested once.
+/// Maximum length in bytes of a kept beginning. While texts are tested in order, the states after the first bytes of
+/// the previous text are kept, so that a beginning that several texts share is tested once.
 const BEGINNINGS: usize = 8;
 const BITS: usize = u64::BITS as usize;
 
@@ -52,7 +53,7 @@ impl Entry {
     }
 }
 
-/// A cached mask: the node that it belongs to, and its properties.
+/// A cached mask: the mask's node, and its properties.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 struct Slot {
@@ -60,7 +61,7 @@ struct Slot {
     node: Node,
     /// Time of the last use; 0 for an empty slot.
     used: u32,
-    /// Maximum [`need`](Head::need) of the nodes that the walk reached.
+    /// Maximum [`need`](Head::need) of the nodes that the walk from this node reached.
     need: u32,
     /// True if texts of more than [`NEAR`] bytes must be tested individually.
     asks_long: u32,
@@ -72,7 +73,7 @@ impl Slot {
     }
 }
 
-/// The texts of a vocabulary in order, and cached masks of recent nodes, in the caller's memory.
+/// The texts of a vocabulary in order, and cached masks of recently used nodes. Both are in the caller's memory.
 ///
 /// # Examples
 ///
@@ -102,8 +103,8 @@ pub struct Masks<'w> {
     entries: &'w mut [Entry],
     texts: &'w mut [u8],
     slots: &'w mut [Slot],
-    /// `[slots + 1][2][words]`: the allowed tokens, and the tokens to test individually. The last slot is for the
-    /// current state.
+    /// `[slots + 1][2][words]`: a bit per token for the allowed tokens, then a bit per token for the tokens to test
+    /// individually. The last slot belongs to the current state.
     bits: &'w mut [u64],
     /// Tokens that end an answer.
     ends: &'w mut [u64],
@@ -121,7 +122,7 @@ pub struct Mask<'m, 'w> {
 }
 
 impl Mask<'_, '_> {
-    /// True if a token may come next: the same result as [`Constraint::allows`].
+    /// True if a token may come next. The result is the same as from [`Constraint::allows`].
     #[inline]
     pub fn allows(&mut self, token: TokenId) -> bool {
         if self.tested < FEW {
@@ -137,7 +138,7 @@ impl Mask<'_, '_> {
 }
 
 impl<'w> Masks<'w> {
-    /// Bytes of memory for this vocabulary and `places` cached masks.
+    /// Number of bytes of memory for this vocabulary and `places` cached masks.
     pub fn bytes(tokenizer: &Tokenizer<'_, '_>, places: usize) -> usize {
         let (count, len) = measure(tokenizer);
         let words = tokenizer.vocab_len().div_ceil(BITS);
@@ -192,12 +193,12 @@ impl<'w> Masks<'w> {
         Ok(masks)
     }
 
-    /// Returns the allowed tokens in the state of `constraint`.
+    /// Returns the allowed tokens in the current state of `constraint`.
     ///
     /// `grammar` is a number that identifies the grammar of `constraint` among all grammars used with these masks.
     ///
-    /// The first few tokens, for example the most probable ones, are tested individually. Computing a mask for a new
-    /// node takes time proportional to the size of the vocabulary's texts.
+    /// The first few tokens that are asked about, for example the most probable tokens, are tested individually. After
+    /// that, a mask is computed for the node, which takes time proportional to the size of the vocabulary's texts.
     pub fn at<'m>(
         &'m mut self,
         constraint: &'m Constraint<'m>,
@@ -246,8 +247,8 @@ impl<'w> Masks<'w> {
             yes.fill(0);
             ask.fill(u64::MAX);
         }
-        // If a rule may end at the next character, as after white space, most tokens leave the rule. They are tested in
-        // order of their texts, so that one refused beginning decides about many.
+        // If a rule may end at the next character, as after white space, most tokens leave the rule. These tokens are
+        // tested in order of their texts, so that one refused beginning decides about many tokens.
         let count = |bits: &[u64]| bits.iter().map(|word| word.count_ones()).sum::<u32>();
         if !constraint.grammar.has_tokens() && count(ask) > count(yes) {
             ask_in_order(self.entries, self.texts, constraint, yes, ask);
@@ -283,7 +284,7 @@ impl<'w> Masks<'w> {
                 });
                 slot.asks_long = 1;
             }
-            // Stores the new node in place of the equivalent one, because in a long text each character has a new
+            // Stores the new node in place of the equivalent node, because in a long text each character leads to a new
             // equivalent node.
             slot.node = node;
             slot.used = self.clock;
@@ -292,7 +293,7 @@ impl<'w> Masks<'w> {
     }
 }
 
-/// Number of tokens with a text, and total bytes of the texts.
+/// Number of tokens that have a text, and number of bytes of all texts together.
 fn measure(tokenizer: &Tokenizer<'_, '_>) -> (usize, usize) {
     let texts = (0..).take(tokenizer.vocab_len()).filter_map(|token| text(tokenizer, token));
     texts.fold((0, 0), |(count, len), text| (count + 1, len + text.count()))
@@ -324,13 +325,13 @@ pub(super) fn alike(grammar: &Grammar<'_>, a: Node, b: Node) -> bool {
     true
 }
 
-/// Walks all texts from a node. Sets `yes` for texts that stay within the rule and `ask` for texts that may leave the
-/// rule. Returns the maximum `need` of the nodes that the walk reached.
+/// Follows every text from a node. Sets `yes` for texts that stay within the rule and `ask` for texts that may leave
+/// the rule. Returns the maximum `need` of the nodes that the walk reached.
 fn walk(entries: &[Entry], texts: &[u8], grammar: &Grammar<'_>, node: Node, yes: &mut [u64], ask: &mut [u64]) -> u32 {
     yes.fill(0);
     ask.fill(0);
     let mut need = 0;
-    // Node after each byte of the text, up to the first byte that is not allowed.
+    // The nodes after each byte of the current text, up to the first byte that is not allowed.
     let mut path = [node; LONGEST + 1];
     let mut known = 0;
     // Number of bytes after which the rule can first be left.
@@ -372,8 +373,8 @@ fn walk(entries: &[Entry], texts: &[u8], grammar: &Grammar<'_>, node: Node, yes:
     need
 }
 
-/// Tests the texts in `ask` in order, and moves the allowed ones to `yes`. If a prefix is refused, all texts with this
-/// prefix are.
+/// Tests the texts in `ask` in order, and moves the allowed texts to `yes`. If a prefix is refused, all texts with this
+/// prefix are refused.
 fn ask_in_order(entries: &[Entry], texts: &[u8], constraint: &Constraint<'_>, yes: &mut [u64], ask: &mut [u64]) {
     // States after the first bytes of the previous text.
     let mut states: Vec<State, BEGINNINGS> = Vec::new();
@@ -408,7 +409,8 @@ fn ask_in_order(entries: &[Entry], texts: &[u8], constraint: &Constraint<'_>, ye
 fn alike_up_to(entries: &[Entry], texts: &[u8], len: usize) -> usize {
     let Some(start) = entries.first().and_then(|entry| entry.text(texts).get(..len)) else { return 1 };
     let begins_alike = |entry: &Entry| entry.text(texts).starts_with(start);
-    // The bound is doubled first, because usually few texts begin alike, but thousands share a refused first byte.
+    // The search doubles the bound before it narrows it down: usually few texts begin alike, but thousands share a
+    // refused first byte.
     let mut bound = 1;
     while entries.get(bound).is_some_and(begins_alike) {
         bound *= 2;

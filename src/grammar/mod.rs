@@ -1,9 +1,9 @@
 //! Constrained output: a grammar determines the allowed tokens.
 //!
 //! A host compiles a grammar from GBNF or a JSON schema to a table ([`Grammar`]), which a device borrows from flash.
-//! The state of an answer is a small value ([`State`]) over bytes; a copy of it serves to fork or to rewind. A
-//! [`Constraint`] combines grammar, state and vocabulary for a [`Sampler`](crate::sampler::Sampler); [`Masks`] make a
-//! constraint fast for large vocabularies.
+//! The state of an answer is a small value ([`State`]), which advances by bytes. Copy the state to fork an answer, or
+//! to rewind it. A [`Constraint`] combines grammar, state and vocabulary for a [`Sampler`](crate::sampler::Sampler);
+//! [`Masks`] make a constraint fast for large vocabularies.
 //!
 //! No heap is used, and the time for a token is bounded by the number of its bytes. Every answer that follows the
 //! grammar can be completed: a path that could not be completed is refused at its start.
@@ -65,7 +65,7 @@ pub use table::Grammar;
 use crate::tokenizer::{Piece, TokenType, Tokenizer};
 use crate::{Error, TokenId};
 
-/// A grammar, and the state of an answer in this grammar. Advances by the tokens of a vocabulary.
+/// A grammar, and the state of an answer in this grammar. The state advances by tokens of a vocabulary.
 #[derive(Clone, Debug)]
 pub struct Constraint<'g> {
     grammar: Grammar<'g>,
@@ -78,13 +78,13 @@ impl<'g> Constraint<'g> {
         Self { grammar, state: State::new(&grammar) }
     }
 
-    /// Starts in a state that another constraint with this grammar has reached.
+    /// Creates a constraint in `state`, which a constraint with the same grammar has reached.
     pub fn at(grammar: Grammar<'g>, state: State) -> Self {
         Self { grammar, state }
     }
 
-    /// True if a token may come next: by its text, by its id if the grammar names tokens, or as the end of a complete
-    /// answer.
+    /// True if a token may come next: if the grammar allows its text, names its id, or allows the token as the end of a
+    /// complete answer.
     pub fn allows(&self, tokenizer: &Tokenizer<'_, '_>, token: TokenId) -> bool {
         self.state.is_complete() && tokenizer.is_end(token)
             || self.state.allows_token(&self.grammar, token, text(tokenizer, token))
@@ -103,7 +103,7 @@ impl<'g> Constraint<'g> {
         Err(Error::TokenNotAllowed { token })
     }
 
-    /// The state. With a copy of it, [`at`](Self::at) returns to this point.
+    /// The current state. [`at`](Self::at) returns to this point if it gets a copy of the state.
     pub fn state(&self) -> &State {
         &self.state
     }

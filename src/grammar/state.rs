@@ -5,12 +5,12 @@ use heapless::Vec;
 use super::table::{Grammar, Jump, Node};
 use crate::TokenId;
 
-/// Maximum depth of nested rules. Paths that need more are refused before they begin.
+/// Maximum depth of nested rules. Paths that need a greater depth are refused before they begin.
 const DEPTH: usize = 64;
 /// Number of frames of all stacks together; a single stack always fits.
 const FRAMES: usize = 2 * DEPTH;
-/// Maximum number of stacks. If a grammar is so ambiguous that it needs more, some stacks are dropped, and output that
-/// only they allow is refused.
+/// Maximum number of stacks. If a grammar is so ambiguous that it needs more stacks, some stacks are dropped, and
+/// output that only the dropped stacks allow is refused.
 const ITEMS: usize = 32;
 /// Maximum number of calls followed after a byte, so that the time is bounded for any table. In compiled tables, fewer
 /// calls already lead to [`ITEMS`] stacks.
@@ -19,7 +19,7 @@ const CALLS: usize = 8 * ITEMS;
 /// The frame below all others.
 const BOTTOM: u16 = u16::MAX;
 
-/// Return address: the node at which a rule continues after the rule that it called.
+/// A return address: the node at which a rule continues after a called rule has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Frame {
     node: Node,
@@ -68,8 +68,8 @@ impl State {
 
     /// True if these bytes may follow.
     ///
-    /// If there is one stack, the state is not copied for most tokens, because these only lead to nodes with byte
-    /// transitions alone, which do not change the frames.
+    /// If there is only one stack, the state is not copied for most tokens. These tokens only lead to nodes that have
+    /// nothing but byte transitions, and so the frames do not change.
     #[inline]
     pub fn allows(&self, grammar: &Grammar<'_>, mut bytes: impl Iterator<Item = u8>) -> bool {
         let mut after = Self::dead();
@@ -111,7 +111,7 @@ impl State {
         after.is_alive()
     }
 
-    /// Advances by these bytes. Returns `false`, without a change, if they may not follow.
+    /// Advances by these bytes. If the bytes may not follow, returns `false` and leaves the state unchanged.
     pub fn accept(&mut self, grammar: &Grammar<'_>, bytes: impl Iterator<Item = u8> + Clone) -> bool {
         let mut next = Self::dead();
         next.copy(self);
@@ -119,7 +119,7 @@ impl State {
         self.replace(&next)
     }
 
-    /// True if this token may follow, by its bytes (if it stands for text) or by its id.
+    /// True if this token may follow: by its bytes, if the token stands for text, or by its id.
     pub(super) fn allows_token(
         &self,
         grammar: &Grammar<'_>,
@@ -131,8 +131,8 @@ impl State {
         (grammar.has_tokens() && by_number()) || bytes.is_some_and(|bytes| self.allows(grammar, bytes))
     }
 
-    /// Advances by a token: by its bytes (if it stands for text), by its id, or by both. Returns false, without a
-    /// change, if the token may not follow.
+    /// Advances by a token: by its bytes (if it stands for text), by its id, or by both. If the token may not follow,
+    /// returns false and leaves the state unchanged.
     pub(super) fn accept_token(
         &mut self,
         grammar: &Grammar<'_>,
@@ -151,7 +151,7 @@ impl State {
         self.replace(&next)
     }
 
-    /// State after a token, if only the transitions on its id are followed.
+    /// Returns the state after a token if only transitions on token ids are followed, not transitions on bytes.
     #[inline(never)] // keeps the states off the callers' stacks: few grammars name tokens
     fn after_token(&self, grammar: &Grammar<'_>, token: TokenId) -> Self {
         let mut after = Self { frames: self.frames.clone(), ..Self::dead() };
@@ -162,7 +162,7 @@ impl State {
         after
     }
 
-    /// Stacks after a token, if only the transitions on its id are followed.
+    /// Returns the stacks after a token if only transitions on token ids are followed, not transitions on bytes.
     fn token_jumps(&self, grammar: &Grammar<'_>, by: TokenId) -> impl Iterator<Item = Item> {
         let jumps = move |item: &Item| {
             let (node, frame) = (item.node, item.frame);
@@ -185,8 +185,8 @@ impl State {
         self.complete || !self.items.is_empty()
     }
 
-    /// Replaces this state by `next` without unused frames, unless `next` is dead. Returns true if the state was
-    /// replaced.
+    /// Replaces this state by `next` and drops unused frames, unless `next` has no stacks. Returns true if the state
+    /// was replaced.
     fn replace(&mut self, next: &Self) -> bool {
         let is_alive = next.is_alive();
         if is_alive {
@@ -202,7 +202,7 @@ impl State {
         self.complete = false;
     }
 
-    /// Replaces this state by a copy of `other`, without a temporary copy.
+    /// Copies `other` into this state directly, because a temporary copy would cost stack memory.
     fn copy(&mut self, other: &Self) {
         self.clear();
         let _ = self.frames.extend_from_slice(&other.frames);
@@ -229,7 +229,7 @@ impl State {
         Self { frames: Vec::new(), items: Vec::new(), complete: false }
     }
 
-    /// Advances by one byte; compacts the frames if room is scarce, which changes their indices.
+    /// Advances by one byte; compacts the frames if room is scarce, which changes the indices of frames.
     fn push_far(&mut self, grammar: &Grammar<'_>, byte: u8) {
         if self.frames.len() > FRAMES - ITEMS {
             self.compact();
@@ -249,7 +249,7 @@ impl State {
         self.close(grammar);
     }
 
-    /// Adds a stack, unless the stack is present or its rules need more than [`DEPTH`] frames to end.
+    /// Adds a stack, unless the stack is present or the rules on the stack need more than [`DEPTH`] frames to end.
     fn add(&mut self, grammar: &Grammar<'_>, item: Item) {
         let fits = grammar.head(item.node).is_some_and(|head| self.depth(item.frame) + head.need() <= DEPTH);
         if fits && !self.items.contains(&item) {
@@ -257,7 +257,8 @@ impl State {
         }
     }
 
-    /// Follows calls and returns. Then keeps only the stacks whose top node has a transition on a byte or a token.
+    /// Resolves rule calls and returns: replaces each stack by the stacks that the calls and returns of its top node
+    /// lead to. Then keeps only the stacks whose top node has a transition on a byte or a token.
     fn close(&mut self, grammar: &Grammar<'_>) {
         let (mut at, mut calls) = (0, CALLS);
         while let Some(&item) = self.items.get(at) {
@@ -275,7 +276,8 @@ impl State {
                 }
                 let Jump::Call { start, next } = jump else { continue };
                 calls -= 1;
-                // Tail call: the called rule replaces its caller, so that right recursion needs no frames.
+                // A call at the end of a rule is a tail call: the called rule replaces its caller, so that right
+                // recursion needs no frames.
                 let returns = grammar.head(next).is_some_and(|head| head.only_returns());
                 let frame = if returns { Some(item.frame) } else { self.frame(grammar, next, item.frame) };
                 if let Some(frame) = frame {
@@ -306,7 +308,8 @@ impl State {
         self.place(Frame { node, below, depth: depth as u16 + 1 })
     }
 
-    /// Returns the index of a frame. Adds the frame if it is new and there is room.
+    /// Returns the index of an equal frame, or adds the frame and returns the new index. Returns `None` if the frame is
+    /// new and there is no room.
     fn place(&mut self, frame: Frame) -> Option<u16> {
         if let Some(place) = self.frames.iter().rposition(|there| *there == frame) {
             return Some(place as u16);
@@ -322,7 +325,7 @@ impl State {
         self.join(&before);
     }
 
-    /// Adds the stacks of another state and the frames that they use, up to the limits.
+    /// Adds the stacks of `other`, and the frames that these stacks use, up to the limits.
     fn join(&mut self, other: &Self) {
         let mut is_used = [false; FRAMES];
         let mut mark = |frame: u16| {
@@ -338,7 +341,8 @@ impl State {
                 *used = true;
             }
         }
-        // In order of index, because a frame comes after the frame below, whose new index is then known.
+        // Copies the frames in order of their index. The frame below always has a lower index, so its new index is then
+        // already known.
         let mut places = [None; FRAMES];
         let place_of = |places: &[Option<u16>; FRAMES], frame: u16| {
             if frame == BOTTOM { Some(BOTTOM) } else { places.get(usize::from(frame)).copied().flatten() }

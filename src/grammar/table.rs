@@ -1,6 +1,6 @@
 //! Compiled grammars: a table of words in flash, and its reader.
 //!
-//! A grammar is a set of automata over bytes: one for the first rule, and one for each rule that is called. The
+//! A grammar is a set of automata over bytes: one for the first rule, and one for each rule that is called. The grammar
 //! compiler inlines rules where it can. Automata are deterministic over bytes, so most bytes cost one search in a short
 //! list. Only calls and the stack can be ambiguous.
 //!
@@ -61,7 +61,7 @@ impl Head {
         self.0 & (IS_FINAL | JUMPS) == 0
     }
 
-    /// True if nothing can follow in the rule: the only way on is to return.
+    /// True if the node has no transitions and no calls, so that the rule can only return.
     pub fn only_returns(self) -> bool {
         self.is_final() && self.ranges() == 0 && self.jumps() == 0
     }
@@ -90,7 +90,7 @@ impl Head {
 /// A transition other than on a byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Jump {
-    /// Calls another rule at its first node, then continues at `next`.
+    /// Calls the rule whose first node is `start`, then continues at `next`.
     Call { start: Node, next: Node },
     /// Transition on this token.
     Token { token: u32, next: Node },
@@ -145,7 +145,7 @@ impl<'g> Grammar<'g> {
 
     /// Like [`new`](Self::new), but only checks the header: for a table that `new` has accepted before.
     ///
-    /// With a damaged table results are wrong, but there are no panics or endless loops.
+    /// If the table is damaged nevertheless, results are wrong, but there are no panics or endless loops.
     ///
     /// # Errors
     ///
@@ -195,8 +195,8 @@ impl<'g> Grammar<'g> {
         (target != 0).then_some(target)
     }
 
-    /// Pairs of different nodes that the same byte reaches from `a` and from `b`. `None` if the byte ranges of `a` and
-    /// `b` differ, or if one of them is not [plain](Head::is_plain).
+    /// For each byte with transitions from `a` and from `b` to different nodes, the pair of these nodes. `None` if `a`
+    /// and `b` have different byte ranges, or if one of them is not [plain](Head::is_plain).
     pub(super) fn side_by_side(&self, a: Node, b: Node) -> Option<impl Iterator<Item = (Node, Node)>> {
         let head = self.head(a).filter(|head| head.is_plain() && self.word(b as usize) == head.0)?;
         let ranges = |node: Node| self.words.get(node as usize + 1..)?.get(..head.ranges());

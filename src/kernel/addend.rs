@@ -1,4 +1,4 @@
-//! Additions to the outputs of a matrix product, made by the worker that computed these outputs.
+//! Additions to the outputs of a matrix product. The worker that has computed an output also adds to it.
 
 use core::ops::Range;
 
@@ -8,20 +8,19 @@ use super::Kernels;
 ///
 /// # Safety
 ///
-/// [`linear`](super::linear) calls [`add`](Self::add) if [`fits`](Self::fits) returns true, and relies on it: `add` must then
-/// write only outputs that `fits` has checked to be inside `out`.
+/// If [`fits`](Self::fits) returns true, [`linear`](super::linear) calls [`add`](Self::add) without further checks.
+/// `add` must therefore write only outputs that `fits` has checked to be inside `out`.
 pub unsafe trait Addend: Sync {
-    /// True if all outputs that are added to are those of `tokens` tokens inside `len` floats, with `stride` floats per
-    /// token.
+    /// True if `add` writes only outputs of `tokens` tokens inside `len` floats, with `stride` floats per token.
     fn fits(&self, tokens: usize, len: usize, stride: usize) -> bool;
     /// Prefetches the weights that [`prepare`](Self::prepare) and [`add`](Self::add) will read for the outputs in
     /// `range`.
     fn prefetch(&self, kernels: &Kernels, range: Range<usize>);
-    /// Computes the part of the additions that does not depend on the outputs, except the work that other workers have
+    /// Computes the part of the additions that does not depend on the outputs. Skips work that other workers have
     /// begun.
     fn prepare(&self, kernels: &Kernels);
-    /// Adds to the outputs in `range` of each token, after waiting until other workers have finished their work of
-    /// [`prepare`](Self::prepare). The outputs of token `t` begin at `out + t * stride`.
+    /// Adds to the outputs in `range` of each token, after waiting until the other workers have finished the work that
+    /// they began in [`prepare`](Self::prepare). The outputs of token `t` begin at `out + t * stride`.
     ///
     /// # Safety
     ///

@@ -4,8 +4,8 @@
 //! A block of positions is 64 positions: four tiles of the KV cache. Blocks are processed in order of position:
 //!
 //! - The score of a position is `scale` times one chain of fused multiply-adds over `head_dim`. For q8_0 keys there is
-//!   a chain per 32 dimensions, then one fma with the tile's scale. The score is capped if `cap` is set, then the bias
-//!   is added.
+//!   one chain per 32 dimensions, and the chain's result enters the score by one fma with the scale of these
+//!   dimensions. The score is capped if `cap` is set, then the bias is added.
 //! - The softmax is computed online. `m` is the largest score so far, `l` the sum of the weights in 16 lanes. A block
 //!   sets `m' = max(m, scores)` and `l = l * exp(m - m')`. Then each tile adds its 16 weights `p = exp(score - m')` to
 //!   `l`, one position per lane.
@@ -35,7 +35,7 @@ pub struct Attention<'a> {
     pub heads: usize,
     /// The tiles of all heads: for each head, one tile per page.
     pub tiles: &'a [u8],
-    /// The page of each tile of the context. A list shorter than the context is used as a ring.
+    /// The index of the page for each tile of the context. A list shorter than the context is used as a ring.
     pub pages: &'a [u32],
     /// Layout of a tile.
     pub layout: HeadLayout,
@@ -49,11 +49,12 @@ pub struct Attention<'a> {
     pub tokens: usize,
     /// Position of the first token.
     pub position: usize,
-    /// A token attends to itself and to the `window - 1` positions before it.
+    /// A token attends to its own position and to the previous `window - 1` positions.
     pub window: usize,
-    /// With `Some(end)`, a token also attends to the `window - 1` positions after it, up to `end` (exclusive).
+    /// With `Some(end)`, a token also attends to the next `window - 1` positions that are below `end`.
     pub reach: Option<usize>,
-    /// Every token also attends to this half-open range of positions, which contains all tokens.
+    /// A half-open range of positions that every token attends to as well. The range contains the positions of all
+    /// tokens.
     #[cfg(feature = "vision")]
     pub span: Option<(usize, usize)>,
     /// Factor on every score.
@@ -63,7 +64,7 @@ pub struct Attention<'a> {
     /// Values added to the scores.
     pub bias: Bias<'a>,
     /// A learned score per query head, little-endian f32, that counts in the sum of the softmax but has no value; empty
-    /// for none.
+    /// if there are no sinks.
     pub sinks: &'a [u8],
 }
 
@@ -100,7 +101,7 @@ impl Attention<'_> {
         (lo, hi)
     }
 
-    /// True if scores have no cap and no bias, and there are no sinks.
+    /// True if there is no cap, no bias and no sink.
     #[cfg(arm_fpu)]
     pub fn is_plain(&self) -> bool {
         (!built::CAPS || self.cap.is_none()) && self.bias.is_none() && (!built::GPT_OSS || self.sinks.is_empty())
@@ -139,9 +140,9 @@ impl Bias<'_> {
     }
 }
 
-/// Computes all rows of `job`, or none if a value is longer than the key that it is part of. The output of query head
-/// `g` of token `t` starts at `out[t * out_stride + g * head_dim]`. `scratch` has room for `S::ROWS` padded rows, and
-/// for 16 more if values are parts of keys.
+/// Computes all rows of `job`. Computes nothing if values are parts of keys but longer than keys. The output of query
+/// head `g` of token `t` starts at `out[t * out_stride + g * head_dim]`. `scratch` has room for `S::ROWS` padded rows,
+/// and for 16 more rows if values are parts of keys.
 #[inline(always)]
 pub(super) fn attend<S: Isa>(s: S, job: &Attention<'_>, out: &mut [f32], out_stride: usize, scratch: &mut [f32]) {
     if job.layout.shares() && job.layout.shared > job.layout.dim {
@@ -199,7 +200,7 @@ fn attend_rows<S: Isa, K: Keys, E: Values, const R: usize, const N: usize>(
 }
 
 /// The arguments of attention for `R` rows. With few rows, `N` registers per row are summed at a time, because a sum is
-/// a chain of fused multiply-adds that take several cycles each.
+/// a chain of fused multiply-adds, each of which takes several cycles.
 struct Rows<'a, K, E, const R: usize, const N: usize> {
     job: &'a Attention<'a>,
     row: usize,
@@ -234,8 +235,8 @@ impl<S: Isa, K: Keys, E: Values, const R: usize, const N: usize> Work<S> for Row
                 at[r] = weights.as_mut_ptr().cast::<f32>();
             }
             // SAFETY: the tiles are complete tiles of the head, and the layout's offsets stay inside a tile; each query
-            // has `dim` elements; `sums` has R rows. `multiply` writes the scores of every tile that a row attends to,
-            // before `finish`, `weights` and `weigh_rows` read them.
+            // has `dim` elements; `sums` has `R` rows. `multiply` writes the scores of every tile that a row attends
+            // to, before `finish`, `weights` and `weigh_rows` read them.
             unsafe {
                 multiply::<S, K, R, N>(s, &tiles, layout, &queries, Range { lo: seen[0].lo, hi: seen[R - 1].hi }, at);
                 s.apart(Weights { softmax: &mut softmax, job, row, block, seen: &seen, scores: at, sums, width });
@@ -261,9 +262,9 @@ impl<S: Isa, K: Keys, E: Values, const R: usize, const N: usize> Work<S> for Row
     }
 }
 
-/// The queries of `R` rows and the positions that each attends to; `None` if a row attends to none. Short queries are
-/// copied to `copies`, because at distances of a power of two they would compete for the same lines of the first-level
-/// cache.
+/// The queries of `R` rows, and the positions that each row attends to; `None` if a row attends to no position. Short
+/// queries are copied to `copies`, because queries at distances of a power of two would compete for the same lines of
+/// the first-level cache.
 #[inline(always)]
 fn rows<'a, const R: usize>(
     job: &Attention<'a>,
@@ -296,8 +297,8 @@ fn rows<'a, const R: usize>(
 ///
 /// # Safety
 ///
-/// Each of `tiles` is a complete tile of `layout`, each query has the elements of a key, and there is room for a block
-/// of scores at each pointer of `to`.
+/// Each of `tiles` is a complete tile of `layout`, each query has the elements of a key, and each pointer of `to` has
+/// room for a block of scores.
 #[inline(always)]
 unsafe fn multiply<S: Isa, K: Keys, const R: usize, const N: usize>(
     s: S,
@@ -331,7 +332,7 @@ unsafe fn multiply<S: Isa, K: Keys, const R: usize, const N: usize>(
 /// Turns the scores of a block of positions into weights.
 ///
 /// Whoever builds a `Weights` promises that the scores of all tiles that a row attends to are written, and that `sums`
-/// has R rows of `width`.
+/// has `R` rows of `width` floats.
 struct Weights<'a, S: Isa, const R: usize> {
     softmax: &'a mut Softmax<S, R>,
     job: &'a Attention<'a>,
@@ -428,11 +429,11 @@ impl<S: Isa, const R: usize> Softmax<S, R> {
     }
 
     /// Turns the scores of a block of positions into weights. `top` is the largest score of each row in the block; if
-    /// it is the row's largest so far, `sums` and the total are rescaled to it.
+    /// this score is the row's largest so far, `sums` and the total are rescaled to it.
     ///
     /// # Safety
     ///
-    /// The scores of all tiles that a row attends to are written, and `sums` has R rows of `width`.
+    /// The scores of all tiles that a row attends to are written, and `sums` has `R` rows of `width` floats.
     #[allow(clippy::needless_range_loop)] // several arrays are indexed by `r`
     #[inline(always)]
     unsafe fn weights(
@@ -467,13 +468,13 @@ impl<S: Isa, const R: usize> Softmax<S, R> {
     }
 }
 
-/// Queries with fewer elements than this are copied to arrays of this length, whose distance is a little above a power
-/// of two.
+/// Queries with fewer elements than this are copied to arrays of this length, because the distance of two such arrays
+/// is a little above a power of two.
 const NARROW: usize = 128 + 16;
 
-/// Adds the values of a block of positions, times their weights, to `sums`. Positions common to all rows are processed
-/// for all rows together, those before and after them row by row. Invisible positions are not read, because they may
-/// hold anything, even NaN.
+/// Adds the values of a block of positions, each times its weight, to `sums`. Positions that all rows attend to are
+/// processed for all rows together, and the positions before and after these are processed row by row. Invisible
+/// positions are not read, because their memory may hold anything, even NaN.
 ///
 /// # Safety
 ///
@@ -513,8 +514,8 @@ unsafe fn weigh_rows<S: Isa, E: Values, const R: usize, const N: usize>(
     }
 }
 
-/// [`weigh_rows`] for values that are the first elements of the keys. These elements are converted to rows of f32 in
-/// `values`, one tile at a time.
+/// Does the same as [`weigh_rows`], for values that are the first elements of the keys. These elements are first
+/// converted to rows of f32 in `values`, one tile at a time.
 ///
 /// # Safety
 ///
@@ -544,7 +545,7 @@ unsafe fn weigh_keys<S: Isa, K: Keys, const R: usize, const N: usize>(
     }
 }
 
-/// Converts the first elements of the keys of a whole tile to rows of f32 of `width`.
+/// Converts the first elements of all keys of a tile to rows of `width` floats.
 struct Convert<'a, K> {
     tile: *const u8,
     layout: HeadLayout,
@@ -572,7 +573,7 @@ impl<S: Isa, K: Keys> Work<S> for Convert<'_, K> {
     }
 }
 
-/// Adds the values at the positions `range` of a block, times their weights, to R rows of sums, `N` registers at a
+/// Adds the values at the positions `range` of a block, each times its weight, to `R` rows of sums, `N` registers at a
 /// time. Whoever builds a `Weigh` promises what [`weigh_rows`] requires, and that all rows attend to `range`.
 struct Weigh<'a, E, const R: usize, const N: usize> {
     tiles: &'a [Tile; TILES],
@@ -589,8 +590,8 @@ impl<S: Isa, E: Values, const R: usize, const N: usize> Work<S> for Weigh<'_, E,
         let Self { tiles, layout, weights, range, sums, .. } = self;
         let width = layout.padded();
         let mut i = 0;
-        // SAFETY: whoever builds `self` promises the same; `width` and `i` are multiples of 16, so
-        // `i + 16 * N <= width` in the first branch and `i + 16 <= width` in the second.
+        // SAFETY: whoever builds `self` promises the conditions of this function; `width` and `i` are multiples of 16,
+        // so `i + 16 * N <= width` in the first branch and `i + 16 <= width` in the second.
         unsafe {
             while i < width {
                 i += if N > 1 && width - i >= 16 * N {
@@ -603,7 +604,7 @@ impl<S: Isa, E: Values, const R: usize, const N: usize> Work<S> for Weigh<'_, E,
     }
 }
 
-/// [`Weigh`] for `16 * N` elements of the values, from `i` on. Returns `16 * N`.
+/// Does the work of [`Weigh`] for `16 * N` elements of the values, from `i` on. Returns `16 * N`.
 #[inline(always)]
 unsafe fn weigh_elements<S: Isa, E: Values, const R: usize, const N: usize>(
     s: S,
@@ -628,7 +629,7 @@ unsafe fn weigh_elements<S: Isa, E: Values, const R: usize, const N: usize>(
             let (Some(tile), lanes) = (tiles.get(t), range.lanes(t)) else { break };
             let mut at = value_at(tile.at, layout, lanes.start);
             let mut later = value_at(tile.later, layout, lanes.start).wrapping_add(E::offset(i));
-            // The weights of the tile for each row, multiplied by the values' scales if there are any.
+            // For each row, the weights of the tile, multiplied by the values' scales if values have scales.
             let mut scaled = [[MaybeUninit::<[f32; TILE]>::uninit(); R]; N];
             let mut factors = [[core::ptr::null::<f32>(); R]; N];
             for (n, (factors, scaled)) in factors.iter_mut().zip(&mut scaled).enumerate() {

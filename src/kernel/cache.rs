@@ -42,7 +42,7 @@ pub fn load(
     let (bytes, slot, dim) = (layout.tile_bytes(), position % TILE, layout.dim);
     let Some(start) = page.and_then(|page| bytes.checked_mul(*page as usize)) else { return };
     let (keys_in_4_bits, values_in_4_bits) = in_4_bits(layout.kind);
-    // Elements of a key, and its scales, are a row of the tile apart.
+    // Two successive elements of a key are one row of the tile apart, and so are two successive scales.
     let key = Elements { at: slot, step: TILE, scales: layout.key_scales(), in_4_bits: keys_in_4_bits };
     let (width, scales) = (layout.value_bytes(), layout.value_scales());
     let value = Elements { at: slot * width, step: 1, scales, in_4_bits: values_in_4_bits };
@@ -70,7 +70,8 @@ struct Elements {
 }
 
 impl Elements {
-    /// Element `i` of the key or value of `slot` in the section of a tile that begins at byte `section`.
+    /// Element `i` of the key or value at position `slot` of a tile. The section of the tile with all keys or all
+    /// values begins at byte `section`.
     fn element(&self, kind: KvType, tile: &[u8], section: usize, (slot, i): (usize, usize)) -> f32 {
         let is_value = self.step == 1;
         let read = |unit: usize, width: usize| {
@@ -107,7 +108,7 @@ fn in_4_bits(kind: KvType) -> (bool, bool) {
 /// The location of a position in the tiles of all heads.
 pub(super) struct Place {
     pub layout: HeadLayout,
-    /// Byte at which the position's tile starts in the tiles of a head.
+    /// Byte offset of the position's tile from the start of the head's tiles.
     pub start: usize,
     /// Bytes of a tile.
     bytes: usize,
@@ -139,7 +140,8 @@ impl Place {
 /// The tile, the key and the value of a head.
 type Head<'a> = (&'a mut [u8], &'a [f32], &'a [f32]);
 
-// (Each KV type has a function that is not inlined, so that storing one type does not run the set-up of the others.)
+// Each KV type has such a function, which is not inlined, so that storing one type does not run the set-up of the
+// others.
 /// [`Kernels::store_floats`] in plain Rust.
 #[inline(never)]
 pub(super) fn store_floats(at: &Place, tiles: &mut [u8], keys: &[f32], values: &[f32]) {
@@ -226,7 +228,8 @@ fn row(rows: &mut [u8], slot: usize, bytes: usize) -> &mut [u8] {
     rows.get_mut(slot * bytes..(slot + 1) * bytes).unwrap_or_default()
 }
 
-/// The element of `slot` in each row of a tile's keys or scales. A row has an element of `B` bytes per position.
+/// The elements of position `slot`: one in each row of a tile's keys or scales. A row has an element of `B` bytes per
+/// position.
 fn column<const B: usize>(rows: &mut [u8], slot: usize) -> impl Iterator<Item = &mut [u8; B]> {
     rows.as_chunks_mut().0.as_chunks_mut::<TILE>().0.iter_mut().map(move |row| &mut row[slot % TILE])
 }

@@ -1,6 +1,6 @@
 //! The quantized dot product: the reference for all tables, and the kernel of targets without SIMD.
 //!
-//! Each block contributes an exact sum of integers, scaled and added by one fused multiply-add, in block order. Formats
+//! For each block, in order, one fused multiply-add scales an exact sum of integers and adds it to the result. Formats
 //! with minimums have a second fused multiply-add per block. Every other kernel computes the same bits.
 
 use super::Job;
@@ -11,8 +11,8 @@ use crate::quant::{Format, bytes_at, codes};
 /// The dot product of a row of weights with one token.
 pub(super) fn dot<F: Format>(row: &[u8], x: Row<'_>) -> f32 {
     let blocks: &[F::Block] = bytemuck::try_cast_slice(row).unwrap_or_default();
-    // (Not zipped, because zipping two chunk iterators would divide by the chunk lengths, and builds for size keep the
-    // panic of a division.)
+    // The iterators are not zipped, because zipping two chunk iterators would divide by the chunk lengths, and builds
+    // for size keep the panic of a division.
     let mut sums = x.sums.chunks_exact(F::ELEMENTS / 16);
     let mut d = x.d.iter().copied();
     let mut acc = 0.0;
@@ -28,7 +28,7 @@ pub(super) fn dot<F: Format>(row: &[u8], x: Row<'_>) -> f32 {
 }
 
 /// Adds the products of a block of 256 weights to `acc`. The integer sums of the groups are multiplied by the groups'
-/// integer scales before the conversion to float, so that the sum of the block is exact.
+/// integer scales before the conversion to float, because only then is the sum of the block exact.
 #[inline(always)]
 fn add_block<F: Format>(block: &F::Block, q: &[i8], sums: &[i16], dx: f32, mut acc: f32) -> f32 {
     let mut scales = F::scales(block).into_iter().map(i32::from);
@@ -49,7 +49,7 @@ fn add_block<F: Format>(block: &F::Block, q: &[i8], sums: &[i16], dx: f32, mut a
 }
 
 /// Adds the products of a smaller block to `acc`. The activations have a scale per 32 elements, so the sum of each
-/// chunk is converted to float.
+/// chunk of 32 is converted to float.
 #[inline(always)]
 fn add_chunks<F: Format>(
     block: &F::Block,
@@ -83,8 +83,8 @@ fn add_chunks<F: Format>(
     acc
 }
 
-/// Sums of the first and of the last 16 products. (The lengths are fixed so that the compiler uses the target's
-/// vectors.)
+/// Returns two sums: of the first 16 products and of the last 16 products. (The lengths are fixed so that the compiler
+/// uses the target's vectors.)
 #[inline(always)]
 fn products<F: Format>(codes: [u8; 32], q: &[i8; 32]) -> [i32; 2] {
     let ([a, b], [x, y]): ([[u8; 16]; 2], [[i8; 16]; 2]) = (bytemuck::must_cast(codes), bytemuck::must_cast(*q));
@@ -104,7 +104,7 @@ pub(super) unsafe fn matmul<F: Format>(job: &mut Job<'_>) {
     for (r, row) in job.w.chunks_exact((job.w.len() / job.rows.max(1)).max(1)).enumerate() {
         for t in 0..job.x.tokens {
             let x = if t == 0 { first } else { job.x.row(t) };
-            // SAFETY: row `r` and token `t` are the job's, so their output may be written.
+            // SAFETY: the job has row `r` and token `t`, so the output for them may be written.
             unsafe { *job.out.add(t * job.stride + r) = dot::<F>(row, x) };
         }
     }

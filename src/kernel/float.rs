@@ -9,8 +9,8 @@ use crate::built;
 #[cfg(feature = "lora")]
 use crate::quant::TensorType;
 
-/// `tanh(x)`: relative error below 4e-7. Computes `e / (e + 2)` with `e = exp(2 x) - 1`. The 1 is subtracted from the
-/// power of two before the multiplication, so that small `x` stay accurate.
+/// `tanh(x)` with a relative error below 4e-7. Computes `e / (e + 2)` with `e = exp(2 x) - 1`. The 1 is subtracted from
+/// the power of two before the multiplication, so that small `x` stay accurate.
 #[inline(always)]
 pub(super) fn tanh<S: Isa>(s: S, x: S::V) -> S::V {
     let (r, q, n) = exp_parts(s, x.add(x));
@@ -39,9 +39,9 @@ pub(super) fn silu<S: Isa>(s: S, x: S::V) -> S::V {
     x.div(s.splat(1.0).add(s.exp(s.splat(0.0).sub(x))))
 }
 
-/// `ln(1 + exp(x))`: relative error below 4e-7 from -87.3 on; smaller arguments are clamped. Computes
-/// `max(x, 0) + ln(1 + u)` with `u = exp(-|x|)`, where `ln(1 + u) = 2 artanh(z)` is a series in `z = u / (u + 2)`, at
-/// most 1/3.
+/// `ln(1 + exp(x))` with a relative error below 4e-7 for `x` from -87.3 on; smaller `x` are clamped to -87.3. Computes
+/// `max(x, 0) + ln(1 + u)` with `u = exp(-|x|)`, where `ln(1 + u) = 2 artanh(z)` is a series in `z = u / (u + 2)`, and
+/// `z` is at most 1/3.
 #[inline(always)]
 pub(super) fn softplus<S: Isa>(s: S, x: S::V) -> S::V {
     let u = s.exp(s.splat(0.0).sub(x.abs()));
@@ -80,7 +80,7 @@ fn gelu_erf<S: Isa>(s: S, x: S::V) -> S::V {
 }
 
 /// True for SiLU. Activations left out of this build are treated as SiLU, here and in [`activate`], so that a build
-/// with SiLU alone has no other branch.
+/// that has only SiLU has no other branch.
 #[cfg(arm_fpu)]
 pub(super) fn is_silu(f: Activation) -> bool {
     match f {
@@ -201,7 +201,7 @@ pub(super) fn floats<S: Isa>(s: S, bytes: &[u8], i: usize) -> S::V {
     }
 }
 
-/// Rounds to little-endian f16; `out` has 2 bytes per element.
+/// Rounds the floats of `x` to little-endian f16; `out` has 2 bytes per element.
 #[inline(always)]
 pub(super) fn to_f16<S: Isa>(s: S, x: &[f32], out: &mut [u8]) {
     for (i, out) in out.chunks_mut(32).enumerate() {
@@ -218,7 +218,7 @@ pub(super) fn to_f16<S: Isa>(s: S, x: &[f32], out: &mut [u8]) {
 }
 
 /// Quantizes activations for weights in blocks of 32, like llama.cpp's `quantize_row_q8_0`: the scale is the largest
-/// magnitude / 127, rounded to f16; values are rounded half to even.
+/// magnitude divided by 127, rounded to f16, and values are rounded half to even.
 #[inline(always)]
 pub(super) fn quantize_q8<S: Isa>(s: S, x: &[f32], q: &mut [i8], d: &mut [f32], sums: &mut [i16]) {
     let blocks = x.as_chunks::<32>().0.iter().zip(q.as_chunks_mut::<32>().0);
@@ -227,7 +227,8 @@ pub(super) fn quantize_q8<S: Isa>(s: S, x: &[f32], q: &mut [i8], d: &mut [f32], 
     }
 }
 
-/// Quantizes activations for weights in blocks of 256, like llama.cpp's `quantize_row_q8_K`: one f32 scale per 256.
+/// Quantizes activations for weights in blocks of 256, like llama.cpp's `quantize_row_q8_K`: there is one f32 scale per
+/// 256 elements.
 #[inline(always)]
 pub(super) fn quantize_q8k<S: Isa>(s: S, x: &[f32], q: &mut [i8], d: &mut [f32], sums: &mut [i16]) {
     let blocks = x.as_chunks::<256>().0.iter().zip(q.as_chunks_mut::<256>().0);
@@ -237,8 +238,8 @@ pub(super) fn quantize_q8k<S: Isa>(s: S, x: &[f32], q: &mut [i8], d: &mut [f32],
 }
 
 /// Quantizes activations for weights in groups of `N`, like `quantize` of llama2.c's `runq.c`, except that halves are
-/// rounded to even and not away from zero. The scale is the largest magnitude / 127 in f32, stored once per 32
-/// elements.
+/// rounded to even and not away from zero. The scale is the largest magnitude divided by 127, in f32. A group's scale
+/// is stored once per 32 elements.
 #[inline(always)]
 pub(super) fn quantize_groups<S: Isa, const N: usize, const SCALES: usize, const SUMS: usize>(
     s: S,
@@ -304,7 +305,7 @@ pub(super) fn matmul<S: Isa, W: Weight, const R: usize, const T: usize>(s: S, jo
 #[inline(always)]
 fn tile_rows<S: Isa, W: Weight, const R: usize, const T: usize>(s: S, job: &mut Job<'_>, t: usize) {
     let whole = job.rows / R * R;
-    // SAFETY: `r` and `t` count rows and tokens of the job, and each tile ends inside them.
+    // SAFETY: `r` and `t` count the job's rows and tokens, and each tile ends inside the job.
     unsafe {
         for r in (0..whole).step_by(R) {
             tile::<S, W, R, T>(s, job, r, t);
@@ -324,7 +325,7 @@ fn tile_rows<S: Isa, W: Weight, const R: usize, const T: usize>(s: S, job: &mut 
 unsafe fn tile<S: Isa, W: Weight, const R: usize, const T: usize>(s: S, job: &mut Job<'_>, r: usize, t: usize) {
     let cols = job.cols;
     let row_bytes = cols * W::BYTES;
-    // SAFETY: the rows and tokens are the job's, of `cols` elements each, and `whole <= cols`. The tail of a row is
+    // SAFETY: the job has these rows and tokens, each has `cols` elements, and `whole <= cols`. The tail of a row is
     // copied to a padded array before it is loaded.
     unsafe {
         let w = job.w.as_ptr().add(r * row_bytes);
@@ -369,14 +370,14 @@ unsafe fn tile<S: Isa, W: Weight, const R: usize, const T: usize>(s: S, job: &mu
     }
 }
 
-/// `out[t * stride + r] += row r of w * token t`: one chain of fma over the columns, which starts with the output.
-/// Lanes are rows, so that rows with few columns need no sums of lanes.
+/// `out[t * stride + r] += row r of w * token t`: each output is the start of one chain of fma over the columns. The
+/// lanes of a vector belong to different rows, so that rows with few columns need no sums of lanes.
 #[cfg(feature = "lora")]
 #[inline(always)]
 pub(super) fn add_product<S: Isa, W: Weight>(s: S, job: &mut Job<'_>) {
     let super::job::Operands { w, rows, cols, x, out, stride, .. } = **job;
-    // With one token, whole blocks of 16 rows by 8 columns have no checks, because these would take as long as the
-    // products.
+    // With one token, whole blocks of 16 rows by 8 columns are multiplied without checks, because checks would take as
+    // long as the products.
     let whole = if x.tokens == 1 && cols.is_multiple_of(8) { rows / 16 * 16 } else { 0 };
     for (k, x) in x.x.as_chunks::<8>().0.iter().enumerate() {
         for r in (0..whole).step_by(16) {
@@ -407,7 +408,7 @@ pub(super) fn add_product<S: Isa, W: Weight>(s: S, job: &mut Job<'_>) {
     }
 }
 
-/// Eight weights of each of 16 rows, from weight `first` on. Weights past the last column have arbitrary values.
+/// Eight weights of each of 16 rows, from column `first` on. Weights past the last column have arbitrary values.
 #[cfg(feature = "lora")]
 #[inline(always)]
 fn eight_columns<S: Isa, W: Weight>(s: S, w: &[u8], first: usize, cols: usize) -> [S::V; 8] {
@@ -419,8 +420,8 @@ fn eight_columns<S: Isa, W: Weight>(s: S, w: &[u8], first: usize, cols: usize) -
     unsafe { s.eight_columns(W::KIND, w.as_ptr().add(at), stride) }
 }
 
-/// [`eight_columns`] near the end of the matrix: `w` begins with the weights of the first row, and bytes past the end
-/// of `w` are zeros.
+/// Does the same as [`eight_columns`], near the end of the matrix: `w` begins with the weights of the first row, and
+/// bytes past the end of `w` are zeros.
 #[cfg(feature = "lora")]
 #[inline(always)]
 fn last_columns<S: Isa, W: Weight>(s: S, w: &[u8], stride: usize) -> [S::V; 8] {

@@ -1,4 +1,5 @@
-//! The fused multiply-add of f32 in integers, for targets without one in hardware. A Cortex-M0 multiplies 32 bits only.
+//! The fused multiply-add of f32 in integers, for targets that have no such instruction. A Cortex-M0 only multiplies
+//! 32-bit numbers.
 
 use crate::quant::le_f16;
 
@@ -6,7 +7,7 @@ use crate::quant::le_f16;
 const SPECIAL: u32 = 255;
 const SIGN: u32 = 1 << 31;
 
-/// `a * b + c`, rounded once, to nearest even. (Which NaN results is unspecified.)
+/// `a * b + c`, rounded once, to nearest even. (If the result is a NaN, its bits are unspecified.)
 #[inline(never)]
 pub fn fma(a: f32, b: f32, c: f32) -> f32 {
     let (x, y) = (a.to_bits(), b.to_bits());
@@ -18,7 +19,7 @@ pub fn fma(a: f32, b: f32, c: f32) -> f32 {
     let product = if cfg!(any(cortex_m0, test)) {
         let [(x_high, x_low), (y_high, y_low)] = [x_bits, y_bits].map(|bits| (bits >> 12, bits & 0xfff));
         let middle = x_high * y_low + x_low * y_high;
-        // A part fits in 32 bits, so its shift takes fewer instructions than that of the sum.
+        // Each part fits in 32 bits, so shifting the parts takes fewer instructions than shifting the sum.
         (u64::from(x_high * y_high) << 38) + (u64::from(middle) << 26) + (u64::from(x_low * y_low) << 14)
     } else {
         (u64::from(x_bits) * u64::from(y_bits)) << 14
@@ -26,8 +27,8 @@ pub fn fma(a: f32, b: f32, c: f32) -> f32 {
     add(product, x_exponent + y_exponent - 126, (x ^ y) & SIGN, c)
 }
 
-/// `acc + f16 * scale * sum`, with one rounding if `scale` is an f16, too: the product of the scales is then exact. The
-/// magnitude of `sum` is below 2^20.
+/// `acc + f16 * scale * sum`, with only one rounding if `scale` is also an f16, because the product of the scales is
+/// then exact. The magnitude of `sum` is below 2^20.
 #[inline(never)]
 pub fn add_scaled(f16: [u8; 2], scale: f32, sum: i32, acc: f32) -> f32 {
     let (w, x) = (u32::from(u16::from_le_bytes(f16)), scale.to_bits());
@@ -43,7 +44,7 @@ pub fn add_scaled(f16: [u8; 2], scale: f32, sum: i32, acc: f32) -> f32 {
     } else {
         (u64::from(scales) * u64::from(sum_bits)) << 19
     };
-    // The lowest bit is worth 2^(w_exponent - 25 + x_exponent - 137).
+    // The lowest bit of the product is worth `2^(w_exponent - 25 + x_exponent - 137)`.
     add(product, w_exponent.max(1) as i32 + x_exponent as i32 + 7, (w << 16 ^ x ^ sum as u32) & SIGN, acc)
 }
 
@@ -52,7 +53,7 @@ fn exponent(bits: u32) -> u32 {
     bits << 1 >> 24
 }
 
-/// The significand of a number that is not zero, with its highest bit in bit 23, and the exponent.
+/// The significand and the exponent of a number that is not zero. The highest bit of the significand is bit 23.
 #[inline(always)]
 fn normal(bits: u32, exponent: u32) -> (u32, i32) {
     let significand = bits & 0x7f_ffff;
@@ -63,8 +64,8 @@ fn normal(bits: u32, exponent: u32) -> (u32, i32) {
     (significand << shift, 1 - shift as i32)
 }
 
-/// The sum of `product` and `c`, rounded. `product` is not 0; its bit 61 is worth `2^(exponent - 127)`, and its highest bit
-/// is between bits 29 and 61.
+/// Returns the sum of `product` and `c`, rounded. `product` is not 0; its bit 61 is worth `2^(exponent - 127)`, and its
+/// highest bit is between bits 29 and 61.
 #[inline(always)]
 fn add(mut product: u64, mut exponent: i32, mut sign: u32, c: f32) -> f32 {
     let z = c.to_bits();
@@ -72,7 +73,8 @@ fn add(mut product: u64, mut exponent: i32, mut sign: u32, c: f32) -> f32 {
     if z_exponent == SPECIAL {
         return c + c;
     }
-    // The highest bit is bit 61, or `c` is denormal. Shifts to the right lose no bit that counts as more than a tail.
+    // The highest bit of the addend is bit 61, unless `c` is denormal. Shifts to the right lose only bits that matter
+    // for nothing but rounding.
     let mut addend = (u64::from(z & 0x7f_ffff) | u64::from(z_exponent > 0) << 23) << 38;
     let z_exponent = z_exponent.max(1) as i32;
     let ahead = exponent - z_exponent;
@@ -85,7 +87,7 @@ fn add(mut product: u64, mut exponent: i32, mut sign: u32, c: f32) -> f32 {
     let sum = if sign == z & SIGN {
         product + addend
     } else {
-        // Both are below 2^63, so bit 63 is the sign of the difference.
+        // Both operands are below 2^63, so bit 63 is the sign of the difference.
         let difference = product.wrapping_sub(addend);
         if difference == 0 {
             return 0.0;
@@ -100,7 +102,8 @@ fn add(mut product: u64, mut exponent: i32, mut sign: u32, c: f32) -> f32 {
     f32::from_bits(sign | rounded(sum, exponent))
 }
 
-/// `x >> by`; the last bit is also set if a bit is lost. (In halves: small cores have no instructions for 64 bits.)
+/// `x >> by`. If the shift loses a bit that is set, the last bit of the result is also set. The two halves are shifted
+/// separately, because small cores have no instructions for 64 bits.
 #[inline(always)]
 fn shifted(x: u64, by: u32) -> u64 {
     let (high, low) = ((x >> 32) as u32, x as u32);
@@ -114,21 +117,22 @@ fn shifted(x: u64, by: u32) -> u64 {
     u64::from(high) << 32 | u64::from(low | u32::from(lost != 0))
 }
 
-/// The bits of the positive float nearest to `sum`, whose bit 61 is worth `2^(exponent - 127)`. `sum` is at least 2 and
-/// below 2^63: two numbers that cancel each other have no bits below bit 6.
+/// Returns the bits of the positive float nearest to `sum`, whose bit 61 is worth `2^(exponent - 127)`. `sum` is at
+/// least 2, because a difference of two numbers that nearly cancel has no bits below bit 6. `sum` is below 2^63.
 #[inline(always)]
 fn rounded(sum: u64, exponent: i32) -> u32 {
     let (mut high, mut low, mut exponent) = ((sum >> 32) as u32, sum as u32, exponent + 1);
     if high == 0 {
         (high, low, exponent) = (low >> 1, low << 31, exponent - 31);
     }
-    // The highest bit becomes bit 30, so that rounding up cannot overflow.
+    // Shifts the highest bit to bit 30, so that rounding up cannot overflow.
     let zeros = leading_zeros(high << 1);
     if zeros > 0 {
         (high, low) = (high << zeros | low >> (32 - zeros), low << zeros);
     }
     exponent -= zeros as i32;
-    // 24 bits of significand and 7 more, the last of which also stands for the lower half.
+    // `high` has the 24 bits of the significand and 7 more bits. The last of these is also set if the lower half is not
+    // 0.
     high |= u32::from(low != 0);
     let mut base = (exponent as u32).wrapping_sub(1) << 23;
     if exponent >= SPECIAL as i32 {
@@ -142,8 +146,8 @@ fn rounded(sum: u64, exponent: i32) -> u32 {
     base + ((high + 0x3f + (high >> 7 & 1)) >> 7)
 }
 
-/// The number of zeros above the highest bit. (A Cortex-M0 and RISC-V have no instruction for it, and call a longer
-/// function.)
+/// The number of zeros above the highest bit. (A Cortex-M0 and RISC-V have no instruction for this, and the compiler
+/// would call a longer function.)
 #[inline(always)]
 fn leading_zeros(mut x: u32) -> u32 {
     if cfg!(all(target_arch = "arm", not(cortex_m0))) {
@@ -162,7 +166,7 @@ fn leading_zeros(mut x: u32) -> u32 {
 mod tests {
     use super::*;
 
-    /// Floats whose sums cancel, round to even, overflow and become denormal.
+    /// Makes floats whose sums often cancel, lie halfway between two floats, overflow or become denormal.
     fn hard(bits: u64) -> f32 {
         let significand = match bits >> 40 & 7 {
             0 => 0,

@@ -1,7 +1,7 @@
 //! Divides the work of one operation among the caller's workers.
 //!
-//! An operation consists of numbered items. Each worker has a share: consecutive items that it runs before it helps
-//! others.
+//! An operation consists of numbered items. Each worker has a share, which is a run of consecutive items. A worker runs
+//! the items of its own share before it helps other workers.
 
 #[cfg(target_has_atomic = "ptr")]
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -14,46 +14,47 @@ use crate::workers::Workers;
 /// it saves.
 ///
 /// Measured with two spinning threads (Zen 5): a fork and a join take 0.2 microseconds, as long as about 10000
-/// multiplications of a quantized row. A token of a 15 M model, whose layers have 83000 and 221000 multiplications,
-/// takes these microseconds with different limits: 0: 230, 2^14: 215, 2^16: 216, 2^17: 262, 2^18: 290, always serial:
-/// 514.
+/// multiplications of a quantized row. The limit was chosen with a 15 M model, whose layers have 83000 and 221000
+/// multiplications. These are the microseconds per token for different limits: 0: 230, 2^14: 215, 2^16: 216, 2^17: 262,
+/// 2^18: 290, always serial: 514.
 #[cfg_attr(not(target_has_atomic = "ptr"), allow(dead_code))]
 pub(super) const SERIAL_BELOW: usize = 1 << 15;
 
-/// Items per worker that a matrix product is divided into, so that a worker can take items of another that is slow or
-/// late. Two and four are equally fast; one is 2 or 3 % faster while no other program needs a core.
+/// Number of items per worker into which a matrix product is divided. There are several, so that a worker can take
+/// items of another worker that is slow or late. Two and four items are equally fast. With one item, products are 2 or
+/// 3 % faster as long as no other program needs a core.
 pub(super) const ITEMS_PER_WORKER: usize = 4;
 
-/// Weights per item of a large matrix product, approximately. Items are small, so that the wait for the last one is
-/// short. On a processor whose two threads read memory twice as fast as one (Zen 4), items of this size make a 0.6 B
-/// model 1 % faster (its output matrix has 156 M weights). They make no difference where two threads read hardly faster
-/// than one.
+/// Approximate number of weights per item of a large matrix product. Items are small, so that the wait for the last
+/// item is short. Items of this size make a 0.6 B model (with 156 M weights in its output matrix) 1 % faster on a
+/// processor whose two threads read memory twice as fast as one thread (Zen 4). They make no difference on a processor
+/// whose two threads read hardly faster than one.
 pub(super) const ITEM_WEIGHTS: usize = 1 << 21;
 
 /// Maximum number of tokens that an item of [`ITEM_WEIGHTS`] weights multiplies. With more tokens, items have fewer
 /// weights, so that an item takes 0.2 ms (about 33 M multiplications). The other workers wait up to this time for the
-/// last item, and longer if the worker that has it is interrupted.
+/// last item. They wait longer if the worker that runs the last item is interrupted.
 pub(super) const ITEM_TOKENS: usize = 16;
 
 /// Maximum number of shares. Further workers only help with the shares of others.
 #[cfg(target_has_atomic = "ptr")]
 const MAX_SHARES: usize = 16;
 
-/// Number of items taken from a share, in its own cache line.
+/// Number of items that were taken from a share. Each such number has its own cache line.
 #[cfg(target_has_atomic = "ptr")]
 #[repr(align(64))]
 struct Taken(AtomicUsize);
 
-/// A mutably borrowed slice whose disjoint parts are used by several threads.
+/// A mutably borrowed slice that several threads use, each thread a different part.
 pub(super) struct Parts<'a, T> {
     start: *mut T,
     len: usize,
     slice: PhantomData<&'a mut [T]>,
 }
 
-// SAFETY: all access is through `part`, whose callers promise that parts in use at the same time do not overlap: a
-// thread that has a part has the only reference to its elements, as if they had been sent to it, which `T: Send`
-// allows.
+// SAFETY: all access is through `part`, whose callers promise that parts in use at the same time do not overlap. A
+// thread that has a part therefore has the only reference to the part's elements. This is the same as sending the
+// elements to the thread, which `T: Send` allows.
 unsafe impl<T: Send> Sync for Parts<'_, T> {}
 
 impl<'a, T> Parts<'a, T> {
@@ -61,16 +62,17 @@ impl<'a, T> Parts<'a, T> {
         Self { start: slice.as_mut_ptr(), len: slice.len(), slice: PhantomData }
     }
 
-    /// The `len` elements from `start`.
+    /// Borrows the `len` elements from `start` on.
     ///
     /// # Safety
     ///
-    /// `start + len` does not exceed the length of the slice, and no other part in use has one of these elements.
+    /// `start + len` does not exceed the length of the slice, and no other part that is in use contains one of these
+    /// elements.
     #[allow(clippy::mut_from_ref)]
     pub(super) unsafe fn part(&self, start: usize, len: usize) -> &mut [T] {
         debug_assert!(start.checked_add(len).is_some_and(|end| end <= self.len));
-        // SAFETY: the range is inside the slice, which `self` borrows mutably, and nothing else refers to its elements:
-        // both are the caller's promises.
+        // SAFETY: the range is inside the slice, which `self` borrows mutably, and nothing else refers to the elements
+        // of the range. The caller promises both.
         unsafe { core::slice::from_raw_parts_mut(self.start.add(start), len) }
     }
 }
@@ -79,9 +81,9 @@ impl<'a, T> Parts<'a, T> {
 /// `scratch`. `work` is the cost of all items, in the unit of [`SERIAL_BELOW`].
 ///
 /// Each worker first takes the items of its share in order, so that it reads one long stream of memory. This order is
-/// worth 1 to 4 % of the speed of a 0.6 B model and 3 to 7 % of a 135 M one (Zen 4, two threads). Then the worker takes
-/// remaining items of other shares, so that an interrupted worker does not delay the end. No implementation of
-/// [`Workers`] can make an item run twice or leave one out.
+/// worth 1 to 4 % of the speed of a 0.6 B model and 3 to 7 % of the speed of a 135 M model (Zen 4, two threads). Then
+/// the worker takes remaining items of other shares, so that an interrupted worker does not delay the end. No
+/// implementation of [`Workers`] can make an item run twice or leave one out.
 pub(crate) fn fork<S: Send>(
     workers: &dyn Workers,
     items: usize,
@@ -96,8 +98,8 @@ pub(crate) fn fork<S: Send>(
         let slots = scratch.len().checked_div(per_worker).unwrap_or(usize::MAX);
         let shared = Parts::new(scratch);
         return run_shares(workers, items, slots, &|slot, item| {
-            // SAFETY: `run_shares` gives each thread a slot of its own below `slots`, which is the number of whole
-            // parts of `per_worker` elements in `scratch`. (With `per_worker == 0` all parts are empty.)
+            // SAFETY: `run_shares` gives each thread its own slot. Slots are below `slots`, which is the number of
+            // whole parts of `per_worker` elements in `scratch`. (With `per_worker == 0` all parts are empty.)
             f(item, unsafe { shared.part(slot.wrapping_mul(per_worker), per_worker) });
         });
     }
@@ -137,7 +139,7 @@ fn run_shares(workers: &dyn Workers, items: usize, slots: usize, f: &(dyn Fn(usi
     };
     workers.run(&|| job(true));
     // This thread runs all remaining items, because every call of `job` may have left early. Slot 0 is free again,
-    // because these calls have returned with `run`.
+    // because all of these calls had returned when `run` returned.
     slot.store(0, Ordering::Relaxed);
     job(false);
 }
@@ -146,7 +148,7 @@ fn run_shares(workers: &dyn Workers, items: usize, slots: usize, f: &(dyn Fn(usi
 type OfChunk<'f, T, S> = &'f (dyn Fn(usize, &mut [T], &mut [S]) + Sync);
 
 /// Runs `f(index, chunk, scratch)` for each chunk of `chunk` elements of `data`; the last chunk may be shorter. `work`,
-/// `scratch` and `per_worker` are as for [`fork`].
+/// `scratch` and `per_worker` have the same meaning as in [`fork`].
 pub(crate) fn fork_chunks<T: Send, S: Send>(
     workers: &dyn Workers,
     data: &mut [T],
@@ -174,7 +176,8 @@ pub(crate) fn fork_chunks<T: Send, S: Send>(
     });
 }
 
-/// Runs `f(index, a's chunk, b's chunk)` for each pair of whole chunks of two slices. `work` is as for [`fork`].
+/// Runs `f(index, a's chunk, b's chunk)` for each pair of whole chunks of two slices. `work` has the same meaning as in
+/// [`fork`].
 pub(crate) fn fork_pairs<T: Send>(
     workers: &dyn Workers,
     (a, a_chunk): (&mut [T], usize),
@@ -217,7 +220,7 @@ mod tests {
         }
     }
 
-    /// Workers that are only the caller's thread, which is told to leave after every item.
+    /// Workers that consist of the caller's thread only, and tell the thread to leave after every item.
     struct Leaving;
 
     impl Workers for Leaving {

@@ -13,11 +13,11 @@ pub enum Form {
     Q8K,
     /// Signed bytes with an f32 scale per 32.
     Groups32,
-    /// Signed bytes with an f32 scale per 64, which is stored twice.
+    /// Signed bytes with an f32 scale per 64 elements. Each scale is stored twice.
     Groups64,
 }
 
-/// Activations per element of `sums`, in every quantized form.
+/// Number of activations per element of `sums`, in every quantized form.
 pub const SUM_SPAN: usize = 16;
 
 macro_rules! form_of {

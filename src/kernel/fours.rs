@@ -19,8 +19,8 @@ pub(super) unsafe trait Vectors: Unit {
 
     fn store(codes: <Self::Bytes as Bytes>::V, to: &mut [u8; 32]);
 
-    /// For each of four rows, the dot product of `N` codes (16 or 32), each minus `bias`, with the same `N` quants. A
-    /// code minus `bias` fits a signed byte.
+    /// For each of four rows, the dot product of `N` codes (16 or 32), each code minus `bias`, with the same `N`
+    /// quants. A code minus `bias` fits a signed byte.
     ///
     /// # Safety
     ///
@@ -41,8 +41,8 @@ pub(super) unsafe fn matmul<F: Format, U: Vectors>(job: &mut Job<'_>) {
     let row_bytes = job.w.len() / job.rows;
     let mut r = 0;
     while r < job.rows {
-        // The last four rows overlap the ones before, so that no row is left over; shared rows are computed twice, with
-        // the same bits.
+        // The last four rows may overlap the previous four, so that no row is left over. Rows in both groups are
+        // computed twice, with the same bits.
         r = r.min(job.rows - 4);
         // SAFETY: rows `r..r + 4` are inside the job's weights and outputs, because `r <= job.rows - 4`.
         unsafe {
@@ -64,13 +64,13 @@ pub(super) unsafe fn matmul<F: Format, U: Vectors>(job: &mut Job<'_>) {
 ///
 /// # Safety
 ///
-/// Rows `r..r + 4` and tokens `t..t + T` are the job's.
+/// The job has rows `r..r + 4` and tokens `t..t + T`.
 #[inline(never)]
 unsafe fn tile<F: Format, U: Vectors, const T: usize>(rows: [*const u8; 4], job: &Job<'_>, r: usize, t: usize) {
     let x: [Row<'_>; T] = core::array::from_fn(|k| job.x.row(t + k));
     let mut acc = [[0.0f32; 4]; T];
     for i in 0..job.cols / F::ELEMENTS {
-        // SAFETY: the rows and the tokens have `cols / ELEMENTS` blocks, and `i` is less.
+        // SAFETY: the rows and the tokens have `cols / ELEMENTS` blocks each, and `i` is less than this number.
         unsafe {
             let blocks = rows.map(|row| &*row.add(i * size_of::<F::Block>()).cast::<F::Block>());
             if F::ELEMENTS == 256 {
@@ -183,8 +183,8 @@ unsafe fn add_chunk<F: Format, U: Vectors, const T: usize>(
     }
 }
 
-/// Pointers to the codes of a chunk of each of four blocks, and the bias of the codes. If the format stores signed
-/// bytes, the codes are read in place and have no bias; otherwise they are unpacked to `room`.
+/// Returns four pointers, each to the codes of a chunk of one block, and the bias of the codes. If the format stores
+/// signed bytes, the codes are read in place and have no bias; otherwise they are unpacked to `room`.
 #[inline(always)]
 fn codes<F: Format, U: Vectors>(
     blocks: [&F::Block; 4],

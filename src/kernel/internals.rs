@@ -1,5 +1,5 @@
-//! The kernels, for tests/kernels, benches/kernels and tests/firmware. Not part of the public interface: the functions
-//! trust that the shapes of their operands agree.
+//! The kernels, for tests/kernels, benches/kernels and tests/firmware. They are not part of the public interface,
+//! because they trust that the shapes of their operands agree.
 
 pub use super::attention::{Attention, Bias};
 pub use super::cache::store;

@@ -42,7 +42,7 @@ impl<'a> Acts<'a> {
     }
 
     /// True if there is a token, and the slices hold exactly `cols` elements of every token, quantized as `form`. A
-    /// longer slice is as wrong as a shorter one, because kernels walk over a slice to its end.
+    /// slice that is too long is as wrong as a slice that is too short, because kernels walk over a slice to its end.
     fn has(&self, form: Form, cols: usize) -> bool {
         let Some(elements) = self.tokens.checked_mul(cols).filter(|elements| *elements > 0) else { return false };
         self.x.len() == elements
@@ -55,10 +55,10 @@ impl<'a> Acts<'a> {
 
 /// One worker's share of a matrix product: some rows of weights times all tokens of `x`.
 ///
-/// [`new`](Self::new) establishes these promises, which kernels rely on and nobody can break afterwards: `kind`, `w`,
-/// `rows` and `cols` describe a valid [`Matrix`] of at least one row and one block; `x` has at least one token, and
-/// `cols` elements per token in the form of the weight type; `out + t * stride + r` may be written for every row `r` and
-/// token `t`; and the panel has [`panel_bytes`] if there are several tokens.
+/// [`new`](Self::new) establishes these promises, which kernels rely on and that nobody can break afterwards: `kind`,
+/// `w`, `rows` and `cols` describe a valid [`Matrix`] of at least one row and one block; `x` has at least one token,
+/// and `cols` elements per token in the form of the weight type; `out + t * stride + r` may be written for every row
+/// `r` and token `t`; and the panel has [`panel_bytes`] if there are several tokens.
 pub(super) struct Job<'a> {
     operands: Operands<'a>,
     #[allow(dead_code)] // the scalar kernels do not pack

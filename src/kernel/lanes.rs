@@ -9,7 +9,7 @@ use core::ops::Range;
 #[cfg(feature = "lora")]
 use crate::quant::{TensorType, le_f16};
 
-/// Columns of a recurrent state that are stored together, as many as a vector has lanes.
+/// Number of columns of a recurrent state that are stored together: as many as a vector has lanes.
 pub(crate) const TILE: usize = 16;
 
 /// The elements of a row of the KV cache.
@@ -28,17 +28,18 @@ pub(super) enum Elements {
 ///
 /// # Safety
 ///
-/// A store writes every element of the array that it is given. A method with pointers accesses only the memory that its
-/// documentation names.
+/// A method that stores writes every element of the given array. A method with pointers accesses only the memory that
+/// its documentation names.
 pub(super) unsafe trait Isa: Copy {
     /// The vector of 16 floats.
     type V: Lanes;
-    /// Query rows that attention processes at once, as many as fit in the registers.
+    /// Number of query rows that attention processes at once: as many as fit in the registers.
     const ROWS: usize;
 
     /// # Safety
     ///
-    /// The processor has the instruction set, and the caller is compiled for it or inlined into a function that is.
+    /// The processor has the instruction set. The caller is compiled for the instruction set, or is inlined into a
+    /// function that is compiled for it.
     unsafe fn new() -> Self;
 
     /// Runs `work`, in a separate function if the instruction set splits long functions, otherwise inline.
@@ -82,11 +83,11 @@ pub(super) unsafe trait Isa: Copy {
             }
         }
     }
-    /// Adds `n` rows of 16 elements, `stride` bytes apart, to `sums`: one fma per row, in order, times its factor.
+    /// Adds `n` rows of 16 elements, `stride` bytes apart, to `sums`: one fma of row and factor per row, in order.
     ///
     /// # Safety
     ///
-    /// These rows and factors may be read, and rows are aligned to four bytes.
+    /// The rows and factors may be read, and rows are aligned to four bytes.
     #[inline(always)]
     unsafe fn add_rows(
         self,
@@ -139,12 +140,12 @@ pub(super) unsafe trait Isa: Copy {
         [a, b, c, d, e, f, g, h]
     }
 
-    /// [`exp`], in as many lanes at a time as fit in the registers.
+    /// Computes [`exp`], in as many lanes at a time as fit in the registers.
     #[inline(always)]
     fn exp(self, x: Self::V) -> Self::V {
         exp(self, x)
     }
-    /// [`quantize_block`], in as few instructions as the instruction set allows.
+    /// Does the same as [`quantize_block`], in as few instructions as the instruction set allows.
     #[inline(always)]
     fn quantize_block<const N: usize, const SUMS: usize>(
         self,
@@ -154,8 +155,8 @@ pub(super) unsafe trait Isa: Copy {
     ) -> f32 {
         quantize_block(self, x, q, sums)
     }
-    /// Multiplies the attention scores in `lanes` by `factor`, in place, and raises lanes of `top` so that its largest
-    /// lane is at least the largest of these scores. The scores in other lanes may be overwritten.
+    /// Multiplies the attention scores in `lanes` by `factor`, in place, and raises lanes of `top` so that the largest
+    /// lane of `top` is at least the largest of these scores. The scores in other lanes may be overwritten.
     ///
     /// # Safety
     ///
@@ -183,8 +184,9 @@ pub(super) unsafe trait Isa: Copy {
         *total = total.add(weights);
         weights.store(scores);
     }
-    /// Prefetches the cache line at an address into the second-level cache. The first level is avoided, because it has
-    /// few slots for outstanding misses, and a line from memory would occupy one for too long. Any address is allowed.
+    /// Prefetches the cache line at an address into the second-level cache. The first-level cache is avoided, because
+    /// it has few slots for outstanding misses, and a line from memory would occupy a slot for too long. Any address is
+    /// allowed.
     #[inline(always)]
     fn prefetch(self, _soon: *const u8) {}
     /// `x` rounded to f16, to nearest even, and back.
@@ -233,31 +235,31 @@ pub(super) trait Lanes: Copy {
     fn div(self, b: Self) -> Self;
     /// `self * b + c`, rounded once.
     fn fma(self, b: Self, c: Self) -> Self;
-    /// The larger value; NaN if `b` is NaN. Nothing may depend on the result for a NaN in `self` and for zeros of
-    /// different sign, because instruction sets differ there.
+    /// The larger value; NaN if `b` is NaN. No code may depend on the result if `self` is NaN or if both values are
+    /// zeros of different sign, because instruction sets differ in these cases.
     fn max(self, b: Self) -> Self;
-    /// The smaller value; NaN and zeros as in [`max`](Self::max).
+    /// The smaller value. For NaN and zeros, the rules of [`max`](Self::max) apply.
     fn min(self, b: Self) -> Self;
     fn abs(self) -> Self;
     /// Rounds to the nearest integer, half to even, for magnitudes below 2^22. A zero may have either sign.
     fn round(self) -> Self;
-    /// 2 to the power of each lane; lanes are integers from -126 to 127.
+    /// Raises 2 to the power of each lane. The lanes are integers from -126 to 127.
     fn exp2i(self) -> Self;
-    /// Lane `i` of `self` where bit `i` of `mask` is set, else of `other`.
+    /// Takes lane `i` from `self` if bit `i` of `mask` is set, and otherwise from `other`.
     fn select(self, mask: u16, other: Self) -> Self;
-    /// [`select`](Self::select) with a fast path for a full mask, the most frequent one.
+    /// The same as [`select`](Self::select), with a fast path for the most frequent mask, in which all bits are set.
     #[inline(always)]
     fn masked(self, mask: u16, other: Self) -> Self {
         if mask == u16::MAX { self } else { self.select(mask, other) }
     }
 
-    /// Sum of the lanes: adds lane `i + 8` to lane `i`, then `i + 4`, `i + 2`, `i + 1`.
+    /// Sum of the lanes: adds lane `i + 8` to lane `i`, then lane `i + 4`, then `i + 2`, then `i + 1`.
     fn sum(self) -> f32;
     /// The largest lane. A zero may have either sign; the result is arbitrary if a lane is NaN.
     fn largest(self) -> f32;
 }
 
-/// `exp(x)`: relative error below 2e-7 from -87.3 to 88.3; arguments outside are clamped to this range.
+/// `exp(x)` with a relative error below 2e-7 for `x` from -87.3 to 88.3. Other arguments are clamped to this range.
 ///
 /// Computes `2^n * P(r)` with `n = round(x / ln 2)` and `r = x - n ln 2` in two steps; `P` is the polynomial of Cephes'
 /// `expf`.
@@ -270,7 +272,7 @@ pub(super) fn exp<S: Isa>(s: S, x: S::V) -> S::V {
 /// The `r`, `q` and `n` for which `exp(x) = (q * r + 1) * 2^n`.
 #[inline(always)]
 pub(super) fn exp_parts<S: Isa>(s: S, x: S::V) -> (S::V, S::V, S::V) {
-    // The constants are the first operand, so that NaN passes through.
+    // The constants are the first operands, because NaN only passes through from the second operand.
     let x = s.splat(-87.33).max(s.splat(88.37).min(x));
     // Adding 1.5 * 2^23 rounds to an integer, because floats of that size have no fraction bits.
     let whole = s.splat(12_582_912.0);
@@ -285,7 +287,7 @@ pub(super) fn exp_parts<S: Isa>(s: S, x: S::V) -> (S::V, S::V, S::V) {
 }
 
 /// Quantizes one block, scaling the largest magnitude to 127, and writes the sum of every 16 quants. Returns the
-/// largest magnitude. A block with an infinity or a NaN becomes zeros with a NaN scale.
+/// largest magnitude. If a block contains an infinity or a NaN, its quants become zeros and its scale becomes NaN.
 #[inline(always)]
 pub(super) fn quantize_block<S: Isa, const N: usize, const SUMS: usize>(
     s: S,
@@ -298,7 +300,7 @@ pub(super) fn quantize_block<S: Isa, const N: usize, const SUMS: usize>(
         amax = amax.max(s.load(x).abs());
     }
     let amax = amax.largest();
-    // Infinity becomes 0, so that all quants are 0 if `amax` is 0 or so small that the scale becomes 0.
+    // Replaces an infinite inverse by 0, so that all quants are 0 if `amax` is 0 or so small that the scale becomes 0.
     let inverse = 127.0 / amax;
     let inverse = s.splat(if inverse == f32::INFINITY { 0.0 } else { inverse });
     let mut total = 0.0;
@@ -309,8 +311,8 @@ pub(super) fn quantize_block<S: Isa, const N: usize, const SUMS: usize>(
         *to = sum as i16;
         total += sum;
     }
-    // The sum finds both NaN and infinity, because NaN times anything is NaN, and so is infinity times the inverse of
-    // infinity.
+    // The sum finds both NaN and infinity: NaN times anything is NaN, and infinity times its inverse, which is 0, is
+    // also NaN.
     if total.is_nan() {
         *q = [0; N];
         *sums = [0; SUMS];
@@ -319,7 +321,7 @@ pub(super) fn quantize_block<S: Isa, const N: usize, const SUMS: usize>(
     amax
 }
 
-/// A mask with the bits of `lanes` set; `lanes` ends at 16 or before.
+/// A mask in which the bits of `lanes` are set. `lanes` ends at 16 or before.
 #[inline(always)]
 pub(super) fn mask(lanes: &Range<usize>) -> u16 {
     (1u32 << lanes.end).wrapping_sub(1 << lanes.start) as u16
@@ -348,8 +350,8 @@ pub(super) fn store<V: Lanes>(v: V, x: &mut [f32], i: usize) {
     }
 }
 
-/// The `N` elements of `x` from `i`; zeros past its end. The function is not inlined, because tails are rare and their
-/// code would slow down the loops.
+/// The `N` elements of `x` from `i` on; zeros past the end of `x`. The function is not inlined, because tails are rare
+/// and their code would slow down the loops.
 #[cold]
 #[inline(never)]
 pub(super) fn padded<T: Copy + Default, const N: usize>(x: &[T], i: usize) -> [T; N] {

@@ -17,8 +17,8 @@ pub type Product<'a> = (Option<Matrix<'a>>, usize);
 /// Matrices with the same input: `out[at + t * stride + r] = row r of w * token t of x` for each `(w, at)` of
 /// `products`.
 ///
-/// The outputs must not overlap. The outputs of a product are either beside the outputs of the product before it,
-/// within the same stride, or after the outputs of all products before it.
+/// The outputs must not overlap. The outputs of a product are either next to the outputs of the previous product,
+/// within the same stride, or after the outputs of all previous products.
 pub struct Batch<'a> {
     pub products: &'a [Product<'a>],
     pub x: Acts<'a>,
@@ -51,7 +51,7 @@ pub fn linear(kernels: &Kernels, workers: &dyn Workers, panels: &mut [u8], batch
         panel = panel.max(if x.tokens > 1 { panel_bytes(w.kind(), w.cols()) } else { 0 });
     }
     let large = work.checked_div(x.tokens.min(ITEM_TOKENS) * ITEM_WEIGHTS).unwrap_or(0);
-    // At least one worker, because a count of 0 would mean no items, and no results.
+    // Counts at least one worker, because a count of 0 would give no items and no results.
     let items = workers.count().max(1).saturating_mul(ITEMS_PER_WORKER).max(large).min(all_panels);
     fork(workers, items, work, panels, panel, &|item, panel| {
         let mut range = share(item, items, all_panels);
@@ -61,7 +61,7 @@ pub fn linear(kernels: &Kernels, workers: &dyn Workers, panels: &mut [u8], batch
                 addend.prefetch(kernels, at..at + w.rows());
                 addend.prepare(kernels);
                 // SAFETY: each item has its own rows, so nobody else writes these outputs; `fit` and `fits` checked
-                // that they are inside `out`.
+                // that all outputs are inside `out`.
                 unsafe {
                     rows(kernels, &w, &x, (out.at(at), stride), panel);
                     addend.add(kernels, out.at(0), stride, at..at + w.rows());
@@ -71,14 +71,15 @@ pub fn linear(kernels: &Kernels, workers: &dyn Workers, panels: &mut [u8], batch
     });
 }
 
-/// The panels of item `item`. An item consists of whole panels, and all items have equally many, give or take one.
+/// The panels of item `item`. An item consists of whole panels. The numbers of panels of two items differ by at most
+/// one.
 pub(super) fn share(item: usize, items: usize, panels: usize) -> Range<usize> {
     let begin = |item: usize| (item * panels).checked_div(items).unwrap_or(0);
     begin(item)..begin(item + 1)
 }
 
-/// Returns the rows of `w` in a range of panels, and the index of the first of them; `None` if there are none. `range`
-/// counts panels from the first row of `w`; on return it counts them from the first row of the next matrix.
+/// Returns the rows of `w` in a range of panels, and the index of the first such row; `None` if there are no rows.
+/// `range` counts panels from the first row of `w`; on return it counts them from the first row of the next matrix.
 #[inline(always)]
 pub(super) fn part<'a>(w: &Matrix<'a>, range: &mut Range<usize>) -> Option<(usize, Matrix<'a>)> {
     let (first, last) = (w.rows().min(range.start * PANEL_ROWS), w.rows().min(range.end * PANEL_ROWS));
@@ -134,8 +135,7 @@ pub(super) fn fit<'a>(
     stride: usize,
 ) -> bool {
     let last_token = tokens.saturating_sub(1).saturating_mul(stride);
-    // The current run of outputs that are side by side: its start and end for the first token, its end for the last
-    // token.
+    // The current run of adjacent outputs: its start and end for the first token, and its end for the last token.
     let (mut begin, mut end, mut last_end) = (0, 0, 0);
     for (w, at) in products {
         if at < end || w.data().len() < w.rows().max(1) {
@@ -175,7 +175,7 @@ pub(crate) fn quantize(
         let start = i * CHUNK;
         let Some(x) = x.get(start..x.len().min(start + CHUNK)) else { return };
         // SAFETY: the slices are long enough for all items, which was checked above. `CHUNK` is a multiple of all
-        // spans, and `fork` runs each item once, so each part has one user.
+        // spans, and `fork` runs each item once, so each part is used once.
         let (q, d, sums) = unsafe {
             (
                 q.part(start, x.len()),

@@ -13,15 +13,15 @@ use super::matrix::Matrix;
 use super::panel::PANEL_ROWS;
 use crate::workers::Workers;
 
-/// Cost of a multiplication with an adapter's weight, relative to one with a quantized weight. It is above 1, because
-/// an adapter's weight is a float, which takes longer to read.
+/// Cost of a multiplication with an adapter's weight, relative to a multiplication with a quantized weight. The cost is
+/// above 1, because an adapter's weight is a float, which takes longer to read.
 const COST: usize = 4;
 
-/// `out[at + t * stride + r] += row r of b * low[i][t]` for each `(b, at)` with index `i` in `b`, where
-/// `low[i] = factor * (a[i] * x)`. All weights are floats, and all matrices of `b` have `rank` columns.
+/// `out[at + t * stride + r] += row r of b * low[i][t]` for each `(b, at)` with index `i` in `b`, where `low[i] =
+/// factor * (a[i] * x)`. All weights are floats, and all matrices of `b` have `rank` columns.
 ///
-/// The workers divide the rows of `a` among themselves before they add to outputs. Per output, the sum is one chain of
-/// fma over the columns of `b`.
+/// The workers divide the rows of `a` among themselves before they add to outputs. For each output, the sum is one
+/// chain of fma over the columns of `b`.
 pub struct LowRank<'a> {
     a: &'a [Product<'a>],
     b: &'a [Product<'a>],
@@ -36,7 +36,7 @@ pub struct LowRank<'a> {
     low: Out,
     /// Number of panels of all matrices of `a`.
     panels: usize,
-    /// Number of these panels that workers have taken, and number of panels that are done.
+    /// Number of panels of `a` that workers have taken; `done` is the number of panels that are finished.
     taken: AtomicUsize,
     done: AtomicUsize,
 }
@@ -72,8 +72,8 @@ impl<'a> LowRank<'a> {
         self.b.iter().enumerate().filter_map(|(i, (b, at))| Some((i, b.as_ref()?, *at)))
     }
 
-    /// Yields the rows of `b` for the outputs in `range`: the index of the matrix, the rows, and the first of the
-    /// outputs.
+    /// Yields the rows of `b` for the outputs in `range`: for each matrix, its index, the rows, and the index of the
+    /// first output.
     fn parts(&self, range: &Range<usize>) -> impl Iterator<Item = (usize, Matrix<'a>, usize)> {
         self.b().filter_map(|(i, b, at)| {
             let (begin, end) = (range.start.max(at), range.end.min(at + b.rows()));
@@ -155,8 +155,8 @@ unsafe impl Addend for LowRank<'_> {
     }
 
     unsafe fn add(&self, kernels: &Kernels, out: *mut f32, stride: usize, range: Range<usize>) {
-        // The wait ends, because each panel that is not done is being computed by another worker, which waits for
-        // nobody meanwhile.
+        // The wait always ends, because every unfinished panel is being computed by another worker, and that worker
+        // does not wait for anybody meanwhile.
         while self.done.load(Ordering::Acquire) < self.panels {
             core::hint::spin_loop();
         }
@@ -165,8 +165,8 @@ unsafe impl Addend for LowRank<'_> {
             // writes `low`.
             let x = unsafe { core::slice::from_raw_parts(self.low.at(i * self.len()), self.len()) };
             let x = Acts { x, q: &[], d: &[], sums: &[], tokens: self.x.tokens };
-            // SAFETY: `fits` says that these outputs exist, and nobody else accesses them: both are the caller's
-            // promises.
+            // SAFETY: `fits` has checked that these outputs exist, and nobody else accesses them. The caller promises
+            // both.
             if let Some(mut job) = unsafe { Job::new(&b, &x, (out.add(self.first + at), stride), &mut []) } {
                 kernels.add_product(&mut job);
             }
@@ -204,7 +204,8 @@ mod tests {
     use super::*;
     use crate::quant::TensorType;
 
-    /// Tokens that the model's product does not have are rejected, because other workers may write their outputs.
+    /// An adapter's product with more tokens than the model's product is rejected, because other workers may write the
+    /// outputs of the additional tokens.
     #[test]
     fn tokens_of_the_product() {
         let b = [(Matrix::at(TensorType::F32, (4, 1), &[0; 16], 0), 0)];

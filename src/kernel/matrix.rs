@@ -14,16 +14,17 @@ pub struct Matrix<'a> {
     rows: usize,
     cols: usize,
     data: &'a [u8],
-    /// Factors on the products: little-endian f32, one for the matrix or for each of its experts; empty for none.
+    /// Factors on the products, as little-endian f32: one factor for the matrix, or one for each of its experts. Empty
+    /// if there are no factors.
     scales: &'a [u8],
-    /// Place of the first row in the storage; then `data` is empty.
+    /// Position of the first row in the storage, if the matrix is in a storage; `data` is then empty.
     #[cfg(feature = "storage")]
     stored: Option<u64>,
 }
 
 impl<'a> Matrix<'a> {
-    /// The matrix that begins at byte `start` of `file`; `None` if it would extend past the end of the file, or if the
-    /// type is not built.
+    /// The matrix that begins at byte `start` of `file`; `None` if the matrix would extend past the end of the file, or
+    /// if the type is not built.
     #[cfg(any(test, feature = "internals"))] // models call `Kind::matrix`
     pub fn at(kind: TensorType, shape: (usize, usize), file: &'a [u8], start: usize) -> Option<Self> {
         Kind::number(kind)?.matrix(shape, file, start)
@@ -54,7 +55,7 @@ impl<'a> Matrix<'a> {
         self.data
     }
 
-    /// True if the rows are in a storage. Products need them in memory: see [`band`](Self::band).
+    /// True if the rows are in a storage. Products need rows in memory: see [`band`](Self::band).
     #[inline(always)]
     pub fn is_stored(&self) -> bool {
         #[cfg(feature = "storage")]
@@ -79,7 +80,7 @@ impl<'a> Matrix<'a> {
         self.data.chunks_exact(bytes.max(1)).nth(r).unwrap_or(&[])
     }
 
-    /// The matrix of rows `first..first + rows`; `None` if they are out of range.
+    /// The matrix of rows `first..first + rows`; `None` if these rows are out of range.
     pub fn part(&self, first: usize, rows: usize) -> Option<Self> {
         if first == 0 && rows == self.rows {
             return Some(*self); // avoids the division
@@ -104,13 +105,13 @@ impl<'a> Matrix<'a> {
         Some(Self { scales, ..self.part(expert.checked_mul(rows)?, rows)? })
     }
 
-    /// Place of the first row in the storage, if the rows are there.
+    /// Position of the first row in the storage, if the rows are in a storage.
     #[cfg(feature = "storage")]
     pub(crate) fn stored(&self) -> Option<u64> {
         self.stored
     }
 
-    /// The next `rows` rows of a matrix in a storage, which were read into `data`.
+    /// A matrix of the next `rows` rows of a stored matrix. The caller has read these rows into `data`.
     #[cfg(feature = "storage")]
     pub(crate) fn band<'b>(&self, rows: usize, data: &'b [u8]) -> Matrix<'b>
     where
@@ -124,7 +125,7 @@ impl<'a> Matrix<'a> {
         Self { scales, ..self }
     }
 
-    /// The factor on the products of this matrix: the first of its scales, or 1.
+    /// The factor on the products of this matrix: the first of its scales, or 1 if it has no scales.
     pub fn scale(&self) -> f32 {
         if self.scales.is_empty() { 1.0 } else { le_f32(self.scales, 0) }
     }
@@ -175,8 +176,8 @@ impl Kind {
         KINDS.iter().position(|info| info.kind == kind).map(|number| Self(number as u8))
     }
 
-    /// The matrix of this type that begins at byte `start` of `file`; `None` if it would extend past the
-    /// end of the file.
+    /// The matrix of this type that begins at byte `start` of `file`; `None` if the matrix would extend past the end of
+    /// the file.
     #[inline]
     pub fn matrix(self, (rows, cols): (usize, usize), file: &[u8], start: usize) -> Option<Matrix<'_>> {
         let KindInfo { kind, form, elements, bytes } = KINDS.get(usize::from(self.0))?;

@@ -82,7 +82,8 @@ pub(crate) use wkv::Wkv;
 use crate::quant::formats_list;
 use job::Job;
 
-/// The most query rows that attention processes at once in any table. The scratch memory has room for that many.
+/// Maximum number of query rows that attention processes at once, over all tables. The scratch memory has room for this
+/// many rows.
 pub(crate) const MAX_ROWS: usize = 8;
 
 /// `x = y`, up to the shorter length.
@@ -91,10 +92,10 @@ pub(crate) fn copy(x: &mut [f32], y: &[f32]) {
     <scalar::Here as scalar::Unit>::copy(x, y);
 }
 
-/// Copies row `from` of `rows`, `[rows][len]`, to row `to`. Rows that do not exist are not copied.
+/// Copies row `from` of `rows`, `[rows][len]`, to row `to`. Does nothing if one of these rows does not exist.
 #[cfg(any(feature = "drafts", feature = "vision"))]
 pub(crate) fn copy_row<T: Copy>(rows: &mut [T], len: usize, from: usize, to: usize) {
-    // Uses cells because the compiler cannot rule out a panic in `copy_within`.
+    // Copies through cells, because the compiler cannot rule out a panic in `copy_within`.
     let cells = core::cell::Cell::from_mut(rows).as_slice_of_cells();
     let row = |index: usize| cells.get(index * len..(index + 1) * len).unwrap_or(&[]);
     row(to).iter().zip(row(from)).for_each(|(to, from)| to.set(from.get()));
@@ -112,8 +113,8 @@ pub(crate) fn sqrt(x: f32) -> f32 {
     <scalar::Here as scalar::Unit>::sqrt(x)
 }
 
-/// Rotates pairs: in every `dim` elements of `x`, each pair is multiplied by a complex number with the real part from
-/// `cos` and the imaginary part from `sin`. Stops at the end of the shortest slice.
+/// Rotates pairs. In every `dim` elements of `x`, each pair is multiplied by a complex number, whose real part is in
+/// `cos` and whose imaginary part is in `sin`. Stops at the end of the shortest slice.
 #[inline]
 pub(crate) fn rotate_pairs(x: &mut [f32], dim: usize, cos: &[f32], sin: &[f32]) {
     <scalar::Here as scalar::Unit>::rotate_pairs(x, dim, cos, sin);
@@ -200,7 +201,7 @@ use dot::matmul as scalar_blocks;
 
 impl Kernels {
     /// All tables that this machine can run, the fastest first. If [`request_amx`](Self::request_amx) has returned
-    /// true, `amx` is the first.
+    /// true, `amx` comes first.
     pub fn available() -> impl Iterator<Item = &'static Kernels> {
         #[cfg(all(target_arch = "x86_64", target_feature = "sse2", not(memory_sanitizer)))]
         let simd = x86::available();
@@ -224,14 +225,14 @@ impl Kernels {
         simd.chain([&SCALAR])
     }
 
-    /// Asks the operating system for the permission to use the tile registers of Intel AMX. Returns true if the
-    /// processor has them (AMX-INT8, beside AVX-512 with VNNI) and the process now has the permission: then `amx` is
-    /// the first of the [available](Self::available) tables. It uses tiles for passes of 16 or more tokens with weights
-    /// in block formats, and AVX-512 for all others.
+    /// Asks the operating system for permission to use the tile registers of Intel AMX. Returns true if the processor
+    /// has AMX-INT8 and AVX-512 with VNNI, and if the process now has the permission. Then `amx` is the first of the
+    /// [available](Self::available) tables. This table uses tiles for passes of 16 or more tokens with weights in block
+    /// formats, and AVX-512 for all other passes and weights.
     ///
-    /// Without this call the crate neither asks nor uses tiles. Call it once, at the start of the program. Linux
-    /// requires the permission because tiles add 8 KB to the state of a thread, which signal frames also contain.
-    /// Linux refuses if an alternate signal stack is too small for such a frame
+    /// Without this call the crate neither asks for permission nor uses tiles. Call this function once, at the start of
+    /// the program. Linux requires the permission because tiles add 8 KB to the state of a thread, which signal frames
+    /// also contain. Linux refuses if an alternate signal stack is too small for such a frame
     /// ([documentation](https://docs.kernel.org/arch/x86/xstate.html)). On other systems the result is false.
     ///
     /// `amx` computes the same bits as all other tables. This was tested by emulation, not yet on a processor with AMX,
@@ -256,8 +257,8 @@ impl Kernels {
     #[inline]
     fn matmul(&self, job: &mut Job<'_>) {
         // SAFETY: `available` returns a table only if the processor has the table's instruction set, and callers of
-        // `internals::amx_table` promise it. `Job::new` checked the shapes, and its caller promised that the outputs
-        // may be written.
+        // `internals::amx_table` promise that the processor has it. `Job::new` checked the shapes, and its caller
+        // promised that the outputs may be written.
         unsafe { (self.matmul)(job) }
     }
 
@@ -269,7 +270,7 @@ impl Kernels {
         unsafe { (self.add_product)(job) }
     }
 
-    /// Prefetches `bytes` into the second-level cache, if the table has an instruction for it.
+    /// Prefetches `bytes` into the second-level cache, if the table has an instruction for prefetching.
     #[cfg(feature = "lora")]
     #[inline]
     fn prefetch(&self, bytes: &[u8]) {

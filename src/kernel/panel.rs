@@ -1,15 +1,15 @@
 //! Panels: 16 rows of weights, packed for an instruction set. This module defines the size of a panel, and selects the
-//! functions that multiply panels.
+//! functions that multiply panels with tokens.
 
 use crate::quant::{Format, TensorType, formats, formats_list};
 
-/// Rows per panel, and the unit in which rows are divided among workers.
+/// Number of rows per panel. Workers divide the rows of a matrix in units of this size.
 pub(crate) const PANEL_ROWS: usize = 16;
 
-/// The most tokens that a function multiplies a panel with at once: 16 under AMX, 8 elsewhere.
+/// Maximum number of tokens that a function multiplies with a panel at once: 16 with AMX, otherwise 8.
 pub(super) const MAX_TOKENS: usize = if cfg!(target_arch = "x86_64") { 16 } else { 8 };
 
-/// Returns `tokens`. In a constant, 0 or more than [`MAX_TOKENS`] is a compile-time error.
+/// Returns `tokens`. In a constant, a number that is 0 or exceeds [`MAX_TOKENS`] is a compile-time error.
 #[allow(dead_code)] // not every target has panels
 pub(super) const fn at_most(tokens: usize) -> usize {
     assert!(0 < tokens && tokens <= MAX_TOKENS);
@@ -18,8 +18,8 @@ pub(super) const fn at_most(tokens: usize) -> usize {
 
 macro_rules! panel_bytes {
     ({} $($name:ident = $number:literal, $module:ident :: $format:ident, $feature:literal;)*) => {
-        /// Bytes of scratch that a worker needs to multiply a matrix of this type with several tokens. The size is the
-        /// same on every target.
+        /// Number of bytes of scratch memory that a worker needs to multiply a matrix of this type with several tokens.
+        /// The size is the same on every target.
         pub const fn panel_bytes(kind: TensorType, cols: usize) -> usize {
             match kind {
                 $(TensorType::$name => PANEL_ROWS * cols.div_ceil(32) * panel_chunk::<formats::$module::$format>(),)*
@@ -30,12 +30,13 @@ macro_rules! panel_bytes {
 }
 formats_list!(panel_bytes);
 
-/// Bytes of a panel per 32 weights of a row: a byte per weight, then scales and minimums in the largest representation
-/// of any target, so that plans are the same on every target.
+/// Number of bytes of a panel per 32 weights of a row: a byte per weight, then scales and minimums in the largest
+/// representation of any target, so that plans are the same on every target.
 const fn panel_chunk<F: Format>() -> usize {
     let floats = 4 * if F::M.is_some() { 2 } else { 1 };
     if F::ELEMENTS == 256 {
-        // An i32 scale per group, an i16 per 16 weights for the bias or the minimum, and the floats of the block.
+        // The sum counts an i32 scale per group, an i16 per 16 weights for the bias or the minimum, and the floats of
+        // the block.
         32 + (256 / F::GROUP * 4 + 32 + floats).div_ceil(8)
     } else if F::FLOAT_GROUPS {
         32 + 8
@@ -44,7 +45,7 @@ const fn panel_chunk<F: Format>() -> usize {
     }
 }
 
-/// The kinds of scales in a panel of a format with blocks of less than 256.
+/// How a panel stores scales if a block has fewer than 256 weights.
 #[allow(dead_code)] // not every target has panels
 pub(super) mod scales {
     /// A `d` per 32 weights.
@@ -56,7 +57,7 @@ pub(super) mod scales {
 }
 
 /// The function `chunks` or `blocks` for the format `$f`, instantiated for each number of tokens. Formats with the same
-/// panel layout share the instances; `$e` are the first generic arguments.
+/// panel layout share the instances. `$e` has the first generic arguments.
 #[allow(unused_macros)] // not every target has panels
 macro_rules! functions {
     ($f:ident, $e:tt, $($tokens:literal)*) => {{

@@ -1,8 +1,8 @@
-//! Measures the peak rate of integer multiply-adds: the upper bound of prefill speed.
+//! Measures the peak rate of integer multiply-adds, which is an upper bound on prefill speed.
 
 use super::Kernels;
 
-/// Instructions in a round. Each has its own register, so that none waits for another.
+/// Number of instructions in a round. Each instruction has its own register, so that none waits for another.
 const INSTRUCTIONS: u64 = 12;
 
 /// Defines a function that runs an instruction [`INSTRUCTIONS`] times in each of `rounds` rounds. `$number` and `$register`
@@ -13,7 +13,8 @@ macro_rules! repeated {
         $(#[$feature])?
         fn $name(rounds: u32) {
             for _ in 0..rounds {
-                // SAFETY: the callers have the instruction, which uses registers only; their old values have no meaning.
+                // SAFETY: callers run on a processor that has the instruction. It uses only registers, whose old values
+                // have no meaning.
                 unsafe {
                     core::arch::asm!(
                         $(concat!($start, $number, $end),)*
@@ -41,7 +42,7 @@ mod isa {
     on_vectors! { #[target_feature(enable = "avxvnni")] fn dpbusd: "{{vex}} vpdpbusd ymm" ", ymm14, ymm15" }
     on_vectors! { #[target_feature(enable = "avx2")] fn maddubs: "vpmaddubsw ymm" ", ymm14, ymm15" }
 
-    /// Runs the rounds. Returns the multiply-adds of one instruction.
+    /// Runs the rounds. Returns the number of multiply-adds in one instruction.
     pub(super) fn run(table: &str, rounds: u32) -> Option<u64> {
         // SAFETY: a table is available only if the processor has its instruction set.
         unsafe {
@@ -51,7 +52,7 @@ mod isa {
                 "avx2" => (maddubs(rounds), 32).1,
                 _ => return None,
             };
-            // Clears the upper halves of the registers, because SSE code is slow while they are in use.
+            // Clears the upper halves of the registers, because SSE code is slow while the upper halves are in use.
             core::arch::asm!("vzeroupper", options(nomem, nostack, preserves_flags));
             Some(products)
         }
@@ -72,7 +73,7 @@ mod isa {
     on_vectors! { #[target_feature(enable = "i8mm")] fn smmla: "smmla v" ".4s, v30.16b, v31.16b" }
     on_vectors! { #[target_feature(enable = "dotprod")] fn sdot: "sdot v" ".4s, v30.16b, v31.16b" }
 
-    /// Runs the rounds. Returns the multiply-adds of one instruction.
+    /// Runs the rounds. Returns the number of multiply-adds in one instruction.
     pub(super) fn run(table: &str, rounds: u32) -> Option<u64> {
         // SAFETY: a table is available only if the processor has its instruction set.
         unsafe {
@@ -100,7 +101,7 @@ mod isa {
 impl Kernels {
     /// Multiplies integers in registers, with the instruction of this table's products, as fast as the processor can.
     /// Returns the number of multiply-adds, which is proportional to `rounds`; `None` if the table has no such
-    /// instruction. With a clock this gives the limit of a prompt's speed.
+    /// instruction. Together with a clock, this number tells how fast a prompt can be processed at best.
     ///
     /// # Examples
     ///

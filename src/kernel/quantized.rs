@@ -1,6 +1,6 @@
 //! The two algorithms of a quantized matrix product.
 //!
-//! - **Decode**, for one token: multiplies the rows as they are in the file, [`Blocks::ROWS`] at a time.
+//! - **Decode**, for one token: multiplies the rows as they are stored in the file, [`Blocks::ROWS`] at a time.
 //! - **Prefill**, for several tokens: packs 16 rows into a panel that suits the instruction set, then multiplies the
 //!   panel with every token.
 //!
@@ -32,7 +32,7 @@ pub(super) unsafe trait Blocks {
     #[inline(always)]
     unsafe fn dots<const T: usize>(w: *const u8, row_bytes: usize, x: [Row<'_>; T], out: *mut f32, stride: usize) {
         for (t, x) in x.into_iter().enumerate() {
-            // SAFETY: the caller promises room for the outputs of every token.
+            // SAFETY: the caller promises that each token has room for its outputs.
             unsafe { Self::dot(w, row_bytes, x, out.add(t * stride)) };
         }
     }
@@ -55,8 +55,8 @@ pub(super) unsafe fn decode<B: Blocks, const T: usize>(job: &mut Job<'_>) {
     let first: [Row<'_>; T] = rows(0);
     let mut r = 0;
     while r < job.rows {
-        // The last `ROWS` rows overlap the ones before, so that no row is left over; shared rows are computed twice,
-        // with the same bits.
+        // The last `ROWS` rows may overlap the previous `ROWS` rows, so that no row is left over. Rows in both groups
+        // are computed twice, with the same bits.
         r = r.min(job.rows - B::ROWS);
         for t in (0..job.x.tokens).step_by(T) {
             let x = if t == 0 { first } else { rows(t) };
@@ -71,7 +71,7 @@ pub(super) unsafe fn decode<B: Blocks, const T: usize>(job: &mut Job<'_>) {
     }
 }
 
-/// The arguments of packing: 1 to 16 rows, and the panel to pack them into.
+/// The arguments of packing: 1 to 16 rows, and the panel into which they are packed.
 pub(super) struct Pack<'a> {
     pub w: *const u8,
     /// Distance from one row to the next.
@@ -82,7 +82,7 @@ pub(super) struct Pack<'a> {
     pub cols: usize,
     /// Room for [`panel_bytes`](super::panel_bytes).
     pub panel: *mut u8,
-    /// Bytes to prefetch at the same time: some of the rows of the next panel.
+    /// Bytes to prefetch at the same time. They belong to rows of the next panel.
     #[allow(dead_code)] // some instruction sets do not prefetch
     pub ahead: &'a [u8],
 }
@@ -90,16 +90,18 @@ pub(super) struct Pack<'a> {
 /// The functions of an instruction set that pack and multiply panels of one format.
 pub(super) struct Panels {
     pub pack: unsafe fn(&Pack<'_>),
-    /// Duration of packing, in units of multiplying one token, or 0 if packing does not prefetch. With prefetches in
-    /// packing, batches of two and four tokens are 1.7 and 1.3 times as fast (Zen 4, Q8_0 from memory).
+    /// Duration of packing, as the number of tokens that are multiplied in the same time; 0 if packing does not
+    /// prefetch. With prefetches in packing, batches of two and four tokens are 1.7 and 1.3 times as fast (Zen 4, Q8_0
+    /// from memory).
     pub cost: usize,
-    /// Packs and multiplies in one pass, for the first tokens of a batch. If it is `None`, `pack` runs first.
+    /// Packs and multiplies in one pass, for the first tokens of a batch. If there is no such function, `pack` runs
+    /// first.
     pub both: Option<PackAndMultiply>,
-    /// Functions for decreasing numbers of tokens; the last one is for one token.
+    /// Functions for decreasing numbers of tokens; the last function is for one token.
     pub multiply: &'static [Multiply],
 }
 
-/// The arguments of a multiplication: a panel times as many tokens as the function is for.
+/// The arguments of a multiplication: a panel, and as many tokens as the function multiplies at once.
 pub(super) struct Tile<'a> {
     pub panel: *const u8,
     pub cols: usize,
@@ -109,10 +111,10 @@ pub(super) struct Tile<'a> {
     pub x: &'a Acts<'a>,
     /// The first token.
     pub first: usize,
-    /// The outputs of 16 rows for the first token; the next token's are `stride` floats later.
+    /// The outputs of 16 rows for the first token; the next token's outputs are `stride` floats later.
     pub out: *mut f32,
     pub stride: usize,
-    /// Bytes to prefetch at the same time: some of the rows of the next panel.
+    /// Bytes to prefetch at the same time. They belong to rows of the next panel.
     #[allow(dead_code)] // some instruction sets prefetch only in packing
     pub ahead: &'a [u8],
 }
@@ -144,7 +146,8 @@ impl Tile<'_> {
     }
 }
 
-/// Pointers `by` bytes after `q`. (Not by `map`, because it compiles slowly for arrays, and again for each closure.)
+/// Pointers `by` bytes after `q`. (`map` is not used, because for arrays it compiles slowly, and again for each
+/// closure.)
 ///
 /// # Safety
 ///
@@ -164,16 +167,16 @@ pub(super) type Multiply = (usize, unsafe fn(&Tile<'_>));
 /// neither packing nor multiplying waits for the other.
 pub(super) type PackAndMultiply = (usize, unsafe fn(&Pack<'_>, &Tile<'_>));
 
-/// Number of tokens at the end of a batch that prefetch the next panel. Not all tokens prefetch, because these are
-/// early enough, and prefetching slows each token down.
+/// Number of tokens at the end of a batch that prefetch the next panel. Not all tokens prefetch, because the last ones
+/// are early enough, and prefetching slows each token down.
 const PREFETCHING: usize = 16;
 
 /// Multiplies all rows with all tokens, panel by panel.
 ///
 /// # Safety
 ///
-/// The processor has the instruction set of the functions, which are for the job's format, have the same panel layout
-/// and multiply as many tokens as they are listed with, at most [`MAX_TOKENS`].
+/// The processor has the instruction set of the functions, which are for the job's format and have the same panel
+/// layout. Each function multiplies the number of tokens that is listed with it, at most [`MAX_TOKENS`].
 pub(super) unsafe fn prefill(job: &mut Job<'_>, bias: u8, panels: &Panels) {
     let row_bytes = job.w.len() / job.rows.max(1);
     let panel = job.panel().as_mut_ptr();
@@ -185,8 +188,8 @@ pub(super) unsafe fn prefill(job: &mut Job<'_>, bias: u8, panels: &Panels) {
         let next = job.w.get((r + PANEL_ROWS) * row_bytes..).unwrap_or(&[]);
         let next = next.get(..PANEL_ROWS * row_bytes).unwrap_or(next);
         // Prefetches are spread over packing and the last tokens. If there are more tokens than `cost`, packing does
-        // not prefetch, because multiplying takes long enough for all prefetches, and they would make packing 4 %
-        // slower.
+        // not prefetch, because multiplying takes long enough for all prefetches, and prefetching would make packing 4
+        // % slower.
         let cost = if job.x.tokens <= panels.cost { panels.cost } else { 0 };
         let silent = job.x.tokens.saturating_sub(PREFETCHING);
         let share =
@@ -197,7 +200,7 @@ pub(super) unsafe fn prefill(job: &mut Job<'_>, bias: u8, panels: &Panels) {
         let w = unsafe { job.w.as_ptr().add(r * row_bytes) };
         let pack = Pack { w, row_bytes, rows, cols: job.cols, panel, ahead };
         if both.is_none() {
-            // SAFETY: the rows are the job's, and its panel has `panel_bytes`.
+            // SAFETY: the job has these rows, and its panel has `panel_bytes`.
             unsafe { (panels.pack)(&pack) };
         }
         let mut first = 0;
@@ -207,8 +210,8 @@ pub(super) unsafe fn prefill(job: &mut Job<'_>, bias: u8, panels: &Panels) {
                 break;
             };
             let tokens = both.map_or(fit, |(tokens, _)| tokens);
-            // SAFETY: the panel is packed, or `both` packs it; tokens `first..first + tokens` and rows `r..r + rows`
-            // are the job's, and `spare` has room for 16 rows of `MAX_TOKENS` tokens.
+            // SAFETY: the panel is packed, or `both` packs it; the job has tokens `first..first + tokens` and rows
+            // `r..r + rows`, and `spare` has room for 16 rows of `MAX_TOKENS` tokens.
             unsafe {
                 let mine = job.out.add(first * job.stride + r);
                 let (out, stride) =

@@ -1,5 +1,5 @@
 //! Layers with a state of fixed size: a causal convolution over the last few positions, and a matrix per head that
-//! every token updates. They are defined once over [`Isa`](super::lanes::Isa). Channels and columns are lanes, and
+//! every token updates. They are defined once over [`Isa`](super::lanes::Isa). A lane is a channel or a column, and
 //! nothing is summed across lanes, so that the bits do not depend on how tokens are divided into passes.
 
 use super::lanes::{Isa, Lanes, TILE, load, store};
@@ -26,8 +26,8 @@ pub struct CausalConvolution<'a> {
 }
 
 /// Convolves the first `channels` elements of every `stride` elements of `x`, in place; the last token may have fewer
-/// than `stride`. `state` is `[taps - 1][channels]`, oldest first: on entry the inputs before the first token, on
-/// return the inputs before the next token.
+/// than `stride`. `state` is `[taps - 1][channels]`, oldest first. On entry it has the inputs before the first token,
+/// on return the inputs before the next token.
 #[inline(always)]
 pub(super) fn convolve<S: Isa>(s: S, job: &CausalConvolution<'_>, x: &mut [f32], stride: usize, state: &mut [f32]) {
     match job.taps {
@@ -37,8 +37,8 @@ pub(super) fn convolve<S: Isa>(s: S, job: &CausalConvolution<'_>, x: &mut [f32],
     }
 }
 
-/// [`convolve`] for at most `N` taps. The common numbers of taps are compile-time constants, so that weights and window
-/// are in registers.
+/// Does the same as [`convolve`], for at most `N` taps. The common numbers of taps are compile-time constants, so that
+/// weights and window are in registers.
 #[inline(always)]
 fn convolve_taps<S: Isa, const N: usize>(
     s: S,
@@ -90,8 +90,8 @@ fn convolve_taps<S: Isa, const N: usize>(
     }
 }
 
-/// The update of a head's state `S`, a matrix of `keys` rows and `width` columns, by each token: `S = decay S`, then
-/// `S += key (outer) new`, then `out = query S`. The field `delta` defines `new`.
+/// A head's state `S` is a matrix of `keys` rows and `width` columns. Each token updates it: `S = decay S`, then `S +=
+/// key (outer) new`, then `out = query S`. The field `delta` defines `new`.
 #[derive(Clone, Copy)]
 pub struct Recurrence<'a> {
     /// Keys, queries and values of token `t` begin at `t * stride`.
@@ -131,8 +131,8 @@ fn recur<S: Isa>(s: S, job: &Recurrence<'_>, state: &mut [f32], out: &mut [f32])
 }
 
 /// Updates one tile with all tokens, while the tile is in the first-level cache. With the delta rule (`DELTA`), the
-/// loop that writes the state for one token also computes `key S` of the next one (`held`), so the tile is read once
-/// per token, and once before the first.
+/// loop that writes the state for one token also computes `key S` of the next token (`held`). The tile is therefore
+/// read once per token, and once before the first token.
 #[inline(always)]
 fn recur_tile<S: Isa, const DELTA: bool>(
     s: S,
@@ -148,7 +148,7 @@ fn recur_tile<S: Isa, const DELTA: bool>(
     if DELTA {
         let (Some(key), Some(decay)) = (key(0), decay(0)) else { return };
         for (row, key) in tile.iter_mut().zip(key) {
-            // Prefetches the next tile, because it is probably not in the cache yet.
+            // Prefetches the next tile, because the next tile is probably not in the cache yet.
             s.prefetch(row.as_ptr().wrapping_add(keys * TILE).cast());
             let decayed = s.load(row).mul(decay);
             held = decayed.fma(s.splat(*key), held);
@@ -167,7 +167,7 @@ fn recur_tile<S: Isa, const DELTA: bool>(
         ) else {
             return;
         };
-        // After the last token there is no next key; a decay of 1 leaves the state as it is.
+        // After the last token there is no next key; a decay of 1 then leaves the state unchanged.
         let next = if t + 1 < tokens { key(t + 1).zip(decay(t + 1)) } else { Some((now, s.splat(1.0))) };
         let Some((next, decay_next)) = next else { return };
         let new = load(s, value, column);

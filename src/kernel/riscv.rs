@@ -1,7 +1,7 @@
-//! 64-bit RISC-V with the vector extension V, under Linux, which reports whether the processor has it.
+//! 64-bit RISC-V with the vector extension V, under Linux. Linux reports whether the processor has V.
 //!
-//! Each step loads from memory and stores to memory, because stable Rust has no type for these vectors. The code is for
-//! vectors of 128 bits, the minimum of V; longer ones give the same results.
+//! Each step loads vectors from memory and stores its results to memory, because stable Rust has no type for vectors of
+//! V. The code is for vectors of 128 bits, the minimum of V; longer vectors give the same results.
 
 use core::arch::asm;
 use core::mem::MaybeUninit;
@@ -77,7 +77,7 @@ unsafe impl Unit for Rvv {
     #[inline(always)]
     fn fma_lanes(a: [f32; 16], b: [f32; 16], c: [f32; 16]) -> [f32; 16] {
         let mut out = MaybeUninit::<[f32; 16]>::uninit();
-        // SAFETY: reads three arrays of 16, and writes the whole result.
+        // SAFETY: reads three arrays of 16 floats, and writes the whole result.
         unsafe {
             vectors!(
                 "vsetivli zero, 16, e32, m4, ta, ma",
@@ -231,7 +231,8 @@ impl Bytes for Words {
     fn xor(self, a: [u64; 4], b: [u64; 4]) -> [u64; 4] {
         zip(a, b, |a, b| a ^ b)
     }
-    /// The top bits are cleared before the addition and added by xor, so that no carry goes from byte to byte.
+    /// The top bit of each byte is cleared before the addition and added afterwards by xor, so that no carry goes from
+    /// byte to byte.
     #[inline(always)]
     fn add(self, a: [u64; 4], b: [u64; 4]) -> [u64; 4] {
         zip(a, b, |a, b| ((a & !TOP) + (b & !TOP)) ^ ((a ^ b) & TOP))

@@ -7,7 +7,7 @@ use core::ops::Range;
 use super::lanes::{Elements, Isa, Lanes, Work};
 use crate::quant;
 
-/// Operations that a target without SIMD may have its own instructions for. The defaults are plain Rust; the default
+/// Operations for which a target without SIMD may have its own instructions. The defaults are plain Rust; the default
 /// fused multiply-add is computed in integers.
 ///
 /// # Safety
@@ -19,7 +19,7 @@ pub(super) unsafe trait Unit: Copy {
     fn fma(a: f32, b: f32, c: f32) -> f32 {
         fma(a, b, c)
     }
-    /// `acc + f16 * scale * sum` with one rounding, where `f16 * scale` is exact.
+    /// Returns `acc + f16 * scale * sum` with one rounding. The product `f16 * scale` must be exact.
     #[inline(always)]
     fn add_scaled(f16: [u8; 2], scale: f32, sum: i32, acc: f32) -> f32 {
         #[cfg(all(any(target_arch = "arm", target_arch = "riscv32", target_arch = "xtensa"), not(arm_fpu)))]
@@ -60,7 +60,7 @@ pub(super) unsafe trait Unit: Copy {
     fn to_f16(x: f32) -> [u8; 2] {
         half::f16::from_f32_const(x).to_le_bytes()
     }
-    /// [`Isa::add_rows`].
+    /// The same as [`Isa::add_rows`].
     ///
     /// # Safety
     ///
@@ -94,8 +94,8 @@ pub(super) unsafe trait Unit: Copy {
             *x += y;
         }
     }
-    /// Rotates pairs: in every `dim` elements of `x`, each pair is multiplied by a complex number with the real part
-    /// from `cos` and the imaginary part from `sin`. Stops at the end of the shortest slice.
+    /// Rotates pairs. In every `dim` elements of `x`, each pair is multiplied by a complex number, whose real part is
+    /// in `cos` and whose imaginary part is in `sin`. Stops at the end of the shortest slice.
     #[inline(always)]
     fn rotate_pairs(x: &mut [f32], dim: usize, cos: &[f32], sin: &[f32]) {
         for head in x.chunks_exact_mut(dim.max(1)) {
@@ -123,7 +123,8 @@ pub(super) unsafe trait Unit: Copy {
 
 #[cfg(all(any(target_arch = "arm", target_arch = "riscv32", target_arch = "xtensa"), not(riscv_fpu)))]
 use super::fma::fma;
-/// By `libm`, because these targets have doubles, on which it is faster than in integers.
+/// The function of `libm`, because these targets have instructions for doubles, with which it is faster than with
+/// integers.
 #[cfg(not(any(target_arch = "arm", target_arch = "riscv32", target_arch = "xtensa")))]
 use libm::fmaf as fma;
 
@@ -152,8 +153,8 @@ pub(super) struct Portable;
 
 // SAFETY: computes what the default methods do.
 unsafe impl Unit for Portable {
-    // On x86-64 and AArch64 the functions below are not inlined, because there the scalar kernels are only a reference,
-    // and inlining would lengthen compile time.
+    // On x86-64 and AArch64 the functions below are not inlined, because on these targets the scalar kernels are only a
+    // reference, and inlining would lengthen compile time.
     #[cfg_attr(any(target_arch = "x86_64", target_arch = "aarch64"), inline(never))]
     #[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), inline(always))]
     fn fma_lanes(mut a: [f32; 16], b: [f32; 16], c: [f32; 16]) -> [f32; 16] {
@@ -171,12 +172,12 @@ unsafe impl Unit for Portable {
 
 #[cfg(cortex_m_fpu)]
 pub(super) use super::arm::Fpu as Here;
-/// The unit of this target, for operations outside of a table and for the block formats of [`dot`](super::dot).
+/// The unit of this target. It serves operations outside of a table, and the block formats of [`dot`](super::dot).
 #[cfg(not(cortex_m_fpu))]
 pub(super) use Portable as Here;
 
-/// 1.5 * 2^23. The last bit of a float of this size is worth 1, so adding the constant to a small float rounds it to an
-/// integer, which is then in the low bits.
+/// 1.5 * 2^23. The last bit of a float of this size is worth 1, so adding the constant to a small float rounds the
+/// float to an integer, which is then in the low bits of the sum.
 const INTEGERS: f32 = 12_582_912.0;
 
 /// The instruction set of a processor without SIMD, with the operations of `U`.
@@ -212,7 +213,7 @@ impl<U: Unit> Array<U> {
     }
 }
 
-// SAFETY: needs no special instructions, and every store writes a whole array.
+// SAFETY: the methods need no special instructions, and every store writes a whole array.
 unsafe impl<U: Unit> Isa for Scalar<U> {
     type V = Array<U>;
     const ROWS: usize = 1;
@@ -391,7 +392,7 @@ impl<U: Unit> Lanes for Array<U> {
     }
 }
 
-/// Combines lane `i` with lane `i + 8`, then with `i + 4`, `i + 2`, `i + 1`.
+/// Combines lane `i` with lane `i + 8`, then with lane `i + 4`, then `i + 2`, then `i + 1`.
 #[inline(always)]
 fn tree(mut x: [f32; 16], f: impl Fn(f32, f32) -> f32) -> f32 {
     for half in [8, 4, 2, 1] {

@@ -1,25 +1,25 @@
-//! The selective scan of [Mamba](https://arxiv.org/abs/2312.00752): every channel has a few states, whose decay depends
-//! on a step that each token sets. Channels are lanes, and nothing is summed across lanes.
+//! The selective scan of [Mamba](https://arxiv.org/abs/2312.00752): every channel has a few states. Their decay depends
+//! on a step, which each token sets anew. A lane is a channel, and nothing is summed across lanes.
 
 use super::float::{floats, softplus};
 use super::lanes::{Isa, Lanes, TILE, load};
 use crate::quant::le_f32;
 
-/// The update of every channel by a token: `step = softplus(steps + bias)`, for each state
-/// `h = exp(step * rate) h + step * input * write`, then the output `skip * input + sum of read * h`, over the states
-/// in order.
+/// One token updates every channel as follows: `step = softplus(steps + bias)`. Then, for each state, `h = exp(step *
+/// rate) h + step * input * write`. The output is `skip * input + sum of read * h`, over the states in order.
 #[derive(Clone, Copy)]
 pub struct Scan<'a> {
-    /// Number of neighbouring channels that share a step, a bias, a skip factor and one rate for all states; 1 if every
-    /// channel has its own, with a rate per state.
+    /// Number of neighbouring channels that share a step, a bias, a skip factor and a rate, which applies to all
+    /// states. 1 if every channel has its own; then each state has its own rate.
     pub shared: usize,
-    /// Little-endian f32, all negative: `[channels][states]`, or one for each group of `shared` channels.
+    /// Rates, as little-endian f32, all negative: `[channels][states]`, or one rate for each group of `shared`
+    /// channels.
     pub rates: &'a [u8],
-    /// Little-endian f32, one for each group of `shared` channels.
+    /// Biases, as little-endian f32, one for each group of `shared` channels.
     pub bias: &'a [u8],
-    /// Little-endian f32, one for each group of `shared` channels.
+    /// Skip factors, as little-endian f32, one for each group of `shared` channels.
     pub skip: &'a [u8],
-    /// The channel that the first tile of the state begins with.
+    /// Index of the first channel in the first tile of the state.
     pub first: usize,
     pub channels: usize,
     pub states: usize,
@@ -27,7 +27,7 @@ pub struct Scan<'a> {
     pub steps: &'a [f32],
     /// `[tokens][channels]`.
     pub input: &'a [f32],
-    /// The `write` and `read` factors: `states` per token, `stride` apart.
+    /// The `write` and `read` factors: `states` of each per token. The factors of two tokens are `stride` apart.
     pub write: &'a [f32],
     pub read: &'a [f32],
     pub stride: usize,
@@ -40,14 +40,14 @@ pub(super) fn scan<S: Isa>(s: S, job: &Scan<'_>, state: &mut [f32], out: &mut [f
     let tiles = state.as_chunks_mut().0.chunks_exact_mut(job.states.max(1));
     let tokens = out.len().checked_div(tiles.len() * TILE).unwrap_or(0);
     let channels = (job.first..).step_by(TILE);
-    // (The order matters, because a `Zip` of two chunk iterators divides by the chunk sizes, and the compiler keeps the
-    // panic of a division by zero.)
+    // The order of the iterators matters, because a `Zip` of two chunk iterators divides by the chunk sizes, and the
+    // compiler keeps the panic of a division by zero.
     for ((tile, channel), out) in tiles.zip(channels).zip(out.as_chunks_mut().0.chunks_exact_mut(tokens.max(1))) {
         scan_tile(s, job, tile, channel, out);
     }
 }
 
-/// Updates one tile with all tokens, sixteen states at a time, whose rates are first transposed to lanes.
+/// Updates one tile with all tokens, sixteen states at a time. The rates of these states are first transposed to lanes.
 #[inline(always)]
 fn scan_tile<S: Isa>(s: S, job: &Scan<'_>, tile: &mut [[f32; TILE]], channel: usize, out: &mut [[f32; TILE]]) {
     let Scan { channels, states, stride, .. } = *job;
@@ -83,8 +83,8 @@ fn scan_tile<S: Isa>(s: S, job: &Scan<'_>, tile: &mut [[f32; TILE]], channel: us
     }
 }
 
-/// The values of the sixteen channels from `i` on: `own(i)` if every channel has its own value, otherwise `group` of
-/// the group of each channel.
+/// The values of the sixteen channels from `i` on: `own(i)` if every channel has its own value, otherwise `group(g)`,
+/// where `g` is the group of the channel.
 #[inline(always)]
 fn of_groups<S: Isa>(
     s: S,
@@ -104,7 +104,8 @@ fn of_groups<S: Isa>(
 }
 
 /// The rates of the sixteen states from `first` on, for the sixteen channels from `channel` on: a row per state, a lane
-/// per channel. Lanes past the last channel are zeros; so are rows past the last state, unless channels share rates.
+/// per channel. Lanes past the last channel are zeros. Rows past the last state are also zeros, unless channels share
+/// rates.
 #[inline(always)]
 fn columns(job: &Scan<'_>, channel: usize, first: usize) -> [[f32; TILE]; TILE] {
     let mut rows = [[0.0f32; TILE]; TILE];

@@ -1,6 +1,6 @@
 //! Macros that build a table of [`Kernels`](super::Kernels).
 
-/// Defines the matrix product of one table, which selects the function by weight type: `$floats` for float types,
+/// Defines the matrix product of one table, which selects a function by weight type: `$floats` for float types,
 /// `$blocks` for block formats. `formats_list!` calls this macro with the list of formats.
 macro_rules! choose {
     (
@@ -92,7 +92,7 @@ macro_rules! table {
             prefetch: entry!(prefetch, $isa, [$($feature)?],
                 |s, bytes: &[u8]| {
                     let prefetch = |line: &[u8]| s.prefetch(line.as_ptr());
-                    // Groups of eight lines, so that the compiler unrolls the inner loop.
+                    // Splits the bytes into groups of eight lines, so that the compiler unrolls the inner loop.
                     let (groups, rest) = bytes.as_chunks::<512>();
                     groups.iter().for_each(|group| group.chunks(64).for_each(prefetch));
                     rest.chunks(64).for_each(prefetch);

@@ -1,5 +1,5 @@
 //! The state of [RWKV](https://arxiv.org/abs/2503.14456): a matrix per head, with a row per element of a key and a
-//! decay per row. Columns are lanes, and nothing is summed across lanes.
+//! decay per row. A lane is a column, and nothing is summed across lanes.
 
 use super::lanes::{Isa, Lanes, TILE, load, store};
 
@@ -16,8 +16,8 @@ pub struct Wkv<'a> {
     pub decay: &'a [f32],
     pub key: &'a [f32],
     pub value: &'a [f32],
-    /// `removal` is the key, of length 1, whose value is read from the state. `replace` is the key under which that
-    /// value is subtracted. RWKV-6 has neither: both slices are empty.
+    /// `removal` is a key of length 1. The value that the state has for this key is read, and then subtracted under the
+    /// key `replace`. RWKV-6 has no such keys: the two slices are empty.
     pub removal: &'a [f32],
     pub replace: &'a [f32],
     /// The factors on a token's own key in RWKV-6, `keys` little-endian f32; empty for RWKV-7.
@@ -79,7 +79,7 @@ fn own_tile<S: Isa>(s: S, job: &Wkv<'_>, tile: &mut [[f32; TILE]], column: usize
 }
 
 /// Updates one tile of RWKV-7 with all tokens. The loop that writes the state for one token also computes `removal S`
-/// of the next one (`held`), so the tile is read once per token, and once before the first.
+/// of the next token (`held`). The tile is therefore read once per token, and once before the first token.
 #[inline(always)]
 fn wkv_tile<S: Isa>(s: S, job: &Wkv<'_>, tile: &mut [[f32; TILE]], column: usize, out: &mut [f32]) {
     let Wkv { keys, width, .. } = *job;

@@ -1,4 +1,4 @@
-//! Aligned memory, and the arena that splits it into typed slices.
+//! Aligned memory, and the arena that splits memory into typed slices.
 #![allow(unsafe_code)] // for the static cell below
 
 use core::cell::UnsafeCell;
@@ -65,7 +65,7 @@ impl<T: ?Sized> Aligned<T> {
 /// # assert!(MODEL.as_ptr().addr() % 64 == 0);
 /// ```
 ///
-/// With `section`, the model is placed in another section, such as a mapped QSPI flash. (`#[link_section]` on a
+/// With `section`, the model is placed in the given section, such as a mapped QSPI flash. (`#[link_section]` on a
 /// `static` of type `&[u8]` would only move the reference.)
 ///
 /// ```
@@ -93,8 +93,8 @@ macro_rules! include_model {
     }};
 }
 
-/// `N` aligned bytes for a `static`, which can be taken once. Needs compare-and-swap, or the feature
-/// `critical-section`, so that two cores cannot both take them.
+/// `N` aligned bytes for a `static`. The bytes can be taken once. This needs compare-and-swap, or the feature
+/// `critical-section`, so that two cores cannot both take the bytes.
 ///
 /// # Examples
 ///
@@ -114,7 +114,7 @@ pub struct Workspace<const N: usize> {
     taken: AtomicBool,
 }
 
-// SAFETY: the bytes are only reached through `take`, which hands them to one caller.
+// SAFETY: the bytes are only reached through `take`, which hands the bytes to one caller.
 #[cfg(any(target_has_atomic = "8", feature = "critical-section"))]
 unsafe impl<const N: usize> Sync for Workspace<N> {}
 
@@ -141,7 +141,7 @@ impl<const N: usize> Workspace<N> {
     }
 }
 
-/// RAM in bytes of a [`Workspace`] of `bytes` bytes, including its flag.
+/// Number of bytes of RAM that a [`Workspace`] of `bytes` bytes takes, including its flag.
 pub const fn static_bytes(bytes: usize) -> usize {
     Arena::padded(bytes.saturating_add(1))
 }
@@ -183,7 +183,8 @@ impl<'w> Arena<'w> {
         Ok(Self { rest: memory })
     }
 
-    /// Returns the next `len` elements, or `None` if the memory is too short. Their contents are unspecified.
+    /// Returns the next `len` elements, or `None` if the memory is too short. The contents of the elements are
+    /// unspecified.
     pub fn take<T: Pod>(&mut self, len: usize) -> Option<&'w mut [T]> {
         let bytes = len.checked_mul(size_of::<T>())?;
         let (piece, rest) = core::mem::take(&mut self.rest).split_at_mut_checked(Self::padded(bytes))?;
@@ -196,8 +197,8 @@ impl<'w> Arena<'w> {
         self.rest
     }
 
-    /// `bytes` rounded up to a multiple of [`ALIGN`]. Saturates, because sums overflow easily with 32 bits: the result
-    /// is then larger than any memory, and is refused.
+    /// `bytes` rounded up to a multiple of [`ALIGN`]. The result saturates, because sums overflow easily with 32 bits.
+    /// A saturated result is larger than any memory, and is refused.
     pub const fn padded(bytes: usize) -> usize {
         bytes.saturating_add(ALIGN - 1) & !(ALIGN - 1)
     }

@@ -8,13 +8,13 @@
 //! - **values** by row, `[16 positions][head_dim]`, each row padded to 16 elements: the weighted sum is computed with
 //!   dimensions as lanes.
 //!
-//! In q8_0 and q4_0, the keys are followed by their scales, and the values by theirs: one f16 scale per position and
-//! block of 32 dimensions, `[blocks][16 positions]`. In q8_0 an element is a byte. In q4_0 a block is 16 bytes per
-//! position: byte `i` holds dimension `i` in its low four bits and dimension `i + 16` in its high ones, as codes from 0
-//! to 15 for -8 to 7.
+//! In q8_0 and q4_0, the keys are followed by the keys' scales, and the values by the values' scales: one f16 scale per
+//! position and block of 32 dimensions, `[blocks][16 positions]`. In q8_0 an element is a byte. In q4_0 a block is 16
+//! bytes per position: byte `i` holds dimension `i` in its low four bits and dimension `i + 16` in its high four bits.
+//! The codes 0 to 15 mean -8 to 7.
 //!
-//! Position `p` is in the page given by entry `p / 16 % entries` of the context's table, which covers the whole context
-//! or a sliding window.
+//! Position `p` is in the page given by entry `p / 16 % entries` of the context's page table, which covers the whole
+//! context or a sliding window.
 
 use crate::built;
 
@@ -61,7 +61,7 @@ enum Store {
 }
 
 impl Store {
-    /// Number of rows that keys of `dim` elements take, and bytes per position in each row.
+    /// Number of rows that keys of `dim` elements take, and number of bytes per position in each row.
     const fn key_rows(self, dim: usize) -> (usize, usize) {
         match self {
             Self::F32 => (dim, 4),
@@ -117,7 +117,8 @@ impl KvType {
         }
     }
 
-    /// True if keys and values are rotated before they are stored, because this spreads outliers over their block.
+    /// True if keys and values are rotated before they are stored, because the rotation spreads an outlier over its
+    /// block.
     pub(crate) const fn is_rotated(self) -> bool {
         self.is_built() && matches!(self, Self::Q8_0 | Self::Q4_0 | Self::Q8_0Q4_0)
     }
@@ -154,7 +155,7 @@ impl KvType {
 pub struct HeadLayout {
     /// Type of keys and values.
     pub kind: KvType,
-    /// Elements of a key, and of a value that is stored separately.
+    /// Number of elements of a key, and of a value if values are stored separately.
     pub dim: usize,
     /// Number of elements from the start of a key that are also the value of the position; 0 if values are stored
     /// separately.
@@ -167,7 +168,7 @@ impl HeadLayout {
         if self.shares() { self.shared } else { self.dim }
     }
 
-    /// True if values are part of the keys instead of being stored separately.
+    /// True if each value is a part of the key at the same position, and is not stored separately.
     pub const fn shares(self) -> bool {
         built::LATENT && self.shared > 0
     }
@@ -182,13 +183,13 @@ impl HeadLayout {
         self.dim.div_ceil(32)
     }
 
-    /// Bytes of one position's value, padded, without its scales.
+    /// Number of bytes of one position's value, with padding and without scales.
     pub const fn value_bytes(self) -> usize {
         self.kind.values().value_bytes(self.dim)
     }
 
-    /// Sections of a tile in order, each as a number of rows and the bytes per position in a row: keys, their scales,
-    /// values, their scales.
+    /// The sections of a tile, in order: keys, scales of keys, values, scales of values. Each section is given as its
+    /// number of rows and the number of bytes per position in a row.
     pub const fn rows(self) -> [(usize, usize); 4] {
         let (keys, values) = (self.kind.keys(), self.kind.values());
         let value_rows = if self.shares() { 0 } else { 1 };
@@ -233,8 +234,8 @@ mod tests {
 
     #[test]
     fn parts_of_a_tile_follow_each_other() {
-        // With 16 positions of 64 dimensions, the keys of a q4_0 tile have 32 blocks of 18 bytes, and so have the
-        // values.
+        // With 16 positions of 64 dimensions, the keys of a q4_0 tile have 32 blocks of 18 bytes, and the values of the
+        // tile have as many.
         let sizes = |kind| HeadLayout { kind, dim: 64, shared: 0 }.rows().map(|(rows, bytes)| 16 * rows * bytes);
         assert_eq!(sizes(KvType::Q4_0), [16 * 32, 16 * 4, 16 * 32, 16 * 4]);
         assert_eq!(sizes(KvType::Q8_0Q4_0), [16 * 64, 16 * 4, 16 * 32, 16 * 4]);

@@ -1,4 +1,4 @@
-//! Memory provided by the caller: aligned statics, the arena that splits them, and the pages and layout of the KV
+//! Memory provided by the caller: aligned statics, the arena that splits them, and the layout and pages of the KV
 //! cache. This module does not depend on models: [`crate::Plan`] computes the sizes.
 
 mod arena;

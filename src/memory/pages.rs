@@ -1,18 +1,18 @@
 //! Pages of the KV cache: tracks free pages, and maps each tile of a context to its page.
 //!
-//! A pool has the planned number of pages, each of [`TILE`](super::TILE) positions. A context has a row of the table
-//! with the page of each of its tiles. A table shorter than the context (for a sliding window) is used as a ring.
-//! Contexts share a page until one of them writes to it; that context then gets a copy.
+//! A pool has the planned number of pages, each of [`TILE`](super::TILE) positions. A context has a row of the pool's
+//! table, with the page of each of the context's tiles. A row shorter than the context (for a sliding window) is used
+//! as a ring. Contexts share a page until one of them writes to it; that context then gets a copy.
 //!
-//! Writes are prepared in two steps, so that a run for which pages are missing changes nothing: for all its contexts,
-//! [`claim`](Pool::claim) marks the entries that need a page and counts them; then [`provide`](Pool::provide) allocates
-//! the pages, or [`unclaim`](Pool::unclaim) removes the marks.
+//! Writes are prepared in two steps, so that a run for which pages are missing changes nothing. For all contexts of the
+//! run, [`claim`](Pool::claim) marks the entries that need a page and counts these entries. Then
+//! [`provide`](Pool::provide) allocates the pages, or [`unclaim`](Pool::unclaim) removes the marks.
 
 /// Table entry without a page.
 const NONE: u32 = u32::MAX;
 /// Table entry that needs a new page.
 const NEW: u32 = u32::MAX - 1;
-/// Flag on a page number: the entry needs a copy of this page.
+/// Flag in a page number of a table. It means that the table entry needs a copy of this page.
 const COPY: u32 = 1 << 31;
 
 /// Maximum number of pages in a pool, so that a page number never has the bit [`COPY`].
@@ -101,7 +101,8 @@ impl<'w> Pool<'w> {
         }
     }
 
-    /// Allocates the pages that a context has claimed. Calls `copy` with source and destination of each copy.
+    /// Allocates the pages that a context has claimed. Calls `copy` with the source page and the destination page of
+    /// each copy.
     pub fn provide(&mut self, context: usize, mut copy: impl FnMut(usize, usize)) {
         let (mut first, mut free) = (self.first, self.free);
         let (table, pages) = self.table_mut(context);
@@ -122,7 +123,7 @@ impl<'w> Pool<'w> {
     pub fn release(&mut self, context: usize, first: usize) {
         let (mut next, mut free) = (self.first, self.free);
         let (table, pages) = self.table_mut(context);
-        // In reverse, so that the pages are allocated in ascending order again.
+        // Releases the pages in reverse, so that later allocations take them in ascending order.
         for entry in table.iter_mut().skip(first).rev() {
             let page = core::mem::replace(entry, NONE);
             let Some(references) = pages.get_mut(page as usize) else { continue };
@@ -137,8 +138,8 @@ impl<'w> Pool<'w> {
         (self.first, self.free) = (next, free);
     }
 
-    /// Makes table entry `to` share the page of entry `from`, and releases the previous page of `to`. Each entry is
-    /// given as its context and its index.
+    /// Makes table entry `to` share the page of entry `from`, and releases the previous page of `to`. An entry is given
+    /// as a context and an index.
     pub fn name(&mut self, from: (usize, usize), to: (usize, usize)) {
         let place = |(context, entry): (usize, usize)| context * self.width + entry.min(self.width);
         let (from, to) = (place(from), place(to));
@@ -187,7 +188,7 @@ mod tests {
         assert_eq!((pool.table(0), pool.table(1), pool.free()), (&[0, 1, 2][..], &[NONE; 3][..], 2));
         pool.share(0, 1, 2);
         assert_eq!((pool.table(1), pool.free()), (&[0, 1, NONE][..], 2));
-        // The two contexts write to the second tile: one of them gets a copy.
+        // The two contexts write to the second tile, but only one of them needs a copy.
         assert_eq!((pool.claim(0, 1, 1), pool.claim(1, 1, 1)), (1, 0));
         pool.unclaim(0);
         assert_eq!(pool.claim(1, 1, 2), 2);
@@ -233,7 +234,7 @@ mod tests {
         assert_eq!([pool.owned(0), pool.owned(1)], [1, 0]);
         pool.share(0, 1, 1);
         assert_eq!([pool.owned(0), pool.owned(1)], [0, 0]);
-        // Claims a copy for the first entry and a new page for the second; the third entry has no mark.
+        // Claims a copy for the first entry and a new page for the second; the third entry is not marked.
         assert_eq!(pool.claim(0, 0, 1), 2);
         pool.unclaim(0);
         assert_eq!((pool.table(0), pool.table(1), pool.owned(1)), (&[0, NONE, NONE][..], &[0, NONE, NONE][..], 0));
@@ -251,7 +252,7 @@ mod tests {
         pool.share(0, 1, 1);
         pool.name((0, 1), (0, 0));
         assert_eq!((pool.table(0), pool.free()), (&[1, 1][..], 1));
-        // The released page now belongs to the other context only, and becomes free when that one releases it.
+        // The released page now belongs to the other context only, and becomes free when that context releases it.
         assert_eq!(pool.owned(1), 1);
         pool.release(1, 0);
         assert_eq!(pool.free(), 2);

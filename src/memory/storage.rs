@@ -1,10 +1,11 @@
 //! Memory that the processor cannot address.
 
-/// Bytes outside of the address space: a SPI flash, an SD card, an encrypted partition.
+/// A source of bytes outside of the address space: a SPI flash, an SD card, an encrypted partition.
 ///
-/// `arenite pack MODEL.gguf HEAD.gguf --storage MATRICES.bin` divides a model. The head (metadata, vocabulary, the list of
-/// tensors, norms and biases) lies in memory. The matrices lie in the storage, and a pass reads their rows through a window in
-/// the workspace: [`Options::window`](crate::Options::window). The bits are those of the whole model in memory.
+/// `arenite pack MODEL.gguf HEAD.gguf --storage MATRICES.bin` divides a model. The head (metadata, vocabulary, the list
+/// of tensors, norms and biases) lies in memory. The matrices lie in the storage, and a pass reads their rows through a
+/// window in the workspace: [`Options::window`](crate::Options::window). The results have the same bits as with the
+/// whole model in memory.
 ///
 /// # Examples
 ///
@@ -40,12 +41,12 @@ pub trait Storage: Send {
     ///
     /// # Errors
     ///
-    /// A number of the driver's choice, which [`Error::Storage`](crate::Error::Storage) repeats.
+    /// A number that the driver chooses. [`Error::Storage`](crate::Error::Storage) contains this number.
     fn read(&mut self, at: u64, bytes: &mut [u8]) -> Result<(), i32>;
 
-    /// Like [`read`](Self::read), and calls `work` once while the bytes arrive. `work` multiplies the rows that were read
-    /// before, so a driver that starts a DMA transfer, calls `work` and then waits for the transfer hides the shorter of the
-    /// two times. By default the two follow each other.
+    /// Like [`read`](Self::read), but also calls `work` once while the bytes arrive. `work` multiplies the rows of the
+    /// previous read. A driver can start a DMA transfer, call `work` and then wait for the transfer: transfer and work
+    /// then take only as long as the longer of the two. The default implementation does one after the other.
     ///
     /// # Errors
     ///

@@ -2,9 +2,9 @@
 
 use crate::gguf::Array;
 
-/// Several streams of hidden states, of which a layer updates one and predicts the others ([alternating
-/// updates](https://arxiv.org/abs/2301.13310)), with a low-rank path parallel to attention and sparse feed-forwards:
-/// Gemma 3n.
+/// Several streams of hidden states: a layer updates one stream and predicts the others ([alternating
+/// updates](https://arxiv.org/abs/2301.13310)), with a low-rank path parallel to attention, and sparse feed-forwards
+/// (Gemma 3n).
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct AltUp<'a> {
@@ -13,7 +13,7 @@ pub struct AltUp<'a> {
     /// Rank of the path parallel to attention.
     pub rank: usize,
     /// For each layer, the threshold of gates in standard deviations above their mean; a value that is not finite means
-    /// no threshold. `None` if no layer has one.
+    /// no threshold. `None` if no layer has a threshold.
     pub sparsity: Option<Array<'a>>,
 }
 
@@ -21,7 +21,7 @@ impl AltUp<'_> {
     /// The most streams that a model may have.
     pub const MOST: usize = 8;
 
-    /// Returns a layer's threshold; `None` if the layer has none.
+    /// Returns a layer's threshold; `None` if the layer has no threshold.
     pub fn threshold(&self, layer: usize) -> Option<f32> {
         self.sparsity.and_then(|scales| scales.get_f32(layer)).filter(|scale| scale.is_finite())
     }

@@ -8,7 +8,7 @@ use crate::kernel::Activation;
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Positions {
-    /// Rotation of queries and keys, in [layers](super::Layer::is_rotated) that have it.
+    /// Rotation of queries and keys by position. Not every layer rotates: see [`is_rotated`](super::Layer::is_rotated).
     Rotary,
     /// A learned embedding per position, added to the token's embedding.
     Learned,
@@ -26,7 +26,8 @@ pub enum Positions {
     /// A penalty on attention scores, proportional to the distance of the two positions with a slope per head
     /// ([ALiBi](https://arxiv.org/abs/2108.12409)).
     Alibi {
-        /// Exponent of the steepest head: head `i` of `n` subtracts `2^(-bias * (i + 1) / n)` for each position.
+        /// Exponent of the steepest slope. Head `i` of `n` heads subtracts `2^(-bias * (i + 1) / n)` for each position
+        /// of distance.
         bias: f32,
     },
 }
@@ -53,12 +54,12 @@ pub enum Stack {
         encoder: EncoderSizes,
         /// First token of the decoder's input.
         start: TokenId,
-        /// Size of the encoder's vocabulary, if the encoder has its own embeddings.
+        /// Size of the encoder's vocabulary, if the encoder does not share the decoder's embeddings.
         source_words: Option<usize>,
     },
 }
 
-/// Sizes of an encoder, which may differ from its decoder's.
+/// Sizes of an encoder, which may differ from the sizes of its decoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EncoderSizes {
@@ -101,9 +102,9 @@ pub enum Pooling {
     Last,
     /// Maximum of all states, for each element (key value 101).
     Max,
-    /// Sum of all states, divided by the square root of their number (102).
+    /// Sum of all states, divided by the square root of the number of states (type 102).
     MeanSqrtLength,
-    /// Mean of all states, weighted by the number of their token, from 1 on (103).
+    /// Mean of all states. The weight of a state is the position of its token, counted from 1 (type 103).
     WeightedMean,
 }
 
@@ -124,11 +125,11 @@ pub enum PooledActivation {
 }
 
 /// Two linear layers after pooling, `g(second(norm(f(first))))`. Their tensors are `dense_2` and `dense_3` in embedding
-/// models, `cls` and `cls.output` in rerankers.
+/// models, and `cls` and `cls.output` in rerankers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PooledHead {
-    /// Width between the two layers; 0 if there is only the second.
+    /// Width between the two layers; 0 if there is only the second layer.
     pub inner: usize,
     /// Width of the result.
     pub out: usize,
@@ -141,13 +142,14 @@ pub struct PooledHead {
 }
 
 /// Layers at the end of an encoder that score the options of a decision (laya). They have layer norms and linear layers
-/// with biases, ReLU without a gate, no rotary positions and no window. The final norm comes before them.
+/// with biases, ReLU without a gate, no rotary positions and no window. The final norm precedes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Scoring {
     /// Number of these layers.
     pub layers: usize,
-    /// Number of types of questions. The embedding of a question's type is added to the states before these layers.
+    /// Number of types of questions. The embedding of a question's type is added to the states before the scoring
+    /// layers.
     pub types: usize,
 }
 
@@ -157,7 +159,8 @@ pub struct Scoring {
 pub enum Residual {
     /// The hidden state with attention's output added.
     Serial,
-    /// The hidden state that attention reads. The outputs of attention and feed-forward are then added to this state.
+    /// Attention and feed-forward both read the hidden state before the layer. Their outputs are then added to this
+    /// state.
     Parallel {
         /// True if attention and feed-forward share one norm.
         one_norm: bool,
@@ -176,7 +179,8 @@ pub enum Norm {
     Unbiased,
 }
 
-/// Positions of the norms in a layer; several may apply, to attention and feed-forward alike.
+/// Positions of the norms in a layer; several of them may apply. The positions are the same for attention and
+/// feed-forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Placement {
@@ -210,7 +214,7 @@ pub enum QkNorm {
     Head,
     /// Norm of each head with the head's own weight, if the file has these weights.
     EachHead,
-    /// Norm over all heads of q together, and over all heads of k together.
+    /// One norm over all heads of q together, and one norm over all heads of k together.
     Whole,
     /// Norm of each head without a weight, in layers with rotary positions.
     Unweighted,
@@ -229,17 +233,18 @@ pub struct Temperature {
     pub length: usize,
     /// Added to the position before the division.
     pub offset: usize,
-    /// True if the temperature does not apply to layers with rotary positions.
+    /// True if the temperature applies only to layers without rotary positions.
     pub only_unrotated: bool,
 }
 
-/// Gates of the heads' output: sigmoid or softplus of a linear layer (`attn_gate`) that reads attention's input.
+/// Gates of the heads' output: the sigmoid or softplus of the output of a linear layer (`attn_gate`) that reads
+/// attention's input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HeadGate {
     /// True if all elements of a head have the same gate.
     pub per_head: bool,
-    /// True if the function is softplus, else it is the sigmoid.
+    /// True if the gate's function is softplus, false if it is the sigmoid.
     pub softplus: bool,
 }
 
@@ -251,8 +256,8 @@ pub struct Loops {
     pub layers: usize,
     /// True if the final norm is also applied between two runs.
     pub(crate) normed: bool,
-    /// 0 if all layers run one after the other. Otherwise the layers are two stacks of equal size: the first one runs this
-    /// many times, then the second one runs once, and so on ([HRM](https://arxiv.org/abs/2506.21734)).
+    /// 0 if all layers run one after the other. Otherwise the layers are two stacks of equal size: the first stack runs
+    /// this many times, then the second stack runs once, and so on ([HRM](https://arxiv.org/abs/2506.21734)).
     pub low_runs: usize,
 }
 
@@ -290,7 +295,8 @@ pub struct GroupExperts {
     pub scale: f32,
 }
 
-/// Length of values and factor on them, for models whose values are shorter than keys or have a factor.
+/// Length of values, and a factor that they are multiplied by, for models whose values are shorter than keys or have a
+/// factor.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Values {
@@ -308,7 +314,8 @@ pub enum Gate {
     None,
     /// `down(f(gate) * up)`.
     Separate,
-    /// Like `Separate`, with `gate` and `up` as the two halves of the rows of one matrix, `ffn_up`.
+    /// Like `Separate`, but one matrix, `ffn_up`, has the rows of `gate` in its first half and the rows of `up` in its
+    /// second half.
     Fused,
 }
 
@@ -326,8 +333,8 @@ pub enum Router {
         scale: f32,
         /// Number of groups of neighbouring experts.
         groups: usize,
-        /// Number of groups that a token may choose from. Groups are ranked by their best score for [`Scores::Softmax`]
-        /// (DeepSeek 2), else by the sum of their two best scores.
+        /// Number of groups that a token may choose from. With [`Scores::Softmax`] (DeepSeek 2), a group is ranked by
+        /// its best score, otherwise by the sum of its two best scores.
         used_groups: usize,
     },
 }
@@ -340,7 +347,7 @@ pub enum Scores {
     Softmax,
     /// Sigmoid of each score.
     Sigmoid,
-    /// For each choice, a softmax over the scores that are near the best remaining one (SparseMixer-2,
+    /// For each choice, a softmax over the scores that are near the best remaining score (SparseMixer-2,
     /// [Phi-3.5-MoE](https://arxiv.org/abs/2404.14219)).
     Sparse,
 }
@@ -353,13 +360,13 @@ pub struct SharedExperts {
     pub width: usize,
     /// True if the expert's output is multiplied by the sigmoid of a learned dot product with the input.
     pub gated: bool,
-    /// True if gate and up are the two halves of the rows of one matrix.
+    /// True if one matrix has the rows of gate in its first half and the rows of up in its second half.
     pub fused: bool,
     /// True if the layer's output is the mean of the shared expert's output and the chosen experts' output.
     pub averaged: bool,
 }
 
-/// Experts of a feed-forward: each token is processed by those with the highest router scores.
+/// Experts of a feed-forward. Each token is processed by the experts with the highest router scores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Experts {
@@ -369,7 +376,7 @@ pub struct Experts {
     pub used: usize,
     /// Width of each expert, if the file has a key for it; otherwise experts have the layer's width.
     pub(crate) width: Option<usize>,
-    /// True if the weights of the chosen experts are divided by their sum.
+    /// True if the weights of the chosen experts are divided by the sum of these weights.
     pub(crate) normed: bool,
     /// True if the router and all matrices of the experts have biases.
     pub(crate) biases: bool,
@@ -390,14 +397,14 @@ pub enum Need {
 }
 
 impl SharedExperts {
-    /// Shared experts without a gate on the output, fused matrices or averaging.
+    /// Creates shared experts that have no gate on the output, no fused matrices and no averaging.
     pub(super) const fn new(width: usize) -> Self {
         Self { width, gated: false, fused: false, averaged: false }
     }
 }
 
 impl Stack {
-    /// Makes the encoder of a `Target` read sounds; other stacks stay as they are.
+    /// Makes the encoder of a `Target` read sounds; does not change other stacks.
     pub(super) const fn hears(self, sizes: SoundSizes) -> Self {
         match self {
             #[cfg(feature = "sound")]

@@ -1,5 +1,5 @@
-//! Reads a spec: the architecture's family fills it from the file's keys, then its sizes are checked. Each family has one
-//! small file; [`built`](crate::built) lists them.
+//! Reads a spec: the architecture's family fills the spec from the file's keys, then the spec's sizes are checked. Each
+//! family has one small file; [`built`](crate::built) lists them.
 
 use super::keys::Keys;
 use super::{Recurrent, RecurrentKind, Spec};
@@ -58,9 +58,10 @@ impl<'a> Spec<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::Unsupported`] for an architecture, or a feature of it, that is unknown or not in this build;
-    /// [`Error::MissingKey`], [`Error::KeyType`] and [`Error::KeyValue`] for invalid metadata; [`Error::UnexpectedKey`]
-    /// and [`Error::UnsupportedKey`] for a key under the architecture's prefix that its family does not use.
+    /// [`Error::Unsupported`] for an architecture, or a feature of an architecture, that is unknown or not in this
+    /// build; [`Error::MissingKey`], [`Error::KeyType`] and [`Error::KeyValue`] for invalid metadata;
+    /// [`Error::UnexpectedKey`] and [`Error::UnsupportedKey`] for a key under the architecture's prefix that its family
+    /// does not use.
     #[inline(never)] // keeps its temporaries off the caller's stack
     pub const fn read(gguf: &Gguf<'a>) -> Result<Self, Error> {
         let mut keys = tri!(Keys::new(gguf));
@@ -141,7 +142,7 @@ impl<'a> Spec<'a> {
     }
 }
 
-/// Checks that the spec only needs abilities that its family has and this build includes.
+/// Checks that the spec only needs abilities that the family has and that this build includes.
 const fn check_abilities(spec: &Spec<'_>, architecture: &str) -> Result<(), Error> {
     let own = Abilities::union(&[abilities(architecture), built::ACTIVATIONS, built::MODULES]).and(built::ALL);
     let lacking = spec.lacks(Abilities::union(&[own, built::LAYOUTS]));

@@ -15,8 +15,8 @@ pub enum Front {
         /// Features of a frame.
         bins: usize,
     },
-    /// Samples of the sound, and three convolutions; the output of the first is normalized over the whole sound
-    /// ([Moonshine](https://arxiv.org/abs/2410.15608)).
+    /// Samples of the sound, and three convolutions; the output of the first convolution is normalized over the whole
+    /// sound ([Moonshine](https://arxiv.org/abs/2410.15608)).
     Samples,
 }
 
@@ -33,7 +33,8 @@ pub(crate) struct Convolution {
     pub inputs: usize,
     /// Elements of an output row.
     pub outputs: usize,
-    /// Activation; `None` for the hyperbolic tangent and a norm over the whole sound.
+    /// Activation function of the outputs. `None` means the hyperbolic tangent, followed by a norm over the whole
+    /// sound.
     pub activation: Option<Activation>,
 }
 
@@ -67,7 +68,7 @@ impl Front {
         }
     }
 
-    /// Encoder positions for this many frames; 0 if there are too few.
+    /// Number of encoder positions for this many frames; 0 if there are too few frames.
     pub const fn positions(self, frames: usize) -> usize {
         let stages = self.stages(0);
         let (mut rows, mut i) = (frames, 0);
@@ -109,8 +110,8 @@ impl Front {
         most
     }
 
-    /// Elements of scratch memory to compute `batch` positions: the inputs of a convolution, and the outputs of all but
-    /// the last.
+    /// Number of elements of scratch memory for computing `batch` positions: the inputs of one convolution, and the
+    /// outputs of all convolutions but the last.
     pub(crate) const fn scratch(self, dim: usize, batch: usize) -> usize {
         let stages = self.stages(dim);
         let (mut total, mut rows, mut i) = (batch.saturating_mul(self.widest_input(dim)), batch, MAX_STAGES);

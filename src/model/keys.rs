@@ -1,4 +1,4 @@
-//! Reads hyperparameters from a file's metadata, with type and range checks; errors name the key.
+//! Reads hyperparameters from a file's metadata, with checks of type and range. Errors name the key.
 
 mod experts;
 mod layout;
@@ -19,7 +19,7 @@ use crate::{Error, Gguf, Name, built, tri};
 pub(super) struct Keys<'g, 'a> {
     gguf: &'g Gguf<'a>,
     pub architecture: &'a str,
-    /// A bit for each of the file's keys, set if the family requested it.
+    /// A bit for each of the file's keys, which is set if the family has requested the key.
     requested: [u32; MAX_KEYS / 32],
     /// Number of layers; 0 until it was read.
     layers: usize,
@@ -33,7 +33,7 @@ pub(super) struct Keys<'g, 'a> {
 
 /// Number of keys whose requests are recorded. The architecture's keys must be among the first 512 of the file.
 const MAX_KEYS: usize = 512;
-/// Largest width accepted. With it, no product of two sizes overflows 64 bits.
+/// Largest width accepted. With this limit, no product of two sizes overflows 64 bits.
 const MAX_WIDTH: usize = 1 << 22;
 /// Key of the token that starts the decoder.
 const START: &str = "decoder_start_token_id";
@@ -69,7 +69,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         optional!(self.get(name), f32(self.architecture, name))
     }
 
-    /// Checks that every key of the architecture was requested or is [neutral](super::neutral) at its value.
+    /// Checks that every key of the architecture was requested or has a [neutral](super::neutral) value.
     ///
     /// # Errors
     ///
@@ -140,7 +140,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    /// Like [`positive`](Self::positive), but 0 counts as no key.
+    /// Like [`positive`](Self::positive), but treats a value of 0 like a missing key.
     pub const fn unless_zero(&mut self, name: &'static str) -> Result<Option<f32>, Error> {
         match tri!(self.float(name)) {
             Some(0.0) | None => Ok(None),
@@ -157,7 +157,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    /// Reads the positive, finite number under `name`; `None` if the key is absent.
+    /// Reads the positive, finite number under `name`; `None` if the key is missing.
     pub const fn positive(&mut self, name: &'static str) -> Result<Option<f32>, Error> {
         match tri!(self.float(name)) {
             Some(value) if value > 0.0 && value.is_finite() => Ok(Some(value)),
@@ -166,7 +166,8 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    /// Reads the size of each layer under `name`, from 1 to `max`: one number for all layers, or an array.
+    /// Reads the sizes of layers under `name`: one number for all layers, or an array with a number per layer. Sizes
+    /// are from 1 to `max`.
     pub const fn per_layer(
         &mut self,
         name: &'static str,
@@ -195,7 +196,7 @@ impl<'g, 'a> Keys<'g, 'a> {
     }
 
     /// Reads the pattern of local layers from `attention.sliding_window_pattern`: an array of booleans, or the period
-    /// of global layers. `None` if the key is absent.
+    /// of global layers. `None` if the key is missing.
     pub const fn local_layers(&mut self, layers: usize) -> Result<Option<Pattern<'a>>, Error> {
         const NAME: &str = "attention.sliding_window_pattern";
         if let Some(pattern) = tri!(self.layers_where(NAME, layers)) {
@@ -307,7 +308,8 @@ impl<'g, 'a> Keys<'g, 'a> {
         self.gguf.get2(self.architecture, name).is_some()
     }
 
-    /// Returns the array under `name`, one number per layer; `None` if there is no array under that key.
+    /// Returns the array under `name`, which has one number per layer; `None` if the value is not an array or the key
+    /// is missing.
     pub const fn floats(&mut self, name: &'static str, layers: usize) -> Result<Option<Array<'a>>, Error> {
         let Some(Value::Array(numbers)) = self.get(name) else { return Ok(None) };
         tri!(self.one_each(name, &numbers, layers));
@@ -322,8 +324,8 @@ impl<'g, 'a> Keys<'g, 'a> {
         _ = self.get(name);
     }
 
-    /// Reads the layers for which the array of booleans under `name` is true; `None` if there is no array under that
-    /// key.
+    /// Reads the layers for which the array of booleans under `name` is true; `None` if the value is not an array or
+    /// the key is missing.
     pub const fn layers_where(&mut self, name: &'static str, layers: usize) -> Result<Option<Pattern<'a>>, Error> {
         let Some(Value::Array(pattern)) = self.get(name) else { return Ok(None) };
         tri!(self.one_each(name, &pattern, layers));
@@ -333,11 +335,12 @@ impl<'g, 'a> Keys<'g, 'a> {
         Ok(Some(Pattern::Where(pattern)))
     }
 
-    /// Applies `attention.sliding_window` to all layers. In other families that key alone has no effect.
+    /// Applies `attention.sliding_window` to all layers. If the family does not call this function, that key alone has
+    /// no effect.
     ///
     /// # Errors
     ///
-    /// [`Error::UnsupportedKey`] if the file has a pattern of layers that have the window.
+    /// [`Error::UnsupportedKey`] if the file has a pattern that says which layers have the window.
     pub const fn window_everywhere(&mut self, spec: &Spec<'a>) -> Result<(), Error> {
         const PATTERN: &str = "attention.sliding_window_pattern";
         self.window_everywhere = true;
@@ -348,7 +351,7 @@ impl<'g, 'a> Keys<'g, 'a> {
     }
 
     /// Reads the keys common to all families and returns a spec like Llama's: RMS norms before attention and
-    /// feed-forward, rotary positions in `style`, separate q, k and v without biases, a feed-forward gated by SiLU.
+    /// feed-forward, rotary positions in `style`, separate q, k and v without biases, and a feed-forward gated by SiLU.
     #[inline(never)] // makes the binary smaller
     pub const fn decoder(&mut self, style: RopeStyle) -> Result<Spec<'a>, Error> {
         let dim = tri!(self.size("embedding_length", MAX_WIDTH));
@@ -414,7 +417,7 @@ impl<'g, 'a> Keys<'g, 'a> {
     }
 
     /// Reads the required key `key`, which has no architecture prefix: one number for all layers, or an array with one
-    /// each.
+    /// number for each layer.
     pub const fn numbers(&self, key: &'static str, layers: usize) -> Result<Numbers<'a>, Error> {
         match self.gguf.get(key) {
             Some(Value::Array(numbers)) if numbers.len() >= layers && numbers.get_f32(0).is_some() => {
@@ -435,8 +438,8 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    /// Reads the length of values and the factor on them; `None` if values have the `head` elements of keys and no
-    /// factor.
+    /// Reads the length of values, and the factor that values are multiplied by. Returns `None` if there is no factor
+    /// and values have `head` elements, like keys.
     const fn values(&mut self, head: usize) -> Result<Option<Values>, Error> {
         if !built::NARROW_VALUES {
             tri!(self.value_length("attention.value_length", head));
@@ -477,7 +480,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         Ok(Spec { layers: spec.layers - unused_layers, unused_layers, ..spec })
     }
 
-    /// Reads the activation function of the feed-forward, if the file names one.
+    /// Reads the activation function of the feed-forward, if the file names an activation function.
     #[inline(never)] // keeps its temporaries off the stack while the family reads its keys
     pub const fn activation(&mut self, spec: &mut Spec<'a>) -> Result<(), Error> {
         const NAME: &str = "hidden_activation";
@@ -496,7 +499,8 @@ impl<'g, 'a> Keys<'g, 'a> {
         Ok(())
     }
 
-    /// Reads the epsilon of the norms: some files have it under the name for RMS norms, some under that for layer norms.
+    /// Reads the epsilon of the norms. Some files store it under the key for RMS norms, some under the key for layer
+    /// norms.
     pub const fn norm_eps(&mut self) -> Result<f32, Error> {
         match tri!(self.unless_zero("attention.layer_norm_rms_epsilon")) {
             Some(eps) => Ok(eps),
@@ -512,7 +516,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    /// Vocabulary size: the rows of the token embedding, whatever the metadata says.
+    /// Returns the vocabulary size: the number of rows of the token embedding, whatever number the metadata has.
     const fn vocab(&self) -> Result<usize, Error> {
         const EMBEDDING: &str = "token_embd.weight";
         match self.gguf.tensor(EMBEDDING) {

@@ -7,25 +7,25 @@ use super::layers::Layer;
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Latent {
-    /// Rank of the queries' projection; 0 for one matrix of full rank.
+    /// Rank of the projection of queries; 0 if this is one matrix of full rank.
     pub q_rank: usize,
     /// Elements of the latent vector.
     pub rank: usize,
-    /// Elements of a head's query, and of its key, that are not rotated.
+    /// Number of elements of a head's query, and of its key, that are not rotated.
     pub nope: usize,
-    /// Rotated elements of a head's query, and elements of the rotated key that all heads share.
+    /// Number of rotated elements of a head's query. The rotated key that all heads share has as many elements.
     pub rope: usize,
     /// Elements of a head's value.
     pub value: usize,
-    /// True if the cache holds latent vectors. Each head's matrices are then applied to its query and to attention's
-    /// result.
+    /// True if the cache holds latent vectors. A head's key matrix is then applied to its query, and its value matrix
+    /// to its result of attention.
     pub absorbed: bool,
-    /// Queries and keys are multiplied by `1 + yarn * ln(factor)`, where `factor` is YaRN's.
+    /// Queries and keys are multiplied by `1 + yarn * ln(factor)`, where `factor` is YaRN's factor.
     pub yarn: f32,
 }
 
 impl Latent {
-    /// Elements per token of each buffer of intermediate values:
+    /// Number of elements per token of each buffer of intermediate values:
     ///
     /// 1. queries, keys and values in the layout of attention; after attention, the values of all heads
     /// 2. projected queries; after attention, attention's output

@@ -38,9 +38,10 @@ pub struct HeadSpec {
     pub dim: usize,
     /// Rotary positions; `None`: no rotation (NoPE).
     pub rope: Option<Rope>,
-    /// Number of positions that a token attends to, including its own; `None`: all up to its own.
+    /// Number of positions that a token attends to, including its own position. `None` means all positions up to its
+    /// own.
     pub window: Option<usize>,
-    /// Number of elements, from the start of a key, that are also the value; 0 if values are separate.
+    /// Number of elements at the start of a key that are also the value; 0 if values are stored separately.
     pub shared: usize,
 }
 
@@ -62,8 +63,8 @@ impl HeadSpec {
         Self { rope: Some(Rope { base, ..rope }), ..self }
     }
 
-    /// The same heads with a window in both directions. The file's number is the width of both sides together, without
-    /// the token itself.
+    /// The same heads, but with a window in both directions. The number in the file is the width of both sides
+    /// together, without the token itself.
     pub(crate) const fn with_window_both_ways(self) -> Self {
         let Some(both) = self.window else { return self };
         Self { window: Some(both / 2 + 1), ..self }
@@ -78,7 +79,7 @@ pub enum Mixer {
     Attention,
     /// The spec's [`Recurrent`](super::Recurrent) mixer, with a state of fixed size.
     Recurrent,
-    /// Attention and the recurrent mixer side by side: their outputs are added.
+    /// Both attention and the recurrent mixer. Their outputs are added.
     Both,
     /// No mixing: the layer only has a feed-forward.
     None,
@@ -95,7 +96,8 @@ impl Layer {
         built::STATES && matches!(self.mixer, Mixer::Recurrent | Mixer::Both)
     }
 
-    /// Number of positions that a token attends to, including its own; `None`: all up to its own.
+    /// Number of positions that a token attends to, including its own position. `None` means all positions up to its
+    /// own.
     pub const fn window(&self) -> Option<usize> {
         self.head.window
     }
@@ -105,7 +107,7 @@ impl Layer {
         self.head.rope.is_some()
     }
 
-    /// A number below 32 that is equal for layers with the same set of tensors.
+    /// A number below 32. Two layers with the same set of tensors have the same number.
     pub(crate) const fn parts(&self) -> u32 {
         self.has_attention() as u32
             | (self.has_state() as u32) << 1
@@ -114,14 +116,14 @@ impl Layer {
             | (self.owns_kv as u32) << 4
     }
 
-    /// Number of the page pool that holds the layer's KV cache: 1 for local layers, else 0.
+    /// Number of the page pool that holds the layer's KV cache: 1 for local layers, 0 for all other layers.
     pub(crate) const fn pool(&self) -> usize {
         (built::LOCAL_LAYERS && self.is_local) as usize
     }
 
     /// Query heads that share a key and value head.
     pub(crate) const fn group(&self) -> usize {
-        // The condition avoids a panic for division by 0, which the compiler would emit.
+        // The condition avoids a panic for a division by 0, which the compiler would otherwise emit.
         self.heads / if self.kv_heads > 0 { self.kv_heads } else { 1 }
     }
 
@@ -135,7 +137,7 @@ impl Layer {
         self.kv_heads * self.head.dim
     }
 
-    /// Elements of a token's queries, keys and values that the layer computes.
+    /// Number of elements of the queries, keys and values that the layer computes for a token.
     pub(crate) const fn qkv_dim(&self) -> usize {
         if self.owns_kv { self.q_dim() + 2 * self.kv_dim() } else { self.q_dim() }
     }
@@ -260,8 +262,8 @@ pub struct Xielu<'a> {
     pub eps: Numbers<'a>,
 }
 
-/// Limits of a feed-forward's gate, after its activation function, and of the absolute values of `up`. A limit of 1e-6 or
-/// less means none.
+/// Limits of a feed-forward's gate after the activation function, and of the absolute values of `up`. A limit of 1e-6
+/// or less means no limit.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Limits<'a> {

@@ -8,23 +8,24 @@ use crate::{Error, tri};
 /// A rule for the width of the shared expert.
 #[derive(Clone, Copy)]
 pub(super) enum SharedWidth {
-    /// The width in the file. Without one, the width of the other experts times the number of shared experts.
+    /// The width is the number in the file. If the file has none, it is the width of the routed experts times the
+    /// number of shared experts.
     Key,
-    /// The width of the other experts times the number of shared experts.
+    /// The width is the width of the routed experts times the number of shared experts.
     Count,
-    /// The width in the file times the number of shared experts.
+    /// The width is the number in the file times the number of shared experts.
     KeyTimesCount,
 }
 
 impl<'a> Keys<'_, 'a> {
-    /// Adds the experts to a decoder: their router (with `scores` if the file does not name a function), the shared
-    /// expert, the layers without experts, and layers for multi-token prediction, which are skipped. `normed` is the
-    /// default for dividing the weights by their sum.
+    /// Adds the experts to a decoder: the router (with the function `scores`, unless the file names a different one),
+    /// the shared expert, and the layers without experts. Skips the layers for multi-token prediction. `normed` is the
+    /// default for whether weights are divided by their sum.
     pub const fn mixture(&mut self, spec: Spec<'a>, scores: Scores, normed: bool) -> Result<Spec<'a>, Error> {
         self.mixture_with(spec, scores, normed, SharedWidth::Key)
     }
 
-    /// Like [`mixture`](Self::mixture), with another rule for the width of shared experts.
+    /// Like [`mixture`](Self::mixture), but with `rule` for the width of shared experts.
     pub const fn mixture_with(
         &mut self,
         spec: Spec<'a>,
@@ -91,7 +92,7 @@ impl<'a> Keys<'_, 'a> {
         }
     }
 
-    /// Reads a period of layers, or `default` if the file has none.
+    /// Reads a period of layers, or returns `default` if the file has no such key.
     pub const fn period(&mut self, name: &'static str, default: usize) -> Result<usize, Error> {
         match tri!(self.nonzero(name, MAX_LAYERS)) {
             Some(period) => Ok(period),

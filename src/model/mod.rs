@@ -60,8 +60,8 @@ pub(crate) enum TensorUse {
     Other,
 }
 
-/// A model in a file: its [`Spec`], and proof that every tensor is present with the shape that the spec requires and a
-/// type that this build runs.
+/// A model in a file. It has a [`Spec`], and is a proof that every tensor is present, with the shape that the spec
+/// requires and with a type that this build runs.
 ///
 /// # Examples
 ///
@@ -120,7 +120,8 @@ impl<'a> Model<'a> {
         Ok(model)
     }
 
-    /// The layers that predict further tokens. Those in the model's own file are left out if this crate cannot run them.
+    /// The layers that predict further tokens. Layers in the model's own file are left out if this crate cannot run
+    /// them.
     #[cfg(feature = "drafts")]
     #[inline(never)] // keeps two more specs off the stack of the caller
     fn checked_drafter(gguf: &Gguf<'a>, spec: &Spec<'a>) -> Result<Option<(Spec<'a>, Gguf<'a>)>, Error> {
@@ -171,7 +172,7 @@ impl<'a> Model<'a> {
     }
 
     /// True if passes read the tensor called `name` row by row: as the weights of a linear layer, or as a table of
-    /// embeddings. Such a tensor may be in a `Storage`; all others must be in memory.
+    /// embeddings. Such a tensor may be in a `Storage`; all other tensors must be in memory.
     pub fn is_matrix(&self, name: &str) -> bool {
         let specs = core::iter::once(&self.spec).chain(&self.encoder);
         #[cfg(feature = "drafts")]

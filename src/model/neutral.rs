@@ -1,7 +1,7 @@
 //! Metadata keys that have no effect at certain values, in every architecture.
 //!
-//! Converters write keys that a model does not need. A key that its family does not request must be in this table, with
-//! a value that has no effect. Anything else is an error, because it could change the results.
+//! Converters write keys that a model does not need. A key that the model's family does not request must be in this
+//! table, with a value that has no effect. Any other key or value is an error, because it could change the results.
 
 use crate::built;
 use crate::gguf::{Value, equal};
@@ -20,7 +20,8 @@ use crate::{Error, Gguf, Name, tri};
 /// takes more flash.
 const KEYS: &str = if built::LENIENT { ALL } else { USUAL };
 
-/// The keys that llama.cpp's converter writes for models that do not need them; none has an effect at any value.
+/// The keys that llama.cpp's converter writes for models that do not need them. None of these keys has an effect at any
+/// value.
 const USUAL: &str = "\
 vocab_size *
 tensor_data_layout *
@@ -168,7 +169,7 @@ const fn is_neutral(gguf: &Gguf<'_>, architecture: &str, values: &[u8], value: V
     })
 }
 
-/// True if `value` equals `number`, or is an array whose elements all do.
+/// True if `value` equals `number`, or is an array whose elements all equal `number`.
 const fn is_number(value: Value<'_>, number: i32) -> bool {
     let array = match value {
         Value::Array(array) => array,

@@ -1,8 +1,8 @@
-//! Layers that predict further tokens: the layer for multi-token prediction in a model's own file or in a file beside
-//! it, and the small models that read the keys and values of a larger one (Gemma 4's assistant).
+//! Layers that predict further tokens. There are two kinds: the layer for multi-token prediction, in the model's own
+//! file or in a separate file; and small models that read the keys and values of a larger model (Gemma 4's assistant).
 //!
-//! Such layers read two vectors of a position: the embedding of its token, and the final state of the position before. A
-//! matrix joins both ([DeepSeek-V3](https://arxiv.org/abs/2412.19437), 2.2).
+//! Such layers read two vectors for each position: the embedding of the position's token, and the final state of the
+//! previous position. A matrix joins the two vectors ([DeepSeek-V3](https://arxiv.org/abs/2412.19437), 2.2).
 
 #[cfg(feature = "drafts")]
 use super::{Layer, Role, Spec};
@@ -24,18 +24,18 @@ pub(crate) struct Next {
 #[cfg(feature = "drafts")]
 const UNNORMED: [&str; 2] = ["step35", "mimo2"];
 
-/// The tensor that layers for multi-token prediction have and others do not.
+/// A tensor that only layers for multi-token prediction have.
 #[cfg(feature = "drafts")]
 pub(super) const PROJECTION: &str = "nextn.eh_proj.weight";
 
 #[cfg(feature = "drafts")]
 impl<'a> Spec<'a> {
-    /// The layers that predict further tokens for the model in `gguf`, whose spec is `self`, and their file: the one
-    /// [beside the model](Gguf::with_drafter), or the model's own. `None` if there are none.
+    /// The layers that predict further tokens for the model in `gguf`, whose spec is `self`, and the file of these
+    /// layers: the [separate file](Gguf::with_drafter), or the model's own. `None` if there are no such layers.
     ///
     /// # Errors
     ///
-    /// The layers in the file beside the model are damaged, or made for another model.
+    /// Fails if the layers in the separate file are damaged, or were made for another model.
     pub(crate) const fn drafter(&self, gguf: &Gguf<'a>) -> Result<Option<(Self, Gguf<'a>)>, Error> {
         let Some(file) = gguf.drafter() else {
             return match self.predicting(gguf) {
@@ -75,7 +75,7 @@ impl<'a> Spec<'a> {
         Some(Self { layers: 1, unused_layers: self.unused_layers - 1, next, ..*self })
     }
 
-    /// True for layers without keys and values of their own: they read the model's.
+    /// True for layers without keys and values of their own. Such layers read the keys and values of the model.
     pub(crate) const fn assists(&self) -> bool {
         self.next.is_some() && !self.layer(0).owns_kv
     }
@@ -106,7 +106,7 @@ impl<'a> Spec<'a> {
         }
     }
 
-    /// True if the model has a layer whose keys and values `layer` of its drafter can read.
+    /// True if `layer`, a layer of the drafter, can read the keys and values of a layer of the model.
     const fn shares_with(&self, layer: &Layer) -> bool {
         match self.owner(layer.is_local) {
             Some(owner) => {

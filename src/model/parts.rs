@@ -1,7 +1,7 @@
 //! Functions that read those fields of a [`Spec`] whose values may need an ability (see `built.rs`).
 //!
 //! The fields are private; the forward pass, the plan and the tensor checks read them with these functions. In a build
-//! without the ability, the function of a field returns a constant, so that the optimizer removes the code for other
+//! without the ability, a field's function returns a constant, so that the optimizer removes the code for all other
 //! values.
 
 use super::altup::AltUp;
@@ -16,8 +16,8 @@ use super::spec::{Spec, Special};
 use crate::built::{self, Abilities};
 use crate::kernel::Activation;
 
-/// Defines the functions. Each entry has a field, its type, the value that needs no ability, and the patterns of other
-/// values with the ability that each needs.
+/// Defines the functions. Each entry has a field, the field's type, the value that needs no ability, and patterns for
+/// all other values, each with the ability that these values need.
 macro_rules! parts {
     ($($(#[$doc:meta])* $see:vis $field:ident: $type:ty = $plain:expr, $($part:pat => $ability:ident),+;)*) => {
         impl<'a> Spec<'a> {
@@ -31,7 +31,8 @@ macro_rules! parts {
                 }
             )*
 
-            /// Name of a field whose value needs an ability not in `abilities`.
+            /// Name of a field whose value needs an ability that is not in `abilities`; `None` if there is no such
+            /// field.
             pub(super) const fn lacks(&self, abilities: Abilities) -> Option<&'static str> {
                 $(
                     match self.$field {
@@ -50,7 +51,7 @@ macro_rules! parts {
 }
 
 impl<'a> Spec<'a> {
-    /// Sizes of attention over latent vectors, if the model's layers have it.
+    /// Sizes of attention over latent vectors, if the model's layers have such attention.
     pub(crate) const fn latent(&self) -> Option<Latent> {
         match self.special {
             Special::Latent(latent) if built::LATENT => Some(latent),
@@ -92,7 +93,8 @@ impl Spec<'_> {
         }
     }
 
-    /// True if experts read the layer's input, with a norm of their own, beside a dense feed-forward.
+    /// True if layers have both a dense feed-forward and experts, and the experts read the layer's input through a norm
+    /// of their own.
     pub(crate) const fn experts_of_input(&self) -> bool {
         built::EXPERTS_OF_INPUT && matches!(self.special, Special::ExpertsOfInput)
     }
@@ -105,8 +107,8 @@ impl Spec<'_> {
         }
     }
 
-    /// True if the file has tensors that decide about all options of several questions together. They read the states of
-    /// all tokens after the final norm; the engine does not run them.
+    /// True if the file has tensors that decide about all options of several questions together. The engine does not
+    /// run these tensors; whoever runs them needs the states of all tokens after the final norm.
     pub(crate) const fn joint_head(&self) -> bool {
         built::JOINT_HEAD && matches!(self.special, Special::JointHead)
     }
@@ -118,7 +120,7 @@ impl Spec<'_> {
 }
 
 impl Special<'_> {
-    /// Name of the feature, if it needs an ability that is not in `abilities`.
+    /// Name of the feature, if the feature needs an ability that is not in `abilities`.
     const fn lacks(&self, abilities: Abilities) -> Option<&'static str> {
         match self {
             Self::Latent(_) if built::LENIENT && !abilities.has(Abilities::LATENT) => Some("latent"),
@@ -142,7 +144,7 @@ parts! {
     pub stack: Stack = Stack::Alone,
         Stack::Encoder | Stack::Source { .. } => ENCODER,
         Stack::Target { .. } => CROSS_ATTENTION;
-    /// Layers that use the heads of `local`; the others use the heads of `global`.
+    /// Layers that use the heads of `local`. All other layers use the heads of `global`.
     pub(crate) local_layers: Pattern<'a> = Pattern::Never,
         Pattern::Always | Pattern::Every(_) | Pattern::AllBut(_) | Pattern::AllButFirst(_) | Pattern::Steps { .. } | Pattern::Set(_) | Pattern::Where(_) | Pattern::Zero(_) => LOCAL_LAYERS;
     /// Kind of position encoding.
@@ -150,10 +152,10 @@ parts! {
         Positions::Learned => LEARNED_POSITIONS,
         Positions::Sinusoidal { .. } => SINUSOIDAL_POSITIONS,
         Positions::Relative { .. } | Positions::Alibi { .. } => RELATIVE_POSITIONS;
-    /// Number of token types (segments), 0 for none. Each has an embedding; the first type's embedding is added to
-    /// every token.
+    /// Number of token types (segments); 0 if there are none. Each type has an embedding. The embedding of the first
+    /// type is added to every token.
     pub(crate) token_types: usize = 0, 1.. => TOKEN_TYPES;
-    /// Requirement for weights of the embedding's norm; `Absent`: no norm.
+    /// Requirement for weights of the embedding's norm. `Absent` means that there is no norm.
     pub(crate) embedding_norm: Need = Need::Absent, Need::Required | Need::Optional | Need::Unused => TOKEN_TYPES;
     /// The norm used in layers and before the head.
     pub(crate) norm: Norm = Norm::Rms, Norm::Layer => LAYER_NORM, Norm::Unbiased => UNBIASED_NORM;
@@ -165,11 +167,11 @@ parts! {
     pub(crate) fused_qkv: bool = false, true => FUSED_QKV;
     /// True if each expert has its own tensors, `ffn_up.E`.
     pub(crate) separate_experts: bool = false, true => EXPERTS;
-    /// True if gate and up of all experts are one tensor, `ffn_gate_up_exps`.
+    /// True if one tensor, `ffn_gate_up_exps`, holds gate and up of all experts.
     pub(crate) fused_experts: bool = false, true => EXPERTS;
     /// True if every layer, not only the first, has its own relative positions.
     pub(crate) own_biases: bool = false, true => RELATIVE_POSITIONS;
-    /// Norms of q and k, before rope unless [`qk_norm_after_rope`](Self::qk_norm_after_rope).
+    /// Norms of q and k. They are applied before rope, unless [`qk_norm_after_rope`](Self::qk_norm_after_rope) is true.
     pub(crate) qk_norm: QkNorm = QkNorm::None,
         QkNorm::Head => HEAD_NORM, QkNorm::EachHead | QkNorm::Gain => EACH_HEAD_NORM, QkNorm::Whole => WHOLE_NORM,
         QkNorm::Unweighted => LLAMA4;
@@ -177,7 +179,7 @@ parts! {
     pub(crate) qk_norm_after_rope: bool = false, true => NORM_AFTER_ROPE;
     /// Factor on queries that grows with the position.
     pub(crate) temperature: Option<Temperature> = None, Some(_) => TEMPERATURE;
-    /// Attention sinks of heads: a learned score in the softmax without a value (`attn_sinks`).
+    /// Attention sinks (`attn_sinks`): each head has a learned score that counts in the softmax but has no value.
     pub(crate) attention_sinks: Need = Need::Absent, Need::Optional | Need::Required | Need::Unused => GPT_OSS;
     /// The mixer of recurrent layers.
     pub(crate) recurrent: Option<Recurrent> = None,
@@ -189,14 +191,14 @@ parts! {
     /// Layers that have the recurrent mixer and no attention.
     pub(crate) recurrent_layers: Pattern<'a> = Pattern::Never,
         Pattern::Always | Pattern::Every(_) | Pattern::AllBut(_) | Pattern::AllButFirst(_) | Pattern::Steps { .. } | Pattern::Set(_) | Pattern::Where(_) | Pattern::Zero(_) => STATES;
-    /// True if the matrix of q also computes gates; the heads' output is multiplied by the sigmoid of the gates.
+    /// True if the matrix of q also computes gates; the outputs of heads are multiplied by the sigmoid of the gates.
     pub(crate) gated_query: bool = false, true => GATED_QUERY;
     /// True if each head of v is normed (without a weight).
     pub(crate) v_norm: bool = false, true => GEMMA4;
-    /// True if a layer may lack the matrix of v: its values are then its keys before norm and rope.
+    /// True if a layer may lack the matrix of v: the values are then the keys before norm and rope.
     pub(crate) v_from_k: bool = false, true => GEMMA4;
-    /// Number of last layers without keys and values of their own. Each reads the keys and values of the last earlier
-    /// layer of its type (global or local) that computes them.
+    /// Number of layers at the end that have no keys and values of their own. Each of them reads the keys and values of
+    /// the last earlier layer that is of the same type (global or local) and computes keys and values.
     pub(crate) kv_shared: usize = 0, 1.. => GEMMA4;
     /// Attention scores become `cap * tanh(score / cap)`.
     pub attention_cap: Option<f32> = None, Some(_) => CAPS;
@@ -218,7 +220,7 @@ parts! {
     /// Layers with experts, if the model has any.
     pub(crate) expert_layers: Pattern<'a> = Pattern::Always,
         Pattern::Never | Pattern::Every(_) | Pattern::AllBut(_) | Pattern::AllButFirst(_) | Pattern::Steps { .. } | Pattern::Set(_) | Pattern::Where(_) | Pattern::Zero(_) => DENSE_LAYERS;
-    /// True if each layer is either a mixer or a feed-forward, with one norm.
+    /// True if each layer is either a mixer or a feed-forward, and has only one norm.
     pub(crate) one_part: bool = false, true => ONE_PART;
     /// Input of the feed-forward.
     pub(crate) residual: Residual = Residual::Serial, Residual::Parallel { .. } => PARALLEL;
@@ -228,23 +230,25 @@ parts! {
     pub(crate) bare_norm: bool = false, true => BARE_NORM;
     /// True if the heads' output and the feed-forward's inner values are normed (`attn_sub_norm`, `ffn_sub_norm`).
     pub(crate) sub_norms: bool = false, true => SUB_NORMS;
-    /// Gates of the heads' output, computed by a separate matrix.
+    /// Gates on the outputs of heads, computed by a separate matrix.
     pub(crate) heads_gated: Option<HeadGate> = None, Some(_) => HEADS_GATED;
-    /// Length of values and factor on them, if values are shorter than keys or have a factor.
+    /// Length of values, and a factor that they are multiplied by, if values are shorter than keys or have a factor.
     pub(crate) values: Option<Values> = None, Some(_) => NARROW_VALUES;
     /// Layers that run several times.
     pub(crate) loops: Option<Loops> = None, Some(_) => LOOPS;
-    /// Number of first layers that are global and rotate like local layers.
+    /// Number of layers at the start that are global but rotate like local layers.
     pub(crate) rotated_first: usize = 0, 1.. => LOCAL_LAYERS;
-    /// True if layers with experts have a dense feed-forward beside the experts, with separate norms for the two.
+    /// True if layers with experts also have a dense feed-forward, and experts and feed-forward have separate norms.
     pub(crate) experts_beside: bool = false, true => EXPERTS_BESIDE;
-    /// True if the router reads the input of the layer instead of the feed-forward's.
+    /// True if the router reads the input of the layer instead of the input of the feed-forward.
     pub(crate) early_router: bool = false, true => EARLY_ROUTER;
     /// True if the weight of an expert multiplies the expert's input instead of its output.
     pub(crate) weighted_inputs: bool = false, true => LLAMA4;
-    /// Length of the chunks of positions that layers with rotary positions attend within; a multiple of a tile.
+    /// Length of the chunks of positions: in layers with rotary positions, a token attends only within its chunk. The
+    /// length is a multiple of a tile.
     pub(crate) chunk: Option<usize> = None, Some(_) => LLAMA4;
-    /// Elements of the input that each layer receives per token besides the hidden state; 0 for none.
+    /// Number of elements of the input that each layer receives per token in addition to the hidden state; 0 if there
+    /// is no such input.
     pub(crate) per_layer_input: usize = 0, 1.. => GEMMA4;
     /// Factor on the hidden state after a layer (`layer_output_scale`).
     pub(crate) layer_scale: Need = Need::Absent, Need::Optional | Need::Required | Need::Unused => GEMMA4;

@@ -2,7 +2,7 @@
 
 use crate::kernel::TILE;
 
-/// Parameters of a recurrent mixer, used in place of attention or beside it.
+/// Parameters of a recurrent mixer, used in place of attention or parallel to attention.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Recurrent {
@@ -10,7 +10,7 @@ pub struct Recurrent {
     pub kind: RecurrentKind,
     /// Positions covered by the mixer's convolution.
     pub taps: usize,
-    /// Number of heads; the state of each is a matrix of `keys` rows and `width` columns.
+    /// Number of heads. The state of each head is a matrix of `keys` rows and `width` columns.
     pub heads: usize,
     /// Number of groups; the heads of a group share keys and queries.
     pub groups: usize,
@@ -19,22 +19,22 @@ pub struct Recurrent {
     /// Elements of a value.
     pub width: usize,
     /// Ranks of low-rank products: Mamba-1's step; RWKV-7's decay, learning rate, value mix and gate (0 for no gate);
-    /// RWKV-6's decay and mix; Kimi delta attention's decay and gate (0 for one matrix).
+    /// RWKV-6's decay and mix; Kimi delta attention's decay and gate (0 if one matrix replaces the product).
     pub ranks: [usize; 4],
     /// Norms of Mamba-1's step, and of its vectors `B` and `C`.
     pub step_norms: StepNorms,
-    /// Epsilon of the `step_norms`, if other norms have another epsilon.
+    /// Epsilon of the `step_norms`, if it is not the epsilon of the model's other norms.
     pub step_eps: Option<f32>,
-    /// Neighbouring channels of Mamba-1 that share a step, a factor on their input and one rate of decay; 1 if every channel
-    /// has its own (PLaMo 2 calls them heads).
+    /// Number of neighbouring channels of Mamba-1 that share a step, a factor on their input and one rate of decay.
+    /// PLaMo 2 calls such channels a head. 1 if every channel has its own.
     pub shared: usize,
-    /// RWKV-6 halves the hidden states after every `halved_every` layers; 0 for never.
+    /// RWKV-6 halves the hidden states after every `halved_every` layers; 0 if it never does.
     pub halved_every: usize,
     /// True if RWKV's feed-forward also mixes each token's row with the previous row.
     pub channel_mixing: bool,
     /// True if RWKV norms the output of each head.
     pub head_norms: bool,
-    /// Lower bound on the logarithm of Kimi delta attention's decay; 0 for none.
+    /// Lower bound on the logarithm of Kimi delta attention's decay; 0 if there is no bound.
     pub floor: f32,
     /// True if head `i` belongs to group `i % groups`; false if the heads of a group are neighbours.
     pub in_turns: bool,
@@ -105,8 +105,8 @@ impl Recurrent {
         self.inner() + 2 * self.groups * self.keys
     }
 
-    /// Elements of the convolution's saved inputs, `[taps - 1][channels]`; for RWKV, of the last input row of time
-    /// mixing and, if any, of channel mixing.
+    /// Number of elements of the convolution's saved inputs, `[taps - 1][channels]`. For RWKV, number of elements of
+    /// the last input row of time mixing and, if the model has channel mixing, of channel mixing.
     pub const fn window_len(&self) -> usize {
         match self.kind {
             RecurrentKind::Rwkv7 | RecurrentKind::Rwkv6 if self.channel_mixing => 2 * self.inner(),
@@ -127,7 +127,7 @@ impl Recurrent {
         widest
     }
 
-    /// Elements of one head's matrix, stored in tiles of 16 columns: `[tiles][keys][16]`.
+    /// Number of elements of one head's matrix, stored in tiles of 16 columns: `[tiles][keys][16]`.
     pub const fn matrix_len(&self) -> usize {
         (self.width.div_ceil(TILE) * TILE).saturating_mul(self.keys)
     }
@@ -142,9 +142,9 @@ impl Recurrent {
         self.window_len().saturating_add(self.matrices_len())
     }
 
-    /// Elements that the projections produce per token: the gate, the channels, and two values per head; for a short
-    /// convolution, its two gates and the channels. For Mamba-1, RWKV and Kimi delta attention, elements of all
-    /// intermediate values except the output.
+    /// Number of elements that the projections produce per token: the gate, the channels, and two values per head; or,
+    /// for a short convolution, two gates and the channels. For Mamba-1, RWKV and Kimi delta attention, number of
+    /// elements of all intermediate values except the output.
     pub(crate) const fn row_len(&self) -> usize {
         match self.kind {
             RecurrentKind::Mamba => 2 * (self.width + self.keys + self.ranks[0]) + self.width.next_multiple_of(TILE),

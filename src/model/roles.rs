@@ -1,5 +1,5 @@
 //! Tensor roles: their names, and the component to which each belongs. A component's table has a row for each of its
-//! tensors: which models need it, and its shape.
+//! tensors: which models need the tensor, and the tensor's shape.
 
 mod attention;
 mod ends;
@@ -27,7 +27,8 @@ macro_rules! roles {
             /// All roles, ordered by number.
             pub const ALL: &[Self] = &[$($(#[$cfg])? Self::$role),*];
 
-            /// All roles with the names of their tensors, without `blk.N.`; an empty name if the build lacks the ability.
+            /// All roles with the names of their tensors, without `blk.N.`; the name is empty if the build lacks the
+            /// ability for the role.
             fn names() -> impl Iterator<Item = (Self, &'static str)> {
                 // The names are one string, because a table of `&str` would take eight bytes of flash per role.
                 const NAMES: &str = joined::<{ length(ALL) }>(&JOINED);
@@ -42,12 +43,13 @@ macro_rules! roles {
                 })
             }
 
-            /// True if every layer has a tensor of this role (otherwise the model has one).
+            /// True if every layer has a tensor of this role; false if the model has only one.
             pub const fn per_layer(self) -> bool {
                 match self { $($(#[$cfg])? Self::$role => $per_layer),* }
             }
 
-            /// The tensor's row in its component's table. Other names of a role have no row, see `in_family`.
+            /// The tensor's row in the table of its component. A role that is only a second name of another role has no
+            /// row, see `in_family`.
             const fn row(self, spec: &Spec<'_>, layer: &Layer) -> Row {
                 match self { $($(#[$cfg])? Self::$role => $table::$row(self, spec, layer)),* }
             }
@@ -338,14 +340,15 @@ const IGNORED: [&str; 2] = [
     ".attn.rotary_emb.inv_freq", // rotary frequencies, written by some old converters
 ];
 
-/// True if a tensor belongs to the vision or audio part that some files hold beside the language model.
+/// True if a tensor belongs to the vision or audio part that some files hold in addition to the language model.
 pub fn is_other_modality(name: &str) -> bool {
     ["v.", "mm.", "a."].iter().any(|start| name.starts_with(start))
 }
 
 /// True if a tensor with this name may occur in any file and is not read.
 pub fn is_ignored(name: &str) -> bool {
-    // Layers for multi-token prediction. (Not by `str::contains`, because it would add kilobytes and a panic.)
+    // Looks for layers for multi-token prediction. (`str::contains` is not used, because it would add kilobytes and a
+    // panic.)
     let (ahead, images) = (b".nextn.", b".vis_"); // CogVLM's layers have weights of their own for images
     is_other_modality(name)
         || IGNORED.iter().any(|end| name.ends_with(end))
@@ -353,7 +356,7 @@ pub fn is_ignored(name: &str) -> bool {
         || built::LENIENT && name.as_bytes().windows(images.len()).any(|part| part == images)
 }
 
-/// True if a tensor belongs to the part of a model that decides about several questions together.
+/// True if a tensor belongs to a head that decides about several questions together.
 pub(super) fn is_of_joint_head(name: &str) -> bool {
     ["decision.", "dec.blk.", "token_types."].iter().any(|start| name.starts_with(start))
 }
@@ -364,7 +367,8 @@ impl Role {
         if self.per_layer() { spec.own_layers() } else { 1 }
     }
 
-    /// Requirement of `spec` for a tensor of this role, and its shape (in this layer, for roles of layers).
+    /// Requirement of `spec` for a tensor of this role, and the tensor's shape. For roles of layers, both apply to
+    /// `layer`.
     #[inline(never)] // makes the binary smaller
     pub(super) const fn tensor(self, spec: &Spec<'_>, layer: &Layer) -> Row {
         let row = self.row(spec, layer);
@@ -373,7 +377,7 @@ impl Role {
         row
     }
 
-    /// Requirement of `spec` for a tensor of this role (in this layer, for roles of layers).
+    /// Requirement of `spec` for a tensor of this role. For roles of layers, it applies to `layer`.
     #[inline(never)] // makes the binary smaller
     pub(super) const fn need(self, spec: &Spec<'_>, layer: &Layer) -> Need {
         self.tensor(spec, layer).0
@@ -387,8 +391,8 @@ impl Role {
         };
         let own = stack.prefix();
         let Some((role, layer, piece)) = Self::named(rest, !own.is_empty()) else {
-            // In an encoder-decoder each stack owns the names with its prefix; the decoder also owns those without a
-            // prefix.
+            // In an encoder-decoder each stack owns the names with its prefix; the decoder also owns the names without
+            // a prefix.
             let mine = prefix == own || own.is_empty() || prefix.is_empty() && matches!(stack, Stack::Target { .. });
             return if mine { Place::Nowhere } else { Place::Elsewhere };
         };
@@ -409,8 +413,8 @@ impl Role {
         }
     }
 
-    /// The norm before a layer's feed-forward, and its bias. In a layer with only a feed-forward, this is the layer's
-    /// first norm.
+    /// The norm before a layer's feed-forward, and the bias of this norm. In a layer with only a feed-forward, this is
+    /// the layer's first norm.
     pub const fn before_ffn(spec: &Spec<'_>, layer: &Layer) -> (Self, Self) {
         match (layer.mixer, spec.residual()) {
             (Mixer::None, _) if spec.one_part() => (Self::AttnNorm, Self::AttnNormBias),
@@ -419,7 +423,7 @@ impl Role {
         }
     }
 
-    /// The role, in `spec`'s family, of a tensor with this role's name.
+    /// The role that a tensor with the name of this role has in `spec`'s family.
     pub(super) fn in_family(self, spec: &Spec<'_>) -> Self {
         let renamed = if built::RENAMED { spec.renamed } else { &[] };
         renamed.iter().find(|(name, _)| *name == self).map_or(self, |(_, role)| *role)
@@ -467,7 +471,7 @@ impl Role {
     }
 
     /// Role, layer (0 for the whole model) and piece of the tensor called `name`, without the stack's prefix;
-    /// `prefixed` is true if the stack has one.
+    /// `prefixed` is true if the stack has a prefix.
     fn named(name: &str, prefixed: bool) -> Option<(Self, usize, Piece)> {
         let (name, layer) = match name.strip_prefix("blk.") {
             Some(rest) => {
@@ -527,8 +531,8 @@ impl Role {
     }
 }
 
-/// Splits a name at its first dot. (Not by [`str::split_once`], because a program built for size could then contain a
-/// panic.)
+/// Splits a name at its first dot. ([`str::split_once`] is not used, because a program built for size could then
+/// contain a panic.)
 fn split_at_dot(name: &str) -> Option<(&str, &str)> {
     let (first, rest) = name.split_at_checked(name.bytes().position(|byte| byte == b'.')?)?;
     Some((first, rest.strip_prefix('.')?))
@@ -542,14 +546,15 @@ fn index(number: &str) -> Option<usize> {
     number.parse().ok()
 }
 
-/// Contents of a tensor, in relation to the weights of its role.
+/// Contents of a tensor: the weights of its role, one expert's part of these weights, or numbers that belong to the
+/// weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Piece {
     /// All weights.
     Whole,
     /// The matrix of one expert.
     Expert(usize),
-    /// Factors on the outputs of a matrix: one, or one for each expert.
+    /// Factors on the outputs of a matrix: one factor, or one for each expert.
     Scale,
     /// A hint for quantizing inputs, which is not used.
     InputScale,

@@ -6,7 +6,7 @@
 pub struct Rope {
     /// Layout of the pairs.
     pub(crate) style: RopeStyle,
-    /// Number of rotated elements per head, counted from the first; even.
+    /// Number of rotated elements per head. It is even, and rotated elements come first.
     pub dim: usize,
     /// Base of the frequencies: pair `i` rotates by `base^(-2 i / dim)` per position.
     pub base: f32,
@@ -24,7 +24,7 @@ pub enum RopeStyle {
     Halves,
 }
 
-/// Scaling of rotary frequencies. In global layers the divisors in `rope_freqs.weight` apply as well.
+/// Scaling of rotary frequencies. In global layers the divisors in `rope_freqs.weight` also apply.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Scaling {
@@ -35,29 +35,30 @@ pub enum Scaling {
         /// Context length divided by the trained context length.
         factor: f32,
     },
-    /// [YaRN](https://arxiv.org/abs/2309.00071): low frequencies are divided by `factor`, high ones are kept, with a
-    /// linear ramp between them; cos and sin are multiplied by `attn_factor * (0.1 ln(factor) + 1) / (0.1
+    /// [YaRN](https://arxiv.org/abs/2309.00071): low frequencies are divided by `factor` and high frequencies are kept,
+    /// with a linear ramp between them. Cosines and sines are multiplied by `attn_factor * (0.1 ln(factor) + 1) / (0.1
     /// log_multiplier ln(factor) + 1)`.
     Yarn {
         /// Context length divided by the trained context length.
         factor: f32,
         /// Trained context length before scaling.
         original: f32,
-        /// Rotations over `original` above which a frequency is kept.
+        /// A frequency is kept if it makes more than this many rotations over `original` positions.
         beta_fast: f32,
-        /// Rotations over `original` below which a frequency is divided.
+        /// A frequency is divided if it makes fewer than this many rotations over `original` positions.
         beta_slow: f32,
         /// Additional factor on cos and sin.
         attn_factor: f32,
-        /// Reduces the factor on cos and sin, as in the formula above; 0 for no reduction.
+        /// Reduces the factor on cosines and sines, as in the formula above; 0 if the factor is not reduced.
         log_multiplier: f32,
-        /// The factor on cos and sin, in place of the formula above.
+        /// The factor on cosines and sines, if the file gives it; it replaces the formula above.
         magnitude: Option<f32>,
         /// True if the ramp begins and ends at whole pairs.
         whole_pairs: bool,
     },
     /// [LongRoPE](https://arxiv.org/abs/2402.13753): frequencies are divided by `rope_factors_short.weight` in contexts
-    /// of up to `original` positions and by `rope_factors_long.weight` in longer ones, if the file has them.
+    /// of up to `original` positions and by `rope_factors_long.weight` in longer contexts, if the file has these
+    /// tensors.
     Long {
         /// Trained context length before scaling.
         original: usize,
@@ -66,14 +67,14 @@ pub enum Scaling {
     },
 }
 
-/// Axes of rotary positions: each pair of a head rotates by the time, the line or the column of its token. These are equal
-/// for the tokens of a text ([Qwen2-VL](https://arxiv.org/abs/2409.12191), M-RoPE).
+/// Axes of rotary positions: each pair of a head rotates by the time, the line or the column of its token. All three
+/// are equal for the tokens of a text ([Qwen2-VL](https://arxiv.org/abs/2409.12191), M-RoPE).
 #[cfg(feature = "vision")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sections {
     /// Number of pairs of each axis.
     pub pairs: [usize; 3],
-    /// True if the axes take turns, pair by pair; otherwise each has consecutive pairs.
+    /// True if the axes take turns, pair by pair; otherwise the pairs of each axis are consecutive.
     pub in_turns: bool,
 }
 
@@ -94,7 +95,7 @@ impl Sections {
 }
 
 impl Scaling {
-    /// Replaces the `log_multiplier` of YaRN; any other scaling stays as it is.
+    /// Replaces the `log_multiplier` of YaRN; does not change any other scaling.
     pub(super) const fn with_log_multiplier(mut self, multiplier: f32) -> Self {
         if let Self::Yarn { log_multiplier, .. } = &mut self {
             *log_multiplier = multiplier;

@@ -17,12 +17,12 @@ use super::rope::{Rope, Scaling};
 use crate::built;
 use crate::kernel::Activation;
 
-/// The most layers a model may have, as in llama.cpp (`LLAMA_MAX_LAYERS`).
+/// Maximum number of layers of a model, as in llama.cpp (`LLAMA_MAX_LAYERS`).
 pub const MAX_LAYERS: usize = 512;
 
 /// A stack of layers: token embedding, `layers` layers of attention and feed-forward, final norm, head.
 ///
-/// An encoder-decoder has two stacks: a spec read from its file is the decoder.
+/// An encoder-decoder has two stacks; the spec that is read from its file describes the decoder.
 ///
 /// Sizes count elements. Sizes that differ between layers stay in the file's arrays; [`Spec::layer`] reads them for one
 /// layer.
@@ -48,7 +48,7 @@ pub const MAX_LAYERS: usize = 512;
 #[non_exhaustive]
 pub struct Spec<'a> {
     // Sizes.
-    /// Tokens in the vocabulary: the rows of `token_embd.weight`.
+    /// Number of tokens in the vocabulary, which is the number of rows of `token_embd.weight`.
     pub vocab: usize,
     /// Width of the hidden state.
     pub dim: usize,
@@ -56,11 +56,12 @@ pub struct Spec<'a> {
     pub layers: usize,
     /// Number of query heads.
     pub(crate) heads: PerLayer<'a>,
-    /// Number of key and value heads; each serves `heads / kv_heads` query heads.
+    /// Number of key and value heads; `heads / kv_heads` query heads share each of them.
     pub(crate) kv_heads: PerLayer<'a>,
     /// Heads of global layers. Most models have only these.
     pub(crate) global: HeadSpec,
-    /// Heads of local layers: those with a sliding window in Gemma, those without rope in SmolLM 3.
+    /// Heads of local layers. These are, for example, the layers with a sliding window in Gemma and the layers without
+    /// rope in SmolLM 3.
     pub(crate) local: HeadSpec,
     /// Width of the feed-forward layer, or of each expert.
     pub(crate) ffn: PerLayer<'a>,
@@ -77,7 +78,7 @@ pub struct Spec<'a> {
     pub(crate) qkv_bias: Need,
     /// Requirement for biases of the attention output and the feed-forward.
     pub(crate) linear_bias: Need,
-    /// Factor on attention scores; `None`: `1 / sqrt(head.dim)`.
+    /// Factor on attention scores. `None` means `1 / sqrt(head.dim)`.
     pub(crate) attention_scale: Option<f32>,
     /// Factor on token embeddings.
     pub(crate) embedding_scale: f32,
@@ -96,7 +97,7 @@ pub struct Spec<'a> {
     /// Pooling of a text's states into one vector.
     #[doc(hidden)] // for tests
     pub pooling: Pooling,
-    // Some values of these fields need an ability (see `built.rs`), which a build may leave out. A field without a
+    // Some values of these fields need an ability (see `built.rs`), which this build may lack. A field without a
     // comment is read with the function of the same name in `parts.rs`; `special` has a function for each feature.
     pub(super) stack: Stack,
     pub(super) local_layers: Pattern<'a>,
@@ -117,7 +118,7 @@ pub struct Spec<'a> {
     pub(super) qk_norm_after_rope: bool,
     pub(super) temperature: Option<Temperature>,
     pub(super) attention_sinks: Need,
-    /// Pairs of roles: files of this family store the second role's tensor under the first role's name.
+    /// Pairs of two roles. Files of this family store the tensor of the second role under the name of the first.
     pub(super) renamed: &'static [(Role, Role)],
     pub(super) recurrent: Option<Recurrent>,
     pub(super) recurrent_layers: Pattern<'a>,
@@ -159,7 +160,7 @@ pub struct Spec<'a> {
     pub(crate) picture_scale: f32,
 }
 
-/// Rare features of architectures, of which a model has at most one. They are in one field, so that a spec takes less
+/// Rare features of architectures. A model has at most one of them, and all share one field, so that a spec takes less
 /// stack.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Special<'a> {
@@ -176,7 +177,7 @@ pub(super) enum Special<'a> {
 }
 
 impl<'a> Spec<'a> {
-    /// An architecture like Llama's without sizes: families change what differs.
+    /// An architecture like Llama's, without sizes. Families change the fields in which they differ.
     #[inline(always)] // a constant in flash would be copied
     pub(super) const fn like_llama() -> Self {
         Self {
@@ -318,7 +319,7 @@ impl<'a> Spec<'a> {
         matches!(self.stack(), Stack::Alone | Stack::Target { .. })
     }
 
-    /// True if tokens attend only to themselves and to earlier tokens.
+    /// True if a token attends only to itself and to earlier tokens.
     pub(crate) const fn is_causal(&self) -> bool {
         self.has_head()
     }
@@ -379,7 +380,7 @@ impl<'a> Spec<'a> {
         self.recurrent().is_some()
     }
 
-    /// The layers' part in drafts, if these layers predict further tokens of a model.
+    /// How the layers take part in drafts, if they are layers that predict further tokens of a model.
     pub(crate) const fn next(&self) -> Option<Next> {
         #[cfg(feature = "drafts")]
         return self.next;
@@ -401,8 +402,8 @@ impl<'a> Spec<'a> {
         }
     }
 
-    /// True if [tentative](crate::Work::tentative) tokens can be undone: the model has no recurrent layers, or of kinds
-    /// whose states can leave out the last tokens until these are verified.
+    /// True if [tentative](crate::Work::tentative) tokens can be undone: the model has no recurrent layers, or only
+    /// recurrent layers whose states can leave out the last tokens until these tokens are verified.
     #[cfg(feature = "drafts")]
     pub const fn can_undo(&self) -> bool {
         use RecurrentKind::{DeltaNet, Mamba2, ShortConvolution};
@@ -441,8 +442,8 @@ impl<'a> Spec<'a> {
         if self.scores(layer.index) { Activation::Relu } else { self.activation() }
     }
 
-    /// Longest context that counts as short: the trained context length, except for LongRoPE, which has other rotary
-    /// frequencies in longer contexts.
+    /// Longest context that counts as short: the trained context length, except with LongRoPE, whose rotary frequencies
+    /// change in longer contexts.
     pub const fn short_context(&self) -> usize {
         match self.rope(false) {
             Some(Rope { scaling: Scaling::Long { original, .. }, .. }) if original < self.context => original,
@@ -450,7 +451,8 @@ impl<'a> Spec<'a> {
         }
     }
 
-    /// Rotary positions of local or of global layers; `None` if the model has no such layers or they have no rope.
+    /// Rotary positions of local or of global layers; `None` if the model has no such layers, or if these layers have
+    /// no rope.
     pub const fn rope(&self, is_local: bool) -> Option<Rope> {
         match (is_local, self.local_layers()) {
             (false, _) => self.global.rope,
@@ -467,7 +469,7 @@ impl<'a> Spec<'a> {
         }
     }
 
-    /// True if the model is a reranker: its result for a text is scores.
+    /// True if the model is a reranker: the results for a text are scores.
     pub const fn ranks(&self) -> bool {
         match self.pooled_head() {
             Some(head) => head.scores,
@@ -475,13 +477,13 @@ impl<'a> Spec<'a> {
         }
     }
 
-    /// Elements of the buffer that [`Engine::embed`](crate::Engine::embed) needs.
+    /// Number of elements of the buffer that [`Engine::embed`](crate::Engine::embed) needs.
     pub const fn embedding_buffer(&self) -> usize {
         max(self.dim, self.embedding_len())
     }
 
-    /// Elements of a token's row of projections: queries, keys and values; then the gates of heads or of elements, or
-    /// queries together with their gates.
+    /// Number of elements of a token's row of projections. The row has queries, keys and values. The gates of heads or
+    /// of elements follow, or a second copy of the queries together with their gates.
     pub(crate) const fn attention_row(&self, layer: &Layer) -> usize {
         let gates = match (self.gated_query(), self.heads_gated()) {
             (true, _) => 2 * layer.q_dim(),
@@ -528,18 +530,18 @@ impl<'a> Spec<'a> {
         self.is_parallel() || self.early_router() || self.experts_of_input()
     }
 
-    /// True if layers with experts have a dense feed-forward as well.
+    /// True if layers with experts also have a dense feed-forward.
     pub(crate) const fn has_dense_beside(&self) -> bool {
         self.experts_beside() || self.experts_of_input()
     }
 
-    /// Elements of a token that are kept behind the feed-forward's intermediate values: the layer's input, or the output of
-    /// the dense feed-forward beside experts.
+    /// Number of elements per token that are kept behind the feed-forward's intermediate values. These are the layer's
+    /// input, or the output of the dense feed-forward in a layer that also has experts.
     pub(crate) const fn held(&self, layer: &Layer) -> usize {
         if self.keeps_input() || self.experts_beside() && layer.has_experts { self.dim } else { 0 }
     }
 
-    /// Elements of a token's intermediate values in a layer's feed-forward.
+    /// Number of elements of a token's intermediate values in a layer's feed-forward.
     const fn ffn_inner(&self, layer: &Layer) -> usize {
         let (width, expert) = match self.gate_in(layer) {
             Gate::None => (layer.ffn, layer.expert_width),
@@ -567,7 +569,7 @@ impl<'a> Spec<'a> {
         let mut index = 0;
         while index < self.layers {
             let layer = self.layer(index);
-            // Room for the layer's input, which is kept for the second of two mixers side by side or for the
+            // This is room for the layer's input, which is kept for the second mixer if a layer has two, or for the
             // feed-forward.
             let held = if matches!(layer.mixer, Mixer::Both) || self.keeps_input() { self.dim } else { 0 };
             let attention = match self.latent() {
@@ -596,10 +598,10 @@ impl<'a> Spec<'a> {
         most
     }
 
-    /// Elements per token that layers pass to later layers besides the residual stream:
+    /// Number of elements per token that layers pass to later layers in addition to the residual stream:
     ///
     /// - with alternating updates, the other streams, and two vectors of the current layer
-    /// - the token's embedding, if it is added after every layer
+    /// - the token's embedding, if the model adds it after every layer
     /// - the hidden state of the other stack, if two stacks run in turns
     /// - in RWKV-7, the first layer's values
     pub(crate) const fn beside(&self) -> usize {
@@ -645,7 +647,7 @@ impl<'a> Spec<'a> {
         widest
     }
 
-    /// The layer whose keys and values are read by those local (or global) layers that compute none.
+    /// The layer whose keys and values are read by the local (or global) layers that do not compute their own.
     pub(crate) const fn owner(&self, is_local: bool) -> Option<usize> {
         let mut index = self.layers.saturating_sub(self.kv_shared());
         while index > 0 {

@@ -17,20 +17,20 @@ use crate::kernel::{Kind, Matrix};
 use crate::quant::{TensorType, decode_row};
 use crate::{Error, Gguf, Name, built};
 
-/// One tensor, as an element of the table in the arena; all zeros if the file does not have it.
+/// One tensor, as an element of the table in the arena; all zeros if the file does not have the tensor.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub(crate) struct Entry {
-    /// [`Kind`] in the lowest byte, above it the byte offset in the file; for a converted vector, [`CONVERTED`] and the
-    /// byte offset in [`Weights::converted`].
+    /// Location and type of the tensor. The lowest byte is the [`Kind`]. Above it is the byte offset in the file or,
+    /// for a converted vector, [`CONVERTED`] and the byte offset in [`Weights::converted`].
     place: u64,
     rows: u32,
     cols: u32,
 }
 
 impl Entry {
-    /// The entry of an adapter's tensor, with the rows of all its matrices; `None` if there are too many rows, or if
-    /// this build lacks the type.
+    /// The entry of an adapter's tensor. Its number of rows counts the rows of all matrices of the tensor. Returns
+    /// `None` if there are too many rows, or if this build lacks the type.
     #[cfg(feature = "lora")]
     pub fn of(tensor: &Tensor<'_>) -> Option<Self> {
         let [cols, rows, slabs, _] = tensor.dims;
@@ -38,7 +38,7 @@ impl Entry {
         Some(Self { place, rows: rows.checked_mul(slabs)?.try_into().ok()?, cols: cols.try_into().ok()? })
     }
 
-    /// The entry of a tensor of `rows` rows with `cols` elements each, at a byte offset of its file.
+    /// The entry of a tensor of `rows` rows with `cols` elements each, at a byte offset of the file.
     #[cfg(feature = "vision")]
     pub fn at(offset: u64, kind: Kind, (rows, cols): (usize, usize)) -> Self {
         Self { place: offset << 8 | u64::from(kind.0), rows: rows as u32, cols: cols as u32 }
@@ -56,7 +56,7 @@ impl Entry {
         self.cols as usize
     }
 
-    /// The tensor in its file. (Not inlined, because most look-ups find no entry.)
+    /// The tensor in its file. The function is not inlined, because most look-ups find no entry.
     #[inline(never)]
     pub fn matrix<'m>(&self, file: Pieces<'m>) -> Option<Matrix<'m>> {
         #[cfg(feature = "storage")]
@@ -104,8 +104,8 @@ impl Found<'_> {
     }
 }
 
-/// Checks every tensor and calls `found` with each one that the stack uses. (Not generic, so that the code exists
-/// once.)
+/// Checks every tensor and calls `found` with each tensor that the stack uses. The function is not generic, so that its
+/// code exists only once.
 fn walk(gguf: &Gguf<'_>, spec: &Spec<'_>, found: &mut dyn FnMut(Found<'_>) -> Result<(), Error>) -> Result<(), Error> {
     for tensor in gguf.tensors() {
         if tensor.is_empty() || spec.joint_head() && is_of_joint_head(tensor.name) {
@@ -185,8 +185,8 @@ fn read_as(spec: &Spec<'_>, name: &str) -> Option<(Role, Shape)> {
 }
 
 impl Piece {
-    /// Shape of a tensor that is this piece of a role, whose weights have the shape `whole`; `None` if no file has that
-    /// piece.
+    /// Shape of a tensor that is this piece of the weights of `role`; the weights as a whole have the shape `whole`.
+    /// `None` if no file has that piece.
     fn shape(self, whole: Shape, spec: &Spec<'_>, role: Role) -> Option<Shape> {
         let separate = spec.separate_experts() && role.expert_slot().is_some();
         Some(match (self, whole) {
@@ -205,12 +205,12 @@ impl Piece {
     }
 }
 
-/// Checks that the file has every tensor of `spec` and no other. (A duplicate under an alternative name is found when
-/// the table is filled.)
+/// Checks that the file has every tensor of `spec` and no other tensors. (A duplicate under an alternative name is
+/// found when the table is filled.)
 #[inline(never)] // keeps its temporaries off the caller's stack
 pub(super) fn check(gguf: &Gguf<'_>, spec: &Spec<'_>) -> Result<(), Error> {
-    // Number of tensors of each role, because a bit for each layer would take kilobytes of stack. `blame` finds the
-    // tensor.
+    // Counts the tensors of each role, because a bit for each layer would take kilobytes of stack. `blame` then finds
+    // the missing tensor.
     let mut counts = [0u16; Role::ALL.len()];
     walk(gguf, spec, &mut |found| {
         let counts_for = found.need == Need::Required && found.piece != Piece::Scale;
@@ -268,8 +268,8 @@ fn blame(gguf: &Gguf<'_>, spec: &Spec<'_>, role: Role) -> Result<(), Error> {
     }
 }
 
-/// Indices of roles in the table: first the tensors of the whole model, then those of each layer. Roles that the model
-/// does not have take no entry.
+/// Indices of roles in the table: first the tensors of the whole model, then the tensors of each layer. Roles that the
+/// model does not have take no entry in the table.
 #[derive(Clone, Copy)]
 struct Slots {
     /// Index of each role's tensor (in the first layer, for roles of layers), or [`NONE`](Self::NONE).
@@ -283,7 +283,7 @@ struct Slots {
     /// Layers that run several times.
     #[cfg(feature = "llama-like")]
     loops: Option<Loops>,
-    /// Number of table entries from a matrix to its scales; 0 if the file has none.
+    /// Number of table entries from a matrix to its scales; 0 if the file has no scales.
     scales: usize,
     /// Index of the first expert's first matrix, if each expert has its own matrices, and the number of experts.
     separate: (usize, usize),
@@ -327,7 +327,7 @@ impl Slots {
         slots
     }
 
-    /// Table index of the matrix of one expert, if each expert has its own.
+    /// Table index of the matrix of one expert, if each expert has its own matrix.
     fn expert(&self, role: Role, layer: usize, expert: usize) -> Option<usize> {
         let (first, count) = self.separate;
         let slot = role.expert_slot().filter(|_| built::EXPERTS && count > 0)?;
@@ -340,7 +340,8 @@ impl Slots {
         let (mut seen, mut index) = (0u32, 0);
         while index < spec.layers {
             let layer = spec.layer(index);
-            // Uses the bit of states for layers that score, because models with such layers have no states.
+            // Bit 1 is set for layers with states and here also for layers that score, because models with layers that
+            // score have no states.
             let bit = 1 << (layer.parts() | (spec.scores(index) as u32) << 1);
             let mut number = if seen & bit == 0 { 0 } else { Role::ALL.len() };
             while number < Role::ALL.len() {
@@ -376,7 +377,7 @@ pub(crate) struct Weights<'m, 'w> {
     file: Pieces<'m>,
     slots: Slots,
     table: &'w [Entry],
-    /// Little-endian f32 of vectors that the file has in another type.
+    /// Vectors as little-endian f32 whose type in the file is not f32.
     converted: &'w [u8],
 }
 
@@ -432,7 +433,7 @@ impl<'m, 'w> Weights<'m, 'w> {
         })
     }
 
-    /// The matrix of `role` in `layer`, if the file has it. Pass 0 as the layer for roles of the whole model.
+    /// The matrix of `role` in `layer`, if the file has this matrix. Pass 0 as the layer for roles of the whole model.
     pub fn matrix(&self, role: Role, layer: usize) -> Option<Matrix<'m>> {
         self.at(self.slots.place(role, self.slots.own(layer)?)?)
     }
@@ -445,7 +446,7 @@ impl<'m, 'w> Weights<'m, 'w> {
         }
     }
 
-    /// The matrix at an index of the table, with its scales if the file has any.
+    /// The matrix at an index of the table, with its scales, if the file has scales.
     fn at(&self, place: usize) -> Option<Matrix<'m>> {
         let entry = self.entry(place)?;
         if built::SCALES && place < self.slots.scales {
@@ -465,7 +466,7 @@ impl<'m, 'w> Weights<'m, 'w> {
         self.table.get(place).filter(|entry| entry.place != 0)
     }
 
-    /// A vector as little-endian f32; empty if the file does not have it.
+    /// A vector as little-endian f32; empty if the file does not have the vector.
     pub fn vector(&self, role: Role, layer: usize) -> &[u8] {
         let Some(entry) =
             self.slots.own(layer).and_then(|layer| self.slots.place(role, layer)).and_then(|place| self.entry(place))

@@ -7,9 +7,9 @@ use super::rope::Rope;
 use crate::{Error, tri};
 
 impl<'a> Keys<'_, 'a> {
-    /// Makes the layers in the file's pattern local, or those in `otherwise` if the file has no pattern; local layers
-    /// have the window. If the file has no window, no layer is local. Keys of the file replace base and dimension of
-    /// the rotary positions in `spec.local`.
+    /// Makes the layers in the file's pattern local, or the layers in `otherwise` if the file has no pattern. Local
+    /// layers have the file's window; if the file has no window, no layer is local. Keys of the file replace base and
+    /// dimension of the rotary positions in `spec.local`.
     pub const fn windowed(&mut self, spec: Spec<'a>, otherwise: Pattern<'a>) -> Result<Spec<'a>, Error> {
         let local_layers = match (spec.global.window, tri!(self.local_layers(spec.layers))) {
             (None, _) => Pattern::Never,

@@ -1,7 +1,7 @@
 //! Encoding rows of f32 into the types that a device may need to write: the float types, Q8_0 and Q4_0.
 //!
-//! Each block has the same bytes as from ggml's `quantize_row_*_ref` (`ggml-quants.c`). Encoders that search for the
-//! best scales are in the command-line program.
+//! Each block has the same bytes as a block from ggml's `quantize_row_*_ref` (`ggml-quants.c`). Encoders that search
+//! for the best scales are in the command-line program.
 
 use half::{bf16, f16};
 
@@ -35,7 +35,7 @@ pub fn encode_row(kind: TensorType, x: &[f32], out: &mut [u8]) -> bool {
     true
 }
 
-/// Calls `block` with every `N` elements and the block of `B` bytes to write.
+/// Calls `block` for every `N` elements, with these elements and with the `B` bytes to write.
 fn each<const N: usize, const B: usize>(x: &[f32], out: &mut [u8], block: impl Fn(&[f32; N], &mut [u8; B])) {
     for (x, out) in x.as_chunks::<N>().0.iter().zip(out.as_chunks_mut::<B>().0) {
         block(x, out);
@@ -47,7 +47,7 @@ fn inverse(d: f32) -> f32 {
     if d == 0.0 { 0.0 } else { 1.0 / d }
 }
 
-/// Scales the largest magnitude to 127; halves round away from zero.
+/// Quantizes a block to Q8_0. The largest magnitude becomes 127; halves are rounded away from zero.
 fn q8_0(x: &[f32; 32], out: &mut [u8; 34]) {
     let [d0, d1, codes @ ..] = out;
     let d = x.iter().fold(0.0, |top: f32, x| top.max(x.abs())) / 127.0;
@@ -58,7 +58,8 @@ fn q8_0(x: &[f32; 32], out: &mut [u8; 34]) {
     }
 }
 
-/// Scales the weight of largest magnitude (the first of equals) to -8, code 0, so the scale has the opposite sign.
+/// Quantizes a block to Q4_0. The weight with the largest magnitude (the first, if there are several) becomes -8, which
+/// is code 0. The scale therefore has the opposite sign of that weight.
 fn q4_0(x: &[f32; 32], out: &mut [u8; 18]) {
     let [d0, d1, codes @ ..] = out;
     let d = x.iter().fold(0.0, |top: f32, &x| if x.abs() > top.abs() { x } else { top }) / -8.0;

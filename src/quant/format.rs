@@ -1,11 +1,11 @@
-//! The trait that describes a block format, and the byte operations that formats are unpacked with.
+//! The trait that describes a block format, and the byte operations that unpack formats.
 
 use bytemuck::Pod;
 
 use super::TensorType;
 
-/// The weight type of a format. Kernels select their overrides by it. `formats/mod.rs` implements this trait for every
-/// format of the list.
+/// The weight type of a format. Kernels that have special code for some formats select it by this type.
+/// `formats/mod.rs` implements this trait for every format of the list.
 pub(crate) trait Named {
     const KIND: TensorType;
 }
@@ -26,8 +26,9 @@ pub(crate) trait Named {
 pub(crate) trait Format: Named + Copy + 'static {
     /// The bytes of a block, an array.
     type Block: Pod + AsRef<[u8]>;
-    /// Weights in a block, a multiple of 32. Blocks of 256 are multiplied with activations that have one scale per 256
-    /// elements, all others with activations that have one per 32; see also [`F32_SCALES`](Self::F32_SCALES).
+    /// Number of weights in a block, a multiple of 32. Blocks of 256 are multiplied with activations that have one
+    /// scale per 256 elements, all other blocks with activations that have one scale per 32 elements; see also
+    /// [`F32_SCALES`](Self::F32_SCALES).
     const ELEMENTS: usize;
     /// Weights per group, 16 or 32.
     const GROUP: usize = 32;
@@ -36,23 +37,23 @@ pub(crate) trait Format: Named + Copy + 'static {
     /// The largest code.
     #[allow(dead_code)] // only kernels with an instruction set read it
     const MAX: u8;
-    /// Byte offset of the f16 `d`, and a power of two to multiply it with; `None` if `d` is stored in another way,
-    /// which [`d`](Self::d) then implements.
+    /// Byte offset of the f16 `d`, and a power of two by which this f16 is multiplied; `None` if `d` is stored in a
+    /// different way, which [`d`](Self::d) then implements.
     const D: Option<(usize, f32)> = Some((0, 1.0));
-    /// Byte offset of the f16 `m`, and the factor to multiply it with; `None` for formats without minimums.
+    /// Byte offset of the f16 `m`, and the factor by which this f16 is multiplied; `None` for formats without minimums.
     const M: Option<(usize, f32)> = None;
-    /// The layout of a chunk, if it is one that kernels can load from two rows at once.
+    /// The layout of a chunk. Kernels can load chunks of some layouts from two rows at once.
     const SHAPE: Shape = Shape::Other;
-    /// True if [`unpack`](Self::unpack) reads the block only by `load` and `nibbles`, so that several blocks can be
+    /// True if [`unpack`](Self::unpack) reads the block only with `load` and `nibbles`, so that several blocks can be
     /// unpacked side by side.
     #[allow(dead_code)] // only kernels with an instruction set read it
     const BYTEWISE: bool = false;
-    /// True if the activations have an f32 scale per block, instead of an f16 per 32 elements.
+    /// True if the activations have an f32 scale per block, instead of an f16 scale per 32 elements.
     const F32_SCALES: bool = false;
     /// True if every group of 16 has its own float `d` instead of an integer scale.
     const FLOAT_GROUPS: bool = false;
 
-    /// `d` for the weights from element `at` on. `f16` converts two little-endian bytes.
+    /// The factor `d` for the weights from element `at` on. `f16` converts two little-endian bytes.
     #[inline(always)]
     fn d(block: &Self::Block, _at: usize, f16: impl Fn([u8; 2]) -> f32) -> f32 {
         Self::D.map_or(0.0, |(offset, factor)| f16(*bytes_at(block.as_ref(), offset)) * factor)
@@ -103,8 +104,8 @@ pub(crate) enum Shape {
     Other,
 }
 
-/// A vector of 32 bytes and the operations that formats are unpacked with. A value of the implementing type is a proof
-/// that the processor has the instruction set.
+/// A vector of 32 bytes, and the operations that unpack formats. A value of the implementing type is a proof that the
+/// processor has the instruction set.
 pub(crate) trait Bytes: Copy {
     /// The vector.
     type V: Copy;
@@ -143,7 +144,7 @@ pub(crate) trait Bytes: Copy {
 #[derive(Clone, Copy)]
 pub(crate) struct Plain;
 
-/// [`Format::unpack`] in plain Rust. The code for TQ1_0 is compiled once instead of inlined, because it is long.
+/// [`Format::unpack`] in plain Rust. The code for TQ1_0 is long, and is therefore compiled once instead of inlined.
 #[inline(always)]
 pub(crate) fn codes<F: Format>(block: &F::Block, chunk: usize) -> [u8; 32] {
     #[inline(never)]
@@ -230,7 +231,7 @@ fn zip(mut a: [u8; 32], b: [u8; 32], f: impl Fn(u8, u8) -> u8) -> [u8; 32] {
     a
 }
 
-/// `N` bytes of a block from `at`. Returns zeros instead of panicking if they are not inside the block.
+/// `N` bytes of a block, from byte `at` on. Returns zeros instead of panicking if these bytes are not inside the block.
 #[inline(always)]
 pub(crate) fn bytes_at<const N: usize>(block: &[u8], at: usize) -> &[u8; N] {
     block.get(at..).and_then(|rest| rest.first_chunk()).unwrap_or(const { &[0; N] })
@@ -275,7 +276,7 @@ pub(super) fn spread_pairs(bits: u16) -> u64 {
     (x | x << 6) & (3 * ONES)
 }
 
-/// Subtracts `less` from each byte. Bytes and `less` are below 128; the results are signed.
+/// Subtracts `less` from each byte of a word. All bytes and `less` are below 128; the bytes of the result are signed.
 #[inline(always)]
 pub(super) fn minus(bytes: u64, less: u8) -> u64 {
     ((bytes | (128 * ONES)) - u64::from(less) * ONES) ^ (128 * ONES)
@@ -292,8 +293,7 @@ mod tests {
 
     macro_rules! codes {
         ({} $($name:ident = $number:literal, $module:ident :: $format:ident, $feature:literal;)*) => {
-            /// Codes never exceed `Format::MAX`, whatever the bytes of a block. The proofs of `.ci/bounds` start from
-            /// this.
+            /// Codes never exceed `Format::MAX`, whatever bytes a block has. The proofs of `.ci/bounds` rely on this.
             #[test]
             fn codes_are_at_most_their_maximum() {
                 $(largest_code::<formats::$module::$format>(stringify!($name));)*

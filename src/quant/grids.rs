@@ -2,7 +2,7 @@
 //!
 //! Source: the tables of the same names in ggml's `ggml-common.h`, which define the formats. To save space the source
 //! holds, for each weight, an index into a short list of values: two bits for each of eight weights, or four bits for
-//! each of four.
+//! each of four weights.
 
 use super::format::{Bytes, ONES};
 
@@ -40,7 +40,8 @@ const fn words<const N: usize>(indices: &[u16; N], values: &[u8; 8]) -> [u32; N]
     all
 }
 
-/// Expands four sets of seven sign bits to 32 bits. The eighth sign of a set makes its number of negative weights even.
+/// Expands four sets of seven sign bits to 32 bits. The eighth sign of a set is chosen so that the number of negative
+/// weights in the set is even.
 #[inline(always)]
 pub(super) fn signs(bits: u32) -> u32 {
     let seven = |i: u32| (bits >> (7 * i) & 0x7f) << (8 * i);
@@ -51,13 +52,13 @@ pub(super) fn signs(bits: u32) -> u32 {
     sevens | (sum & 0x0101_0101) << 7
 }
 
-/// Packs eight scales into bytes; scale `i` is `2 * bits(i) + 1`.
+/// Packs eight scales into the bytes of a word. Scale `i` is `2 * bits(i) + 1`.
 #[inline(always)]
 pub(super) fn odd_scales(bits: impl Fn(usize) -> u32) -> u64 {
     (0..8).fold(ONES, |all, i| all | u64::from(bits(i)) << (8 * i + 1))
 }
 
-/// `bias + value`, or `bias - value` where the sign bit is set.
+/// Returns `bias + value`, or `bias - value` for values whose sign bit is set.
 #[inline(always)]
 pub(super) fn signed<S: Bytes>(s: S, values: S::V, signs: u32, bias: u8) -> S::V {
     let negative = s.spread(signs);

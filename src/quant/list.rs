@@ -2,8 +2,8 @@
 //! kernels and their tests are all generated from it.
 
 /// Passes the list to the macro `$then`. Each row has the type's name, its number in the file, its module, the type in
-/// that module that implements [`Format`](super::Format), and the crate feature that enables it. Numbers from 200 are
-/// Arenite's own.
+/// that module that implements [`Format`](super::Format), and the crate feature that enables the type. Numbers from 200
+/// on are Arenite's own.
 macro_rules! formats {
     ($then:ident $($arguments:tt)*) => {
         $then! {

@@ -1,6 +1,6 @@
 //! Block formats: the layout of quantized weights in a tensor's bytes, and conversion of rows to and from f32.
 //!
-//! This module defines layout and exact values. Dot products are in [`crate::kernel`].
+//! This module defines the layout and the exact values of blocks. Dot products are in [`crate::kernel`].
 
 mod decode;
 mod encode;

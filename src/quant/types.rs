@@ -6,15 +6,15 @@ use super::{Format, Shape, formats, formats_list};
 
 macro_rules! types {
     (
-        // Types without a block format here: single elements, and ggml's formats for activations.
+        // Types without a block format in this crate: single elements, and ggml's formats for activations.
         { $($plain:ident = $id:literal, $elements:literal, $bytes:literal;)* }
         $($name:ident = $number:literal, $module:ident :: $format:ident, $feature:literal;)*
     ) => {
         /// A tensor's element type, by its number in the file.
         ///
         /// Every type number of current GGUF has a name, so that any file can be listed; [`is_built`](Self::is_built)
-        /// tells which types this build can run. `Q8_G32` and `Q8_G64` are the int8 groups of llama2.c, which GGUF has
-        /// no numbers for.
+        /// tells which types this build can run. `Q8_G32` and `Q8_G64` are the int8 groups of llama2.c, for which GGUF
+        /// has no numbers.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         #[repr(u8)]
         #[allow(non_camel_case_types, missing_docs)] // the names are ggml's
@@ -44,8 +44,7 @@ macro_rules! types {
                 }
             }
 
-            /// True if this build can run the type: it is F32, or it has a [`feature`](Self::feature) and that feature
-            /// is on.
+            /// True if this build can run the type: the type is F32, or the type's [`feature`](Self::feature) is on.
             #[allow(clippy::match_like_matches_macro)] // holds only with every feature on
             pub const fn is_built(self) -> bool {
                 match self {
@@ -90,7 +89,7 @@ const fn is_sound<F: Format>() -> bool {
     shape && both && has_half(F::D, size) && has_half(F::M, size) && (F::GROUP == 16 || F::GROUP == 32)
 }
 
-/// True if there is no f16 or the f16 ends inside a block of `size` bytes.
+/// True if there is no f16, or if the f16 ends inside a block of `size` bytes.
 const fn has_half(offset: Option<(usize, f32)>, size: usize) -> bool {
     match offset {
         Some((offset, _)) => offset + 2 <= size,
@@ -111,7 +110,7 @@ formats_list! { types
 }
 
 impl TensorType {
-    /// Bytes of a row of `len` elements; `None` unless `len` is a whole number of blocks.
+    /// Number of bytes of a row of `len` elements; `None` unless `len` is a multiple of the block length.
     pub const fn row_bytes(self, len: usize) -> Option<usize> {
         let (elements, bytes) = self.block();
         if len.is_multiple_of(elements) { (len / elements).checked_mul(bytes) } else { None }

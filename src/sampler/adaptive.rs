@@ -1,5 +1,5 @@
-//! Adaptive-p: draws tokens whose probability is near a target, which moves so that the mean of the selected tokens'
-//! probabilities reaches it. Source: llama.cpp, `llama_sampler_init_adaptive_p`.
+//! Adaptive-p: draws tokens whose probability is near a target. The target moves, so that the mean probability of the
+//! selected tokens reaches the requested probability. Source: llama.cpp, `llama_sampler_init_adaptive_p`.
 
 use super::more::{More, State};
 
@@ -14,7 +14,8 @@ fn decay(more: &More) -> f32 {
     more.adaptive_decay.clamp(0.0, 0.99)
 }
 
-/// Weighted sum and weight before the first token: as if infinitely many tokens had had the target's probability.
+/// Weighted sum of probabilities and total weight before the first token. They are the same as after infinitely many
+/// tokens with the target probability.
 pub(super) fn start(more: &More) -> (f32, f32) {
     let weight = 1.0 / (1.0 - decay(more));
     (more.adaptive_target * weight, weight)
@@ -28,7 +29,7 @@ pub(super) fn adapted(more: &More, state: &State) -> f64 {
     if adapted.is_nan() { target } else { adapted }
 }
 
-/// Weight of a token with probability `share`. Tokens that are not possible stay so.
+/// Weight of a token with probability `share`. Impossible tokens stay impossible.
 pub(super) fn weight(logit: f32, share: f64, adapted: f64) -> f64 {
     if logit == f32::NEG_INFINITY {
         return 0.0;

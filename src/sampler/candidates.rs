@@ -1,4 +1,4 @@
-//! Selecting tokens: top-k without sorting the vocabulary, the nucleus, and the draw.
+//! Selecting tokens: top-k without sorting the vocabulary, the nucleus, and the random draw.
 
 use super::scratch::Word;
 use crate::TokenId;
@@ -30,13 +30,13 @@ fn is_better(a: &Slot, b: &Slot) -> bool {
     logit(a) > logit(b) || (logit(a) == logit(b) && token(a) < token(b))
 }
 
-/// The best token. Ties go to the lowest id; 0 if there are no logits.
+/// The token with the highest logit. If logits are equal, the lowest id wins; 0 if there are no logits.
 pub(super) fn best(logits: &[f32]) -> TokenId {
     best_where(logits, &mut |_| true).unwrap_or(0)
 }
 
 /// The best token that `allowed` accepts and whose logit is above minus infinity. Only calls `allowed` for tokens that
-/// are better than the best one so far.
+/// are better than the best token so far.
 pub(super) fn best_where(logits: &[f32], allowed: &mut impl FnMut(TokenId) -> bool) -> Option<TokenId> {
     const PART: usize = 256;
     let (mut best, mut token) = (f32::NEG_INFINITY, None);
@@ -83,8 +83,8 @@ pub(super) struct Candidates<'s> {
 }
 
 impl<'s> Candidates<'s> {
-    /// Collects the best allowed tokens, as many as there are slots. One pass over the logits; only calls `allowed` for
-    /// tokens that would enter the list.
+    /// Collects the best allowed tokens, as many as there are slots, in one pass over the logits. Only calls `allowed`
+    /// for tokens that would enter the list.
     pub fn best(slots: &'s mut [Slot], logits: &[f32], allowed: &mut impl FnMut(TokenId) -> bool) -> Self {
         let mut logits = logits.iter().map(|logit| clean(*logit)).enumerate();
         let mut count = 0;
@@ -94,12 +94,12 @@ impl<'s> Candidates<'s> {
             count += 1;
         }
         let slots = slots.get_mut(..count).unwrap_or(&mut []);
-        // A heap with the worst of the current candidates at its root, so that a better token replaces it.
+        // Builds a heap whose root is the worst current candidate, because a better token replaces the worst candidate.
         for root in (0..count / 2).rev() {
             sink(slots, root, count, &mut is_better);
         }
         for (token, value) in logits {
-            // For equal logits the earlier one stays, which has the lower id.
+            // For equal logits the earlier token stays, because it has the lower id.
             if slots.first().is_some_and(|worst| value > logit(worst)) && allowed(token as TokenId) {
                 if let Some(worst) = slots.first_mut() {
                     *worst = slot(token, value);
@@ -111,8 +111,9 @@ impl<'s> Candidates<'s> {
         Self { slots }
     }
 
-    /// Collects the best of all tokens, until `enough` is true of their number, the last one's logit and weight, and the
-    /// weight of all tokens. Collects at least one. The other tokens remain unsorted.
+    /// Collects the best of all tokens, at least one, until `enough` returns true. Its arguments are the number of
+    /// collected tokens, the logit and the weight of the last collected token, and the weight of all tokens. The
+    /// remaining tokens stay unsorted.
     pub fn best_until(
         slots: &'s mut [Slot],
         logits: &[f32],
@@ -150,7 +151,7 @@ impl<'s> Candidates<'s> {
         Self { slots }
     }
 
-    /// Collects the best of all tokens, until together they have probability `top_p`.
+    /// Collects the best of all tokens, until the collected tokens together have probability `top_p`.
     pub fn nucleus(slots: &'s mut [Slot], logits: &[f32], top_p: f32, min_keep: usize, temperature: f32) -> Self {
         let mut reached = 0.0;
         Self::best_until(slots, logits, temperature, |count, _, weight, total| {
@@ -195,10 +196,10 @@ impl<'s> Candidates<'s> {
         }
     }
 
-    /// Keeps the candidates whose surprise (negative log-probability) is nearest to the expected surprise, until
-    /// together they exceed probability `typical_p` (Meister et al., "Locally Typical Sampling", 2022).
+    /// Keeps the candidates whose surprise (negative log-probability) is nearest to the expected surprise, until the
+    /// kept candidates together exceed probability `typical_p` (Meister et al., "Locally Typical Sampling", 2022).
     ///
-    /// The kept ones are adjacent, because surprise increases along the candidates.
+    /// The kept candidates are adjacent, because surprise increases along the candidates.
     pub fn typical(self, typical_p: f32, min_keep: usize, temperature: f32) -> Self {
         let highest = self.highest();
         let total: f64 = self.weights(temperature).sum();
@@ -206,7 +207,8 @@ impl<'s> Candidates<'s> {
         let expected: f64 =
             self.weights(temperature).filter(|weight| *weight > 0.0).map(|w| w / total * surprise(w)).sum();
         let at = |i: usize| self.slots.get(i).map(|s| weight(logit(s), highest, temperature));
-        // Starts where the surprise equals the expected surprise, and extends to both sides.
+        // Starts at the candidate where the surprise reaches the expected surprise, and extends the range to both
+        // sides.
         let middle = self.weights(temperature).take_while(|w| surprise(*w) <= expected).count();
         let (mut start, mut end, mut reached) = (middle, middle, 0.0);
         while end - start < min_keep.max(1) || reached <= f64::from(typical_p) * total {
@@ -227,15 +229,15 @@ impl<'s> Candidates<'s> {
         Self { slots: self.slots.get_mut(start..end).unwrap_or(&mut []) }
     }
 
-    /// Keeps candidates with at least `min_p` times the best one's probability (Nguyen et al., "Turning Up the Heat:
-    /// Min-p Sampling", 2024).
+    /// Keeps the candidates that are at least `min_p` times as probable as the best candidate (Nguyen et al., "Turning
+    /// Up the Heat: Min-p Sampling", 2024).
     pub fn min_p(self, least: Least, min_keep: usize) -> Self {
         let least = least.logit(self.highest());
         let count = self.slots.iter().take_while(|s| logit(s) >= least).count();
         self.keep(count.max(min_keep))
     }
 
-    /// Draws a candidate at a temperature; `None` if none is possible. `random` is in [0, 1).
+    /// Draws a candidate at a temperature; `None` if no candidate is possible. `random` is in [0, 1).
     pub fn draw(&self, temperature: f32, random: f64) -> Option<TokenId> {
         draw(self.slots.iter().map(|s| (token(s), logit(s))), self.highest(), temperature, random)
     }
@@ -243,8 +245,9 @@ impl<'s> Candidates<'s> {
 
 #[cfg(feature = "samplers")]
 impl Candidates<'_> {
-    /// Typical sampling after top-n-sigma, as in llama.cpp. Its entropy is no number if a candidate is impossible, so that
-    /// its sort compares nothing, and it keeps the first candidates of the order in which that sort leaves them.
+    /// Typical sampling after top-n-sigma, as in llama.cpp. If a candidate is impossible, llama.cpp's entropy is NaN,
+    /// so that all comparisons of its sort are false. llama.cpp then keeps the first candidates of the order in which
+    /// that sort leaves them, and so does this function.
     pub fn typical_by_no_number(self, typical_p: f32, min_keep: usize, temperature: f32) -> Self {
         if self.slots.last().is_none_or(|worst| logit(worst) > f32::NEG_INFINITY) {
             return self.typical(typical_p, min_keep, temperature);
@@ -262,7 +265,7 @@ impl Candidates<'_> {
         Self { slots }
     }
 
-    /// Subtracts penalties, which are multiplied by the temperature. `penalties` is in the order of tokens.
+    /// Subtracts penalties, multiplied by the temperature, from logits. `penalties` is in the order of tokens.
     pub fn lower(self, penalties: impl Iterator<Item = (TokenId, f32)>, temperature: f32) -> Self {
         heapsort(self.slots, |a, b| token(a) < token(b));
         let mut slots = self.slots.iter_mut().peekable();
@@ -276,8 +279,9 @@ impl Candidates<'_> {
         self
     }
 
-    /// Makes the candidates impossible whose logit is more than `count` standard deviations below the highest one (Tang
-    /// et al., "Top-nσ: Not All Logits Are You Need", 2024). They remain candidates, as in llama.cpp.
+    /// Makes all candidates impossible whose logit is more than `count` standard deviations below the highest logit
+    /// (Tang et al., "Top-nσ: Not All Logits Are You Need", 2024). As in llama.cpp, impossible candidates remain in the
+    /// list.
     pub fn top_n_sigma(self, count: f32) -> Self {
         let least = sigmas(count, || self.slots.iter().map(logit));
         for place in self.slots.iter_mut().filter(|s| f64::from(logit(s)) < least) {
@@ -288,7 +292,7 @@ impl Candidates<'_> {
         self
     }
 
-    /// Removes the candidates with at least probability `threshold` except for the last one (p-e-w,
+    /// Removes the candidates that have at least probability `threshold`, except for the last of these (p-e-w,
     /// oobabooga/text-generation-webui pull request 6335).
     pub fn xtc(self, threshold: f32, min_keep: usize, temperature: f32) -> Self {
         let total: f64 = self.weights(temperature).sum();
@@ -300,8 +304,9 @@ impl Candidates<'_> {
         }
     }
 
-    /// The temperature between two that corresponds to the entropy of the candidates (Zhu et al., "Improving Open-Ended
-    /// Text Generation via Adaptive Decoding", 2024; the form is llama.cpp's); 1 for one candidate.
+    /// The temperature, between `least` and `most`, that corresponds to the entropy of the candidates (Zhu et al.,
+    /// "Improving Open-Ended Text Generation via Adaptive Decoding", 2024; the form is llama.cpp's); 1 if there is only
+    /// one candidate.
     pub fn dynamic(&self, (least, most): (f32, f32), exponent: f32) -> f32 {
         if self.slots.len() <= 1 {
             return 1.0;
@@ -333,7 +338,7 @@ impl Candidates<'_> {
     }
 }
 
-/// The moves of a quicksort with the median of three (introsort) that finds no item less than another.
+/// Moves items as a quicksort with the median of three (introsort) does if no item compares as less than another.
 #[cfg(feature = "samplers")]
 fn partition(slots: &mut [Slot]) {
     /// Ranges of at most this length are not divided.
@@ -349,7 +354,7 @@ fn partition(slots: &mut [Slot]) {
             }
             rest.reverse();
         }
-        // Half of the items after the first one, rounded up, stay on its side.
+        // Half of the items after the first item, rounded up, stay on the side of the first item.
         let cut = start + 1 + (range.len() - 1) / 2;
         let _ = ranges.push((start, cut));
         let _ = ranges.push((cut, end));
@@ -373,7 +378,7 @@ pub(super) struct Least(f32);
 impl Least {
     pub const NONE: Self = Self(f32::NEG_INFINITY);
 
-    /// The limit at which a token is `min_p` times as probable as the best one, at this temperature.
+    /// The limit at which a token is `min_p` times as probable as the best token, at this temperature.
     pub fn of(min_p: f32, temperature: f32) -> Self {
         if min_p > 0.0 { Self(libm::logf(min_p) * temperature) } else { Self::NONE }
     }
@@ -383,7 +388,7 @@ impl Least {
     }
 }
 
-/// Draws one of all tokens whose logits are not below the limit `least`, at a temperature.
+/// Draws a token at a temperature. All tokens whose logits are not below the limit `least` take part.
 pub(super) fn draw_of_all(logits: &[f32], least: Least, temperature: f32, random: f64) -> Option<TokenId> {
     let highest = logits.get(best(logits) as usize).copied().map_or(f32::NEG_INFINITY, clean);
     draw(of_all(logits, highest, least.logit(highest)), highest, temperature, random)

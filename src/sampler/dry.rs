@@ -1,5 +1,6 @@
-//! DRY, "don't repeat yourself": lowers the tokens that would continue a repetition of recent tokens, the more the longer
-//! it is (p-e-w, oobabooga/text-generation-webui pull request 5677; limits and breakers as in llama.cpp).
+//! DRY, "don't repeat yourself": lowers the logits of tokens that would continue a repetition of recent tokens. The
+//! longer the repetition, the lower the logits (p-e-w, oobabooga/text-generation-webui pull request 5677; limits and
+//! breakers as in llama.cpp).
 
 use super::more::More;
 use super::ring::Ring;
@@ -7,7 +8,7 @@ use super::scratch::Word;
 use crate::TokenId;
 use crate::sort::heapsort;
 
-/// Sequences of tokens that repetitions do not continue over, such as line breaks and quotation marks.
+/// Sequences of tokens that end a repetition, such as line breaks and quotation marks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Breakers<'b> {
     /// The sequences, sorted by their first tokens.
@@ -27,8 +28,8 @@ pub struct Breaker {
 }
 
 impl<'b> Breakers<'b> {
-    /// Creates the sequences that begin with `heads` and continue in `tails`. `None` unless the heads are sorted by their
-    /// first tokens, and each one's tokens are in `tails`.
+    /// Creates the sequences that begin with `heads` and continue in `tails`. `None` unless the heads are sorted by
+    /// their first tokens, and the further tokens of each head are in `tails`.
     pub fn new(heads: &'b [Breaker], tails: &'b [TokenId]) -> Option<Self> {
         let is_inside = |head: &Breaker| u64::from(head.start) + u64::from(head.len) <= tails.len() as u64;
         let is_right = heads.is_sorted_by_key(|head| head.head) && heads.iter().all(is_inside);
@@ -80,8 +81,9 @@ impl<'s> Dry<'s> {
         })
     }
 
-    /// Returns the tokens that followed earlier occurrences of the last tokens, and how many of these tokens recurred:
-    /// at least `allowed`. Sorted by token, longer repetitions first.
+    /// Returns pairs of a token and a length: earlier in the text, the token followed a copy of the last tokens, and
+    /// the copy has this length, at least `allowed`. The pairs are sorted by token; of the same token, longer
+    /// repetitions come first.
     fn repeats(&mut self, allowed: usize) -> &[[Word; 2]] {
         let len = self.ring.len();
         let limit = self.limit();
@@ -112,7 +114,7 @@ impl<'s> Dry<'s> {
         found
     }
 
-    /// Maximum length of a repetition: it cannot include the last breaker.
+    /// Maximum length of a repetition, because a repetition cannot include the last breaker.
     fn limit(&self) -> usize {
         let len = self.ring.len();
         for back in 0..len {
@@ -126,8 +128,8 @@ impl<'s> Dry<'s> {
         len
     }
 
-    /// Writes the second number of each pair: for the position that is so many tokens before the end, how many tokens
-    /// before it equal the last ones. This is the Z-algorithm, in time proportional to the number of tokens.
+    /// Writes the second number of each pair. For pair `i`, this is the number of tokens before position `i`, counted
+    /// from the end, that equal the last tokens. The Z-algorithm takes time proportional to the number of tokens.
     fn matches(&mut self) {
         let Self { ring, repeats, .. } = self;
         let len = ring.len();

@@ -79,8 +79,9 @@ impl<'s> Memory<'s> {
         }
     }
 
-    /// Applies the temperature step where a plain division does not suffice: the temperature depends on the candidates, or
-    /// it is 0 and only the best candidate remains. Returns the temperature for the draw.
+    /// Applies the temperature step in the cases in which a plain division does not suffice: the temperature depends on
+    /// the candidates, or the temperature is 0 and only the best candidate remains. Returns the temperature for the
+    /// draw.
     pub fn cool<'c>(more: &More, temperature: f32, kept: Candidates<'c>) -> (Candidates<'c>, f32) {
         let range = ((temperature - more.dynatemp_range).max(0.0), temperature + more.dynatemp_range);
         let temperature = if more.is_dynamic() { kept.dynamic(range, more.dynatemp_exponent) } else { 0.0 };
@@ -95,7 +96,7 @@ impl<'s> Memory<'s> {
         }
     }
 
-    /// Draws a candidate: by Mirostat or adaptive-p, whose state it updates, or by probability.
+    /// Draws a candidate by Mirostat, by adaptive-p or by probability. Updates the state of Mirostat or adaptive-p.
     pub fn draw(
         &mut self,
         more: &More,

@@ -1,5 +1,5 @@
-//! Mirostat (Basu et al., 2020): keeps a number of the best tokens that lets the mean surprise of selected tokens approach
-//! `tau` bits.
+//! Mirostat (Basu et al., 2020): keeps only the best tokens. Their number is chosen so that the mean surprise of
+//! selected tokens approaches `tau` bits.
 
 use core::f64::consts::LOG2_E;
 
@@ -12,7 +12,8 @@ const SAMPLE: usize = 100;
 /// Keeps a number of tokens, which the estimated exponent and the limit `mu` of surprise determine.
 pub(super) fn v1<'s>(slots: &'s mut [Slot], logits: &[f32], temperature: f32, mu: f32) -> Candidates<'s> {
     let vocab = logits.len();
-    // Sums over adjacent tokens of the logarithms of their ranks' and their probabilities' ratios.
+    // Sums over pairs of adjacent tokens. They are computed from two logarithms: of the ratio of the tokens' ranks, and
+    // of the ratio of their probabilities.
     let (mut products, mut squares, mut before, mut kept) = (0.0, 0.0, None, None);
     let enough = |count: usize, logit: f32, _: f64, _: f64| {
         if let Some(before) = before.replace(logit)
@@ -31,12 +32,12 @@ pub(super) fn v1<'s>(slots: &'s mut [Slot], logits: &[f32], temperature: f32, mu
     candidates.top_k(kept.unwrap_or(1))
 }
 
-/// Number of tokens to keep of a distribution with this exponent.
+/// Number of tokens to keep if the distribution has this exponent.
 fn number(exponent: f64, mu: f32, vocab: usize) -> usize {
     let shape = exponent - 1.0;
     let base = shape * libm::exp2(mu.into()) / (1.0 - libm::pow(vocab as f64, -shape));
     let number = libm::pow(base, 1.0 / exponent);
-    // A number that is none, or below 1, becomes 1. (The conversion saturates.)
+    // NaN and numbers below 1 become 1, because the conversion saturates.
     (number as usize).clamp(1, vocab.max(1))
 }
 

@@ -1,16 +1,16 @@
 //! Sampling: selects the next token from logits.
 //!
-//! The chain is llama.cpp's default, in this order: logit bias; repetition, frequency and presence penalties; DRY;
-//! top-n-sigma; top-k; typical; top-p; min-p; XTC; temperature; the draw. The steps after the penalties can be
-//! [reordered](Params::order). At temperature 0 the best token after the penalties is selected, without a random number.
-//! Ties always go to the lower id.
+//! The steps are llama.cpp's default chain, in this order: logit bias; repetition, frequency and presence penalties;
+//! DRY; top-n-sigma; top-k; typical; top-p; min-p; XTC; temperature; the draw. The steps after the penalties can be
+//! [reordered](Params::order). At temperature 0 the best token after the penalties is selected, without a random
+//! number. If logits are equal, the lower id always wins.
 //!
 //! DRY, top-n-sigma, XTC, dynamic temperature, Mirostat, adaptive-p and a minimum number of tokens to keep are
-//! [`More`]: they need the feature `samplers`, so that firmware does not pay for them.
+//! parameters in [`More`]. They need the feature `samplers`, so that firmware does not pay for them.
 //!
-//! The vocabulary is never sorted: top-k is one pass with a heap of k, and top-p without top-k pops the best from a
-//! heap until it has enough. The caller provides memory, whose size is known in advance. Arithmetic is the same on
-//! every target, so that a seed gives the same tokens everywhere.
+//! The vocabulary is never sorted: top-k is one pass with a heap of k, and top-p without top-k pops the best tokens
+//! from a heap until their probability suffices. The caller provides the memory, whose size is known in advance.
+//! Arithmetic is the same on every target, so that a seed gives the same tokens everywhere.
 //!
 //! A logit that is NaN counts as minus infinity.
 //!
@@ -69,24 +69,25 @@ use penalties::History;
 /// A step of the chain, after bias and penalties.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Link {
-    /// DRY: lowers tokens that continue a repetition ([`More`]).
+    /// DRY: lowers the logits of tokens that continue a repetition ([`More`]).
     Dry,
-    /// Makes tokens impossible that are `top_n_sigma` standard deviations below the best ([`More`]).
+    /// Makes tokens impossible whose logit is more than `top_n_sigma` standard deviations below the highest logit
+    /// ([`More`]).
     TopNSigma,
     /// Keeps the `top_k` best tokens.
     TopK,
-    /// Keeps the tokens whose surprise (negative log-probability) is nearest to the expected surprise, until together
-    /// they have probability `typical_p`.
+    /// Keeps the tokens whose surprise (negative log-probability) is nearest to the expected surprise, until the kept
+    /// tokens together have probability `typical_p`.
     Typical,
     /// Keeps the best tokens that together have probability `top_p`.
     TopP,
-    /// Keeps tokens at least `min_p` times as probable as the best.
+    /// Keeps tokens that are at least `min_p` times as probable as the best token.
     MinP,
-    /// XTC, "exclude top choices": at times removes the most probable tokens but one ([`More`]).
+    /// XTC, "exclude top choices": at random times, removes all top choices except the least probable one ([`More`]).
     Xtc,
     /// Divides the logits by the temperature.
     Temperature,
-    /// Adaptive-p: the draw prefers tokens near a probability ([`More`]). It is the last step wherever it is listed.
+    /// Adaptive-p: the draw prefers tokens near a probability ([`More`]). This is the last step, wherever it is listed.
     AdaptiveP,
 }
 
@@ -104,8 +105,8 @@ impl Link {
         Self::AdaptiveP,
     ];
 
-    /// The steps as a value for [`Params::order`]. Only the first nine steps count; without repetitions there are no
-    /// more.
+    /// The given steps as a value for [`Params::order`]. Only the first nine steps count, because there are only nine
+    /// different steps.
     ///
     /// ```
     /// use arenite::sampler::{Link, Params};
@@ -140,19 +141,19 @@ pub struct Params {
     pub temperature: f32,
     /// Top-k: number of best tokens kept; 0 keeps all.
     pub top_k: u32,
-    /// Top-p: keeps the best tokens that together have this probability; 1 keeps all.
+    /// Top-p: keeps the best tokens that together have this probability; 1 keeps all tokens.
     pub top_p: f32,
-    /// Min-p: keeps tokens at least this many times as probable as the best; 0 keeps all.
+    /// Min-p: keeps tokens that are at least this many times as probable as the best token; 0 keeps all tokens.
     pub min_p: f32,
     /// Typical sampling: keeps the tokens whose surprise (negative log-probability) is nearest to the expected
-    /// surprise, until together they have this probability; 1 keeps all.
+    /// surprise, until the kept tokens together have this probability; 1 keeps all tokens.
     pub typical_p: f32,
     /// Steps after the penalties, in order. Steps not listed are skipped; without [`Link::Temperature`] the temperature
     /// is 1.
     pub order: [Option<Link>; Link::ALL.len()],
-    /// Divides positive logits of recent tokens, and multiplies negative ones; 1 is off.
+    /// Divides the positive logits of recent tokens, and multiplies their negative logits; 1 is off.
     pub repeat_penalty: f32,
-    /// Subtracted from a recent token's logit for each occurrence; 0 is off.
+    /// Value that is subtracted from a recent token's logit for each occurrence of the token; 0 is off.
     pub frequency_penalty: f32,
     /// Subtracted once from a recent token's logit; 0 is off.
     pub presence_penalty: f32,
@@ -191,8 +192,8 @@ impl Params {
         (self.temperature <= 0.0 || self.temperature.is_nan()) && !self.more.is_dynamic()
     }
 
-    /// True if there is a temperature, and no step before it changes which token is the best. (DRY at the start lowers
-    /// all tokens, as the penalties do.)
+    /// True if the order has a temperature, and no step before it changes which token is the best. (DRY as the first
+    /// step does not count: it lowers logits of all tokens, as the penalties do.)
     const fn keeps_best(&self) -> bool {
         let mut links: &[Option<Link>] = &self.order;
         let mut is_first = true;
@@ -209,7 +210,7 @@ impl Params {
         false
     }
 
-    /// Number of recent tokens that a sampler needs: earlier ones have no effect.
+    /// Number of recent tokens that a sampler needs. Earlier tokens have no effect.
     pub const fn history_len(&self) -> usize {
         let (penalties, more) = (self.history(), self.more.history());
         if penalties > more { penalties } else { more }
@@ -259,8 +260,8 @@ impl Params {
             match link {
                 None => {}
                 Some(link) if !self.filters(*link, vocab) => {}
-                // Top-k still limits the candidates after min-p, because both keep the best tokens: their order does
-                // not matter.
+                // Top-k still limits the candidates after min-p, because both keep the best tokens, so that the order
+                // of the two steps does not matter.
                 Some(Link::MinP) if self.more.min_keep() <= 1 => has_all = false,
                 Some(Link::TopK) => return self.top_k as usize,
                 // These change the logits.
@@ -279,7 +280,7 @@ impl Default for Params {
     }
 }
 
-/// A sampler with its history of recent tokens. See the [module](self) for an example.
+/// A sampler and its history of recent tokens. See the [module](self) for an example.
 pub struct Sampler<'s> {
     params: Params,
     bias: &'s [(TokenId, f32)],
@@ -290,18 +291,18 @@ pub struct Sampler<'s> {
 }
 
 impl<'s> Sampler<'s> {
-    /// Bytes of scratch that [`new`](Self::new) needs; the same on every target.
+    /// Number of bytes of scratch memory that [`new`](Self::new) needs. It is the same on every target.
     ///
     /// 8 bytes per top-k candidate, or per token of the vocabulary if `top_p` or `typical_p` is below 1 and no top-k
     /// comes first; 8 bytes per recent token if there are penalties. XTC, dynamic temperature, Mirostat and adaptive-p
-    /// need 8 bytes per token as typical does, DRY 12 bytes per recent token.
+    /// need 8 bytes per token of the vocabulary, like `typical_p`. DRY needs 12 bytes per recent token.
     pub const fn scratch_bytes(params: &Params, vocab: usize) -> usize {
         let slots = params.candidates(vocab).saturating_add(params.history());
         slots.saturating_mul(8).saturating_add(params.more.words().saturating_mul(4))
     }
 
-    /// Creates a sampler for a vocabulary of `vocab` tokens. `bias` is added to the logits of its tokens; minus
-    /// infinity forbids a token. `scratch` may have any alignment.
+    /// Creates a sampler for a vocabulary of `vocab` tokens. `bias` has pairs of a token and a number that is added to
+    /// the token's logit; minus infinity forbids the token. `scratch` may have any alignment.
     ///
     /// # Errors
     ///
@@ -341,12 +342,12 @@ impl<'s> Sampler<'s> {
 
     /// Selects a token and adds it to the history. Applies bias and penalties to `logits` in place.
     ///
-    /// Takes exactly one number from `rng`, or none at temperature 0; XTC takes a second one.
+    /// Takes exactly one number from `rng`, or none at temperature 0; XTC takes a second number.
     ///
     /// # Errors
     ///
     /// [`Error::LogitsLength`] if the number of logits differs from the vocabulary size, or is 0. If all logits are
-    /// minus infinity or NaN: [`Error::NotNumbers`] if there is a NaN, else [`Error::NoTokenAllowed`].
+    /// minus infinity or NaN: [`Error::NotNumbers`] if there is a NaN, otherwise [`Error::NoTokenAllowed`].
     pub fn sample(&mut self, logits: &mut [f32], rng: &mut impl Rng) -> Result<TokenId, Error> {
         let token = match self.choose(logits, rng, |_| true) {
             Err(Error::NoTokenAllowed) if logits.iter().any(|logit| logit.is_nan()) => return Err(Error::NotNumbers),
@@ -413,7 +414,7 @@ impl<'s> Sampler<'s> {
 
 #[cfg(feature = "samplers")]
 impl<'s> Sampler<'s> {
-    /// Sets the sequences over which DRY's repetitions do not continue.
+    /// Sets the sequences that end a repetition for DRY.
     #[must_use]
     pub fn with_breakers(mut self, breakers: Breakers<'s>) -> Self {
         self.memory.set_breakers(breakers);
@@ -425,13 +426,13 @@ impl<'s> Sampler<'s> {
         self.memory.state
     }
 
-    /// Sets the state of Mirostat and adaptive-p, such as another sampler's.
+    /// Sets the state of Mirostat and adaptive-p, for example to the state of a different sampler.
     pub fn set_state(&mut self, state: State) {
         self.memory.state = state;
     }
 
-    /// Calls `see` with the tokens from which the next one would be drawn: each token, its logit divided by the
-    /// temperature, and its probability. Applies bias and penalties to `logits` in place. Chooses no token.
+    /// Calls `see` for each token that could be drawn next, with the token, its logit divided by the temperature, and
+    /// its probability. Applies bias and penalties to `logits` in place. Does not choose a token.
     ///
     /// # Errors
     ///
@@ -488,8 +489,8 @@ fn filter<'l>(
     mut allowed: impl FnMut(TokenId) -> bool,
 ) -> Left<'l> {
     let vocab = logits.len();
-    // Removes forbidden tokens first if all tokens are weighed, because draws from all tokens and the deviation of
-    // top-n-sigma must leave them out.
+    // If all tokens are weighed, forbidden tokens are removed first, because draws from all tokens, and the deviation
+    // of top-n-sigma, must leave out forbidden tokens.
     let weighs_all = slots.is_empty() || slots.len() == vocab || params.uses(Link::TopNSigma);
     if weighs_all {
         let forbidden = logits.iter_mut().zip(0..).filter(|(logit, id)| **logit > f32::NEG_INFINITY && !allowed(*id));
@@ -522,7 +523,7 @@ fn filter<'l>(
         }
         let temperature = left.temperature;
         let kept = match (left.candidates.take(), fresh.take(), link) {
-            // If all tokens are candidates, only the kept ones are sorted.
+            // If all tokens are candidates, only the kept tokens are sorted.
             (None, Some(slots), Link::TopP) if slots.len() == vocab => {
                 left.candidates = Some(Candidates::nucleus(slots, logits, params.top_p, min_keep, temperature));
                 continue;
@@ -558,8 +559,8 @@ impl core::fmt::Debug for Sampler<'_> {
     }
 }
 
-/// The token with the highest logit; ties go to the lowest id. NaN counts as minus infinity. `None` only if there are
-/// no logits.
+/// The token with the highest logit. If logits are equal, the lowest id wins. NaN counts as minus infinity. `None` only
+/// if there are no logits.
 pub fn argmax(logits: &[f32]) -> Option<TokenId> {
     if logits.is_empty() { None } else { Some(best(logits)) }
 }

@@ -1,16 +1,19 @@
-//! The steps of the feature `samplers`: their parameters, and the state that continues an answer.
+//! The steps of the feature `samplers`: their parameters, and the state that carries them through an answer.
 
 use super::Link;
 
-/// Parameters of further steps, by llama.cpp's names. All are off in [`Params::DEFAULT`](super::Params::DEFAULT).
+/// Parameters of further steps, with llama.cpp's names. All of these steps are off in
+/// [`Params::DEFAULT`](super::Params::DEFAULT).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct More {
-    /// Number of tokens that typical, top-p, min-p and XTC keep at least. All keep one.
+    /// Minimum number of tokens that typical, top-p, min-p and XTC keep. They keep at least one token even if this is
+    /// 0.
     pub min_keep: u32,
     /// DRY ([`Link::Dry`]): the penalty of a token that continues a repetition of
     /// [`dry_allowed_length`](Self::dry_allowed_length) tokens; 0 is off.
     pub dry_multiplier: f32,
-    /// The factor of the penalty for each further token of the repetition. Below 1, DRY is off.
+    /// The factor by which the penalty grows with each further token of the repetition. If the factor is below 1, DRY
+    /// is off.
     pub dry_base: f32,
     /// Length of the shortest repetition that is penalized.
     pub dry_allowed_length: u32,
@@ -20,10 +23,10 @@ pub struct More {
     pub top_n_sigma: f32,
     /// XTC ([`Link::Xtc`]): the probability that the step is applied to a token; 0 is off.
     pub xtc_probability: f32,
-    /// The probability from which on a token counts as a top choice. Above 0.5, XTC is off.
+    /// Minimum probability of a token that counts as a top choice. If this is above 0.5, XTC is off.
     pub xtc_threshold: f32,
-    /// Dynamic temperature: the temperature is at most this far from [`Params::temperature`](super::Params), in
-    /// proportion to the entropy of the candidates; 0 is off.
+    /// Dynamic temperature: the temperature differs by at most this number from [`Params::temperature`](super::Params),
+    /// in proportion to the entropy of the candidates; 0 is off.
     pub dynatemp_range: f32,
     /// The exponent of the normalized entropy.
     pub dynatemp_exponent: f32,
@@ -35,7 +38,8 @@ pub struct More {
     pub mirostat_eta: f32,
     /// Adaptive-p ([`Link::AdaptiveP`]): the probability near which tokens are selected; negative is off.
     pub adaptive_target: f32,
-    /// The share of the mean of earlier tokens' probabilities that remains with each token, from 0 to 0.99.
+    /// Weight decay of the mean probability of earlier tokens: each new token multiplies the weights of all earlier
+    /// tokens by this factor, from 0 to 0.99.
     pub adaptive_decay: f32,
 }
 
@@ -46,14 +50,14 @@ pub enum Mirostat {
     /// Off.
     #[default]
     Off,
-    /// Estimates the distribution's exponent, and keeps a number of tokens.
+    /// Estimates the exponent of the distribution, and derives from it how many tokens to keep.
     V1,
     /// Keeps tokens up to a surprise.
     V2,
 }
 
 impl More {
-    /// All off; the parameters of steps that are off have llama.cpp's defaults.
+    /// All steps are off. The parameters have llama.cpp's defaults.
     pub const OFF: Self = Self {
         min_keep: 0,
         dry_multiplier: 0.0,
@@ -95,7 +99,7 @@ impl More {
         self.dry_multiplier != 0.0 && self.dry_base >= 1.0 && self.dry_last_n > 0
     }
 
-    /// True if the step, which is one of this feature, changes anything.
+    /// True if the step changes anything. `link` is a step of this feature.
     pub(super) const fn filters(&self, link: Link) -> bool {
         match link {
             Link::Dry => self.has_dry(),
@@ -117,7 +121,8 @@ impl More {
     }
 }
 
-/// The state of Mirostat and adaptive-p, which changes with each token. Continues an answer in another sampler.
+/// The state of Mirostat and adaptive-p, which changes with each token. With this state, a different sampler can
+/// continue an answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct State {
     /// Mirostat's limit of surprise in bits.

@@ -1,4 +1,5 @@
-//! Stands for `more.rs` and `memory.rs` in builds without the feature `samplers`: nothing is on, and nothing is remembered.
+//! Stands for `more.rs` and `memory.rs` in builds without the feature `samplers`: all of its steps are off, and it has
+//! no state.
 
 use core::marker::PhantomData;
 

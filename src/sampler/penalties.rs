@@ -6,7 +6,7 @@ use super::scratch::{Word, get};
 use crate::TokenId;
 use crate::sort::heapsort;
 
-/// The recent tokens, and memory of the same size for sorting them.
+/// The recent tokens, and memory of the same size for sorting these tokens.
 pub(super) struct History<'s> {
     ring: Ring<'s>,
     sorted: &'s mut [Word],
@@ -27,9 +27,9 @@ impl<'s> History<'s> {
 
     /// Lowers the logits of the tokens in the history.
     ///
-    /// The repetition penalty divides positive logits and multiplies others, so that all decrease (Keskar et al.,
-    /// "CTRL", 2019, with llama.cpp's correction). The frequency penalty is subtracted once for each occurrence of a
-    /// token, the presence penalty once for each token.
+    /// The repetition penalty divides positive logits and multiplies all other logits, so that every logit decreases
+    /// (Keskar et al., "CTRL", 2019, with llama.cpp's correction). The frequency penalty is subtracted once for each
+    /// occurrence of a token, the presence penalty once for each token.
     pub fn apply(&mut self, params: &Params, logits: &mut [f32]) {
         // Sorts the tokens, so that equal tokens are adjacent and can be counted.
         let recent = self.ring.stored();

@@ -1,5 +1,5 @@
-//! Xorshift64*, the generator of llama2.c: a seed gives the same numbers as in its `run.c`. For other purposes
-//! [`Pcg32`](super::Pcg32) is better.
+//! Xorshift64*, the generator of llama2.c: a seed gives the same numbers as in llama2.c's `run.c`. For all other
+//! purposes [`Pcg32`](super::Pcg32) is better.
 //!
 //! Source: S. Vigna, "An experimental exploration of Marsaglia's xorshift generators, scrambled", 2014.
 

@@ -2,7 +2,7 @@
 //!
 //! Even and odd samples become real and imaginary parts of 200 complex numbers. Their transform has stages of radix 5,
 //! 5, 4 and 2 (Stockham's form, without bit reversal). One more step separates the transforms of even and odd samples,
-//! and combines them.
+//! and combines them to the transform of all samples.
 
 /// Samples of a frame.
 pub(super) const SIZE: usize = 400;
@@ -24,7 +24,8 @@ static COSINES: [f32; SIZE] = {
     table
 };
 
-/// `cos(2 pi n / 400)` for `n` below 400, by symmetry from a series at angles of at most an eighth of a circle.
+/// `cos(2 pi n / 400)` for `n` below 400. Symmetry reduces the angle to at most an eighth of a circle; a series
+/// computes the cosine or sine of this angle.
 const fn cosine(n: usize) -> f64 {
     let n = if n > SIZE / 2 { SIZE - n } else { n };
     if n > SIZE / 4 {
@@ -37,7 +38,7 @@ const fn cosine_below_quarter(n: usize) -> f64 {
     let is_sine = n > SIZE / 8;
     let n = if is_sine { SIZE / 4 - n } else { n };
     let x = core::f64::consts::TAU * n as f64 / SIZE as f64;
-    // In both series, each term is the previous one times -x^2 / (i (i + 1)).
+    // In both series, each term is the previous term times -x^2 / (i (i + 1)).
     let (mut term, mut i) = if is_sine { (x, 2.0) } else { (1.0, 1.0) };
     let mut sum = term;
     while i < 24.0 {
@@ -79,8 +80,8 @@ fn back(a: Complex) -> Complex {
     [a[1], -a[0]]
 }
 
-/// One stage of radix `P`. `small` is the transform of `P` numbers. Each of `ROWS` interleaved rows has `P * COLUMNS`
-/// numbers.
+/// One stage of radix `P`. `small` computes the transform of `P` numbers. Each of `ROWS` interleaved rows has `P *
+/// COLUMNS` numbers.
 fn stage<const P: usize, const COLUMNS: usize, const ROWS: usize>(
     from: &[Complex],
     to: &mut [Complex],
@@ -123,8 +124,8 @@ fn five([a, b, c, d, e]: [Complex; 5]) -> [Complex; 5] {
     [add(a, add(be, cd)), add(even1, odd1), add(even2, odd2), sub(even2, odd2), sub(even1, odd1)]
 }
 
-/// Calls `each` with the power `|X(k)|^2` of every frequency `k` in order. `z` has the frame's even samples as real and
-/// its odd samples as imaginary parts; both buffers have [`HALF`] numbers.
+/// Calls `each` with the power `|X(k)|^2` of every frequency `k` in order. `z` has the frame's even samples as real
+/// parts and the odd samples as imaginary parts. Each buffer has [`HALF`] numbers.
 pub(super) fn powers(z: &mut [Complex], other: &mut [Complex], mut each: impl FnMut(usize, f32)) {
     stage::<5, 40, 1>(z, other, five);
     stage::<5, 8, 5>(other, z, five);

@@ -11,7 +11,7 @@ use crate::{Error, Name};
 const HOP: usize = 160;
 /// Maximum number of bands.
 const MAX_BINS: usize = 256;
-/// Samples in the buffer: a frame, and one more, which is needed to mirror the beginning of the sound.
+/// Number of samples in the buffer: a frame, and one more sample, which is needed to mirror the beginning of the sound.
 const BUFFER: usize = SIZE + 1;
 /// Largest accepted magnitude of a sample, 2^16 times full scale, because larger samples are a mistake, and could
 /// overflow.
@@ -21,8 +21,8 @@ pub(super) const LOUDEST: f32 = 65_536.0;
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 struct Tap {
-    /// One plus the index of the triangle on whose rising side the frequency lies. The previous triangle falls at this
-    /// frequency.
+    /// One plus the index of a triangle. The frequency lies on the rising side of this triangle, and on the falling
+    /// side of the previous one.
     band: u32,
     rising: f32,
     falling: f32,
@@ -33,7 +33,7 @@ struct Tap {
 /// Frames of 400 samples start every 160 samples and are weighted by a Hann window. The energies of a frame's
 /// frequencies are summed in bands by Slaney's triangles, and the features are the decimal logarithms of these sums. At
 /// the [end](Self::finish), features that are more than 8 below the largest feature of the window are raised to this
-/// limit, and all are scaled. The window is padded with zeros, and mirrored at both ends.
+/// limit, and all features are scaled. The window is padded with zeros, and mirrored at both ends.
 ///
 /// See the [module](super) for an example.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ pub struct LogMel<'w> {
     /// Length of the window in samples.
     window: usize,
     taps: &'w mut [Tap],
-    /// The latest samples. The next frame begins at the first one.
+    /// The latest samples of the sound. The next frame begins with the first of these samples.
     buffer: &'w mut [f32],
     spectrum: &'w mut [Complex],
     /// Number of samples in the buffer.
@@ -65,7 +65,7 @@ impl<'w> LogMel<'w> {
     }
 
     /// Computes features of `bins` bands (80, or 128 for large-v3) for a window of this many samples (480000 for 30
-    /// seconds). `memory` has [`BYTES`](Self::BYTES) and starts on an [`ALIGN`](crate::memory::ALIGN) boundary.
+    /// seconds). `memory` has [`BYTES`](Self::BYTES) bytes and starts on an [`ALIGN`](crate::memory::ALIGN) boundary.
     ///
     /// # Errors
     ///
@@ -91,12 +91,13 @@ impl<'w> LogMel<'w> {
 
     /// Discards the samples so far, and starts another sound.
     pub fn restart(&mut self) {
-        // Leaves room for the samples before the sound, because their mirror images are not known yet.
+        // Leaves room for the samples before the sound, because these are mirror images of samples that are not known
+        // yet.
         (self.filled, self.received, self.frames) = (SIZE / 2, 0, 0);
     }
 
-    /// Takes the next samples of the sound and writes the features of every frame that is complete to `features`,
-    /// `[frames][bins]` for the whole window. Returns the number of complete frames since the beginning.
+    /// Takes the next samples of the sound, and writes the features of every completed frame to `features`. `features`
+    /// is `[frames][bins]` for the whole window. Returns the number of complete frames since the beginning.
     ///
     /// # Errors
     ///
@@ -116,7 +117,7 @@ impl<'w> LogMel<'w> {
     }
 
     /// Pads the window with zeros, computes the remaining frames, and clamps and scales all features. Afterwards
-    /// [`push`](Self::push) starts another sound.
+    /// [`push`](Self::push) starts a new sound.
     ///
     /// # Errors
     ///
@@ -130,7 +131,8 @@ impl<'w> LogMel<'w> {
         while self.frames < Self::frames(self.window) {
             let mirrored = self.filled.checked_sub(back).and_then(|i| self.buffer.get(i)).copied();
             self.take(mirrored.unwrap_or(0.0), features);
-            // The next mirrored sample is one earlier, and the end is one later. (If `take` shifts the buffer, it shifts both.)
+            // The next mirrored sample is one position earlier, and the end is one position later. (If `take` shifts
+            // the buffer, it shifts both positions.)
             back += 2;
         }
         self.restart();
@@ -150,7 +152,7 @@ impl<'w> LogMel<'w> {
         Ok(())
     }
 
-    /// Takes a sample, and computes the next frame if this sample completes it.
+    /// Takes a sample, and computes the next frame if the sample completes this frame.
     fn take(&mut self, sample: f32, features: &mut [f32]) {
         if let Some(place) = self.buffer.get_mut(self.filled) {
             *place = sample;
@@ -160,7 +162,7 @@ impl<'w> LogMel<'w> {
             return;
         }
         if self.frames == 0 {
-            // The samples before the first sample of the sound mirror those after it.
+            // The samples before the first sample of the sound mirror the samples after it.
             for i in 1..=SIZE / 2 {
                 let mirrored = self.buffer.get(SIZE / 2 + i).copied().unwrap_or(0.0);
                 if let Some(place) = self.buffer.get_mut(SIZE / 2 - i) {
@@ -213,7 +215,7 @@ fn hann(n: usize) -> f32 {
     0.5 - 0.5 * cos(n)
 }
 
-/// Checks that all samples are finite, and not so large that their squares overflow.
+/// Checks that all samples are finite, and small enough that their squares do not overflow.
 pub(crate) fn check_samples<S: Sample>(samples: &[S], first: usize) -> Result<(), Error> {
     let is_valid = |sample: &S| {
         let value = sample.value();
@@ -231,7 +233,7 @@ fn hertz(mel: f64) -> f64 {
 }
 
 /// Computes the weights of each frequency. Band `i` is a triangle over the corners `i`, `i + 1` and `i + 2` with area
-/// 1; the corners stand at equal distances on the mel scale from 0 to 8000 Hz.
+/// 1; the corners are at equal distances on the mel scale, from 0 to 8000 Hz.
 fn triangles(bins: usize, taps: &mut [Tap]) {
     let highest = 15.0 + libm::log(8.0) * 27.0 / libm::log(6.4);
     let corner = |i: usize| hertz(highest * i as f64 / (bins + 1) as f64);

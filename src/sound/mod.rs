@@ -1,9 +1,9 @@
 //! Sound for speech models: log-mel features, detection of voices, and the token rules of Whisper.
 //!
 //! A sound is mono at 16 kHz ([`RATE`]), as `i16` or as `f32` from -1 to 1. [`LogMel`] computes Whisper's features in
-//! the caller's memory. Samples may arrive in pieces of any length: the result has the same bits as in one piece.
-//! [`Engine::listen`](crate::Engine::listen) runs a model's encoder on the features, and [`Rules`] masks the logits of
-//! tokens that may not follow. [`Voice`] detects where voices begin and end.
+//! the caller's memory. Samples may arrive in pieces of any length. The result has the same bits as if they arrived in
+//! one piece. [`Engine::listen`](crate::Engine::listen) runs a model's encoder on the features, and [`Rules`] masks the
+//! logits of tokens that may not follow. [`Voice`] detects where voices begin and end.
 //!
 //! ```
 //! use arenite::Line;

@@ -9,8 +9,8 @@ pub const TIMESTAMP: f32 = 0.02;
 /// Masks the logits of tokens that may not follow, as OpenAI's decoder does.
 ///
 /// A file holds the lists under its architecture's prefix: `suppress_tokens`, `begin_suppress_tokens` (for the first
-/// token alone), `no_timestamps_token_id` (the token before the timestamp tokens) and `max_initial_timestamp_index`. A
-/// model without them has no rules.
+/// token only), `no_timestamps_token_id` (the token before the timestamp tokens) and `max_initial_timestamp_index`. A
+/// model without these lists has no rules.
 ///
 /// # Examples
 ///
@@ -31,7 +31,7 @@ pub struct Rules<'a> {
     suppress: Option<Array<'a>>,
     /// Tokens that are not generated first.
     begin_suppress: Option<Array<'a>>,
-    /// The token that announces a text without timestamps. The timestamp tokens follow it in the vocabulary.
+    /// The token that announces a text without timestamps. In the vocabulary, the timestamp tokens follow this token.
     no_timestamps: Option<TokenId>,
     /// The latest time that a text may begin with, in steps of [`TIMESTAMP`].
     latest_start: Option<u32>,
@@ -44,7 +44,7 @@ impl<'a> Rules<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::KeyType`] and [`Error::KeyValue`] for keys with values that are not token ids or numbers of steps.
+    /// [`Error::KeyType`] and [`Error::KeyValue`] for keys whose values are neither token ids nor numbers of steps.
     pub fn new(gguf: &Gguf<'a>) -> Result<Self, Error> {
         let prefix = gguf.architecture()?;
         let list = |name| -> Result<Option<Array<'a>>, Error> {
@@ -75,8 +75,8 @@ impl<'a> Rules<'a> {
         self.no_timestamps?.checked_add(1)
     }
 
-    /// Sets the logits of tokens that may not follow `generated`, the tokens after the prompt, to negative infinity.
-    /// With `timestamps`, timestamp tokens divide the text into segments.
+    /// Sets the logits of tokens that may not come next to negative infinity. `generated` has the tokens after the
+    /// prompt. If `timestamps` is true, timestamp tokens divide the text into segments.
     pub fn apply(&self, logits: &mut [f32], generated: &[TokenId], timestamps: bool) {
         if generated.is_empty() {
             suppress(logits, &self.begin_suppress);
@@ -111,7 +111,7 @@ impl<'a> Rules<'a> {
                 mask(logits, first.saturating_add(latest as usize).saturating_add(1), usize::MAX);
             }
         }
-        // A time follows if all times together are more likely than the most likely text token.
+        // A timestamp must follow if all timestamp tokens together are more likely than the most likely text token.
         let (text, times) = logits.split_at_checked(first).unwrap_or_default();
         if log_sum(times) > largest(text) {
             mask(logits, 0, first);

@@ -5,24 +5,24 @@ use super::{RATE, Sample};
 
 /// Number of samples of a frame: 10 ms.
 const FRAME: u32 = RATE as u32 / 100;
-/// A voice begins after this number of frames in a row with more than this multiple of the noise's energy.
+/// A voice begins after this number of frames in a row whose energy is more than this multiple of the noise's energy.
 const FIRST: (u32, f32) = (3, 8.0);
-/// A voice ends after this number of frames in a row with less than this multiple of the noise's energy.
+/// A voice ends after this number of frames in a row whose energy is less than this multiple of the noise's energy.
 const LAST: (u32, f32) = (30, 4.0);
 /// Number of frames in a period of 2 seconds. The search for the quietest frame starts anew in each period, so that the
 /// noise can also rise.
 const PERIOD: u32 = 200;
-/// Minimum energy of a frame, a sum of squares, so that digital silence is not taken for noise without energy, above
-/// which every sound would be a voice. It corresponds to a change of 1e-4 per sample.
+/// Minimum energy of a frame, as a sum of squares. Without a minimum, the noise in digital silence would have no
+/// energy, and every sound would be a voice. This energy corresponds to a change of 1e-4 per sample.
 const FAINT: f32 = FRAME as f32 * 1e-8;
-/// Maximum energy of the noise in the first period, because a sound may begin with a voice.
+/// Maximum energy of the noise in the first period. A limit is needed, because a sound may begin with a voice.
 const PRESUMED: f32 = FRAME as f32 * 1e-5;
 
-/// Detects voices: sounds that are louder than the noise around them.
+/// Detects voices: sounds that are louder than the surrounding noise.
 ///
-/// The energy of each frame of 10 ms, without low frequencies, is compared with the noise: the energy of the quietest frame
-/// of the last 2 to 4 seconds. A voice begins after 3 frames of more than 8 times the noise, and ends after 30 frames (0.3
-/// seconds) of less than 4 times the noise. Any loud sound counts as a voice.
+/// The energy of each frame of 10 ms, without low frequencies, is compared with the noise: the energy of the quietest
+/// frame of the last 2 to 4 seconds. A voice begins after 3 frames of more than 8 times the noise, and ends after 30
+/// frames (0.3 seconds) of less than 4 times the noise. Any loud sound counts as a voice.
 ///
 /// # Examples
 ///
@@ -37,20 +37,20 @@ const PRESUMED: f32 = FRAME as f32 * 1e-5;
 #[derive(Clone, Debug)]
 pub struct Voice {
     is_voice: bool,
-    /// Number of frames in a row that indicate a change of `is_voice`.
+    /// Number of latest frames in a row that indicate a change of `is_voice`.
     run: u32,
     last: f32,
-    /// Number of samples of the unfinished frame, and their energy.
+    /// Number of samples in the unfinished frame; `energy` is the energy of these samples.
     samples: u32,
     energy: f32,
     /// Number of frames of the unfinished period.
     frames: u32,
-    /// Energies of the quietest frames of the unfinished period and of the one before.
+    /// Energies of the quietest frame of the unfinished period and of the quietest frame of the previous period.
     quietest: [f32; 2],
 }
 
 impl Voice {
-    /// Number of samples before the detected beginning of a voice that may belong to it: 0.2 seconds.
+    /// Number of samples before the detected beginning of a voice that may already belong to the voice: 0.2 seconds.
     pub const BEFORE: usize = RATE / 5;
 
     /// Starts at the beginning of a sound.
@@ -59,8 +59,8 @@ impl Voice {
         Self { is_voice: false, run: 0, last: 0.0, samples: 0, energy: 0.0, frames: 0, quietest }
     }
 
-    /// Takes the next sample. Returns true if it belongs to a voice, by the frames that are complete so far. A sample
-    /// that is not a number counts as silence.
+    /// Takes the next sample. Returns true if the sample belongs to a voice, judging by the frames that are complete so
+    /// far. A sample that is not a number counts as silence.
     pub fn push<S: Sample>(&mut self, sample: S) -> bool {
         let value = sample.value();
         let value = if (-LOUDEST..=LOUDEST).contains(&value) { value } else { 0.0 };
@@ -139,7 +139,7 @@ mod tests {
         for (noise, voice) in [(0.001, 0.1), (0.0, 0.01), (0.004, 0.03), (0.003, 0.9)] {
             let sound = sound(12, noise, voice, &voices);
             let found = changes(sound.iter().copied());
-            // The pause between the second and third is shorter than 0.3 seconds.
+            // The pause between the second and the third sound is shorter than 0.3 seconds.
             let wanted = [16_000, 30_000, 48_050, 60_000, 100_000, 130_000];
             assert_eq!(found.len(), wanted.len(), "{noise}: {found:?}");
             for (pair, wanted) in found.as_chunks::<2>().0.iter().zip(wanted.as_chunks::<2>().0) {
@@ -159,7 +159,7 @@ mod tests {
         // A louder noise may count as a voice at first.
         let found = changes(sound(8, 0.2, 0.0, &[]));
         assert!(found.len() == 2 && found[1] < 4 * RATE, "{found:?}");
-        // A noise that becomes louder later also counts as a voice for some seconds.
+        // A noise that becomes louder counts as a voice for some seconds.
         let found = changes(sound(12, 0.001, 0.1, &[(3 * RATE, 12 * RATE)]));
         assert!(found.len() == 2 && found[1] < 8 * RATE, "{found:?}");
     }

@@ -48,8 +48,8 @@ pub(super) fn encode_bytes(
             }
             continue;
         }
-        // No user-defined token matches, because these were cut out of the text before. One that is still in the text
-        // matches only as a whole word, and here it is part of a longer word.
+        // User-defined tokens do not match here, because they were cut out of the text before. A user-defined token
+        // that is still in the text is one that matches only as a whole word, and here it is part of a longer word.
         let is_piece = |id: &TokenId| vocab.file_type(*id) != TokenType::UserDefined;
         if pre.ignore_merges
             && let Some(id) = index.find(vocab, bytes.clone()).filter(is_piece)
@@ -70,8 +70,8 @@ pub(super) fn encode_bytes(
     Some(())
 }
 
-/// Like [`encode_bytes`], with characters: a character that the vocabulary lacks becomes an unknown token. Words begin
-/// with a space (`▁`) if the vocabulary spells them that way.
+/// Like [`encode_bytes`], but for BPE over characters: a character that the vocabulary lacks becomes an unknown token.
+/// Words begin with a space (`▁`) if the vocabulary spells them that way.
 pub(super) fn encode_characters(
     vocab: &Vocab<'_>,
     index: &Index<'_>,
@@ -117,15 +117,15 @@ pub(super) fn encode_characters(
     Some(())
 }
 
-/// BPE over characters like [`encode_characters`], with lines instead of words, and byte tokens for characters that the
-/// vocabulary lacks. Consecutive newlines form a line.
+/// BPE over characters. Differs from [`encode_characters`] in two ways: it splits a text into lines instead of words,
+/// and characters that the vocabulary lacks become byte tokens. Consecutive newlines form a line.
 ///
 /// Source: llama.cpp's `LLAMA_VOCAB_PRE_TYPE_GEMMA4`, `LLAMA_VOCAB_PRE_TYPE_SARVAM_MOE` (without `newlines`) and, with
 /// `words`, `LLAMA_VOCAB_PRE_TYPE_MMBERT`.
 pub(super) struct Lines<'v, 'a, 'i> {
     pub vocab: &'v Vocab<'a>,
     pub index: &'v Index<'i>,
-    /// True if consecutive newlines become a single token, if the vocabulary has it.
+    /// True if consecutive newlines become a single token, provided that the vocabulary has such a token.
     pub newlines: bool,
     /// True if a line begins with a space, and each space of a line begins a word.
     pub words: bool,
@@ -158,7 +158,7 @@ impl Lines<'_, '_, '_> {
         Some(())
     }
 
-    /// Appends the ids of a line or word, with a space before it if there is one.
+    /// Appends the ids of a line or word, with a space before it if `space` has one.
     fn encode_line(&self, space: Option<u8>, line: &[u8], memory: &mut [Word], output: &mut Output<'_>) -> Option<()> {
         let before = usize::from(space.is_some());
         let mut row = Row::new(memory, before + line.len())?;

@@ -97,7 +97,8 @@ impl<'a> Builder<'_, 'a> {
         Ok(found)
     }
 
-    /// Replaces each of the `count + 1` counts from word `at` on by the sum of those before it: the start of its list.
+    /// Replaces each of the `count + 1` counts from word `at` on by the sum of all counts before it. This sum is the
+    /// start of the count's list.
     fn counts_to_places(&mut self, at: usize, count: usize) {
         let mut place = 0;
         for at in at..=at + count {
@@ -176,7 +177,7 @@ impl<'a> Builder<'_, 'a> {
         self.set(header::ENDS, count as u32);
     }
 
-    /// Adds the end tokens of a list, which ollama and `arenite convert` write, as long as there is room.
+    /// Adds the end tokens of a list, which ollama and `arenite convert` write, until there is no room left.
     #[inline(never)] // keeps its temporaries off the caller's stack
     fn listed_ends(&mut self, gguf: &Gguf<'_>) {
         let start = self.layout.ends();
@@ -241,7 +242,7 @@ impl<'a> Builder<'_, 'a> {
         let count = self.layout.tokens;
         self.words.get_mut(starts..starts + count + 1).unwrap_or(&mut []).fill([0; 4]);
 
-        // Count the merges of each left id, then compute their starts.
+        // Counts the merges of each left id, then computes where the merges of each left id start.
         for (rank, merge) in merges.strings().enumerate() {
             let (left, _) = halves(merge).ok_or(entry(MERGES, rank, "has no space between two pieces"))?;
             let left =
@@ -333,7 +334,7 @@ pub(super) fn note_gaps(gaps: &mut ByteSet, mut bytes: impl Iterator<Item = u8>)
     for byte in bytes {
         if byte == b' ' {
             gaps.insert(before);
-            // Also inserts 0x81, because in a text the first space may be a `▁`, which ends in this byte.
+            // Also inserts 0x81, because the first space of a text may be written as `▁`, whose last byte is 0x81.
             if before == b' ' {
                 gaps.insert(0x81);
             }
@@ -342,7 +343,7 @@ pub(super) fn note_gaps(gaps: &mut ByteSet, mut bytes: impl Iterator<Item = u8>)
     }
 }
 
-/// The entry of a token for the list of special tokens, if it belongs there.
+/// The entry of a token for the list of special tokens; `None` if the token is not special.
 pub(super) fn special(id: TokenId, token: &[u8], kind: TokenType, rules: Rules<'_>) -> Option<Special> {
     let first = *token.first().filter(|_| kind.is_special())?;
     let rule = match rules {
@@ -371,11 +372,11 @@ pub(super) fn byte_token(token: &[u8]) -> Option<u8> {
 #[derive(Clone, Copy)]
 pub(super) enum Rules<'a> {
     Nothing,
-    /// Ascending entries `8 * id + rule`, written by `arenite convert`. The rule is a sum of constants of [`rule`].
+    /// Ascending entries `8 * id + rule`, written by `arenite convert`. `rule` is a sum of constants of [`rule`].
     Listed(&'a [Word]),
     /// Most special tokens absorb white space after them.
     Phi3,
-    /// The special token with this text absorbs white space before it.
+    /// The special token with this text absorbs the white space before it.
     Mask(&'static [u8]),
 }
 
@@ -391,7 +392,7 @@ pub(super) fn rules<'a>(gguf: &Gguf<'a>) -> Result<Rules<'a>, Error> {
         }
         return Ok(Rules::Listed(words));
     }
-    // Without a list, the names of pre-tokenizer and model decide, as in llama.cpp.
+    // If the file has no list, the names of the pre-tokenizer and the model decide, as in llama.cpp.
     let is_in = |prefix: &str, name: &str, part: &[u8]| {
         let text = gguf.str(prefix, name).ok().flatten().unwrap_or(&[]);
         let starts = |at: usize| text.get(at..at + part.len()).is_some_and(|here| here.eq_ignore_ascii_case(part));

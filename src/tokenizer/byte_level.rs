@@ -1,10 +1,11 @@
 //! The alphabet of byte-level BPE: every byte as a printable character, so that a vocabulary is text. Source: GPT-2's
 //! `bytes_to_unicode`.
 //!
-//! Printable bytes map to the same code in Latin-1; the other 68 map to U+0100 and following, in order.
+//! Printable bytes map to the same code in Latin-1; the other 68 bytes map, in order, to U+0100 and the following code
+//! points.
 
-/// Decodes the first character of `bytes` to the byte it represents; also returns its UTF-8 length. `None` if `bytes`
-/// does not start with a character of the alphabet.
+/// Decodes the first character of `bytes` to the byte that it represents; also returns the character's length in UTF-8.
+/// `None` if `bytes` does not start with a character of the alphabet.
 #[inline]
 pub(super) const fn first_byte(bytes: &[u8]) -> Option<(u8, usize)> {
     match *bytes {

@@ -1,14 +1,14 @@
 //! The canonical bytes of tokens, which the index uses for look-ups.
 //!
 //! A vocabulary spells a space as `▁` (SentencePiece) or every byte as a printable character (byte-level BPE). The
-//! index uses the bytes of text that a spelling represents, so a look-up compares with the text directly.
+//! index uses the text that a spelling represents, as bytes. A look-up can therefore compare them with a text directly.
 
 use core::cmp::Ordering;
 
 use super::byte_level;
 use crate::built;
 
-/// U+E000, which ends the spelling of a group of DNA letters, so that it differs from ordinary text.
+/// U+E000. The spelling of a group of DNA letters ends with this character, so that it differs from ordinary text.
 pub(super) const DNA_MARK: [u8; 3] = *b"\xee\x80\x80";
 
 /// Canonical byte of [`DNA_MARK`], which no text in UTF-8 has.
@@ -49,8 +49,8 @@ impl Spelling {
         Bytes { spelling: self, rest: spelled }
     }
 
-    /// True if a text can contain this token, because the token has the vocabulary's spelling. Other tokens (such as a
-    /// control token in raw UTF-8) are only found as special tokens.
+    /// True if a text can contain this token, because the token has the vocabulary's spelling. All other tokens (such
+    /// as a control token in raw UTF-8) are only found as special tokens.
     pub fn is_reachable(self, spelled: &[u8]) -> bool {
         match self {
             Spelling::ByteLevel | Spelling::Dna if built::BPE => {
@@ -64,8 +64,8 @@ impl Spelling {
         }
     }
 
-    /// The byte at a position of the text that a spelling represents. (The spellings of tokens that are looked up by
-    /// prefix; a spelling with escapes is decoded from its start.)
+    /// The byte at a position of the text that a spelling represents. Only used for tokens that are looked up by
+    /// prefix. A spelling with escapes is decoded from its start.
     #[inline]
     pub fn byte_at(self, spelled: &[u8], at: usize) -> Option<u8> {
         match self {
@@ -79,7 +79,7 @@ impl Spelling {
     }
 }
 
-/// Decodes the first character of the inside of a Python literal; also returns the length of its spelling.
+/// Decodes the first character of the inside of a Python literal; also returns the length of the character's spelling.
 pub(super) const fn unescaped(spelled: &[u8]) -> Option<(u8, usize)> {
     match *spelled {
         [b'\\', b'x', high, low, ..] => match ((high as char).to_digit(16), (low as char).to_digit(16)) {
@@ -112,8 +112,8 @@ impl Iterator for Bytes<'_> {
     }
 }
 
-/// Hash that distributes tokens evenly: FNV-1a with murmur3's finalizer, because the index uses the high bits as bucket
-/// number.
+/// Hash that distributes tokens evenly: FNV-1a with murmur3's finalizer, because the index uses the high bits of the
+/// hash as bucket number.
 #[derive(Clone, Copy)]
 pub(super) struct Hasher(u32);
 
@@ -146,7 +146,7 @@ pub(super) fn hash(bytes: impl Iterator<Item = u8>) -> u32 {
     hasher.hash()
 }
 
-/// The first four bytes as a big-endian number; these numbers sort like the bytes.
+/// The first four bytes as a big-endian number, because such numbers sort like the bytes.
 #[inline]
 pub(super) fn first_four(bytes: impl Iterator<Item = u8>) -> u32 {
     bytes.chain([0; 4]).take(4).fold(0, |key, byte| key << 8 | u32::from(byte))
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn hashes_spread() {
-        // Two-letter words over 64 buckets: each bucket gets about its share.
+        // Distributes two-letter words over 64 buckets: all buckets get about the same number.
         let mut buckets = [0; 64];
         for a in b'a'..=b'z' {
             for b in b'a'..=b'z' {

@@ -7,10 +7,10 @@ use super::canonical::SPACE;
 use super::unicode::first_char;
 
 /// Maximum length in bytes of a sequence and of a replacement: several times what SentencePiece produces. There is a
-/// limit, because with a damaged map each character could otherwise cost the length of the map.
+/// limit, because otherwise, with a damaged map, each character could take time proportional to the length of the map.
 const LONGEST: usize = 256;
 
-/// The map in `tokenizer.ggml.precompiled_charsmap`; empty if the file has none.
+/// The map in `tokenizer.ggml.precompiled_charsmap`; empty if the file has no map.
 #[derive(Clone, Copy)]
 pub(super) struct Charsmap<'a> {
     nodes: &'a [[u8; 4]],
@@ -37,11 +37,11 @@ impl<'a> Charsmap<'a> {
         self.nodes.get(at as usize).copied().map_or(0, u32::from_le_bytes)
     }
 
-    /// Yields the entries of the map that `text` starts with, the shortest first: the offset of the replacement, and the
-    /// entry's length in bytes.
+    /// Yields the entries of the map that `text` starts with, the shortest first. Each entry is given as the offset of
+    /// its replacement, and its length in bytes.
     fn entries<'t>(&self, text: &'t [u8]) -> impl Iterator<Item = (u32, usize)> + use<'a, 't> {
-        // Bits of a node: 0 to 7 its byte, 8 whether a sequence ends there, 9 whether the base is shifted by 8, 10 and
-        // up the base. A node with bit 31 has the offset of a replacement instead.
+        // The bits of a node: 0 to 7 are the node's byte, 8 is set if a sequence ends at the node, 9 is set if the base
+        // is shifted by 8, and 10 and up are the base. A node with bit 31 has the offset of a replacement instead.
         let base = |node: u32| (node >> 10) << ((node & 1 << 9) >> 6);
         let map = *self;
         let mut at = base(map.node(0));
@@ -98,7 +98,7 @@ pub(super) struct Normalized<'a, 't> {
     /// A byte to output after a space.
     waiting: Option<u8>,
     in_word: bool,
-    /// True if a space precedes the next word when white space is merged.
+    /// True if white space is merged and a space precedes the next word.
     spaced: bool,
 }
 
@@ -108,7 +108,7 @@ impl<'a, 't> Normalized<'a, 't> {
         Self { map, spaces, rest: text, copied, replaced, waiting: None, in_word: false, spaced: spaces.prefix }
     }
 
-    /// Returns the next byte before white space is processed, and whether it is white space.
+    /// Returns the next byte, before white space is processed, and whether this byte is white space.
     fn next_raw(&mut self) -> Option<(u8, bool)> {
         // Every iteration consumes part of the text.
         while self.copied.is_empty() && self.replaced.is_empty() {

@@ -9,7 +9,7 @@ use super::canonical::{DNA_MARK, SPACE, Spelling, unescaped};
 use super::vocab::TokenType;
 use crate::{Error, TokenId, built};
 
-/// Iterator over the bytes of a token, which may be only part of a character.
+/// Iterator over the bytes of a token. The bytes of one token may be only a part of a character.
 #[derive(Clone, Debug)]
 pub struct Piece<'a> {
     form: Form,
@@ -26,7 +26,7 @@ enum Form {
     Byte(u8),
     /// The spelling, in which `▁` is a space.
     Escaped,
-    /// The spelling in the byte-level alphabet; other characters represent themselves.
+    /// The spelling in the byte-level alphabet. Characters outside of the alphabet represent themselves.
     ByteLevel,
     /// The spelling with Python's escapes.
     Python,
@@ -35,7 +35,7 @@ enum Form {
 impl<'a> Piece<'a> {
     pub(super) fn new(tokenizer: &Tokenizer<'a, '_>, id: TokenId) -> Self {
         let mut spelled = tokenizer.index.spelled(&tokenizer.vocab, id);
-        // In these vocabularies tokens without use stand for text as well.
+        // In these vocabularies, unused tokens also stand for text.
         let is_text = (built::PLAMO2 || built::RWKV_WORLD)
             && matches!(tokenizer.vocab.spelling(), Spelling::Plain | Spelling::Python);
         let form = match tokenizer.token_type(id) {
@@ -116,7 +116,7 @@ pub struct Decoder {
     /// Bytes of an incomplete character.
     held: [u8; 4],
     held_len: usize,
-    /// True if a space at the start of the next token was inserted by the encoder.
+    /// True if the encoder has inserted the space at the start of the next token.
     at_start: bool,
     show_special: bool,
 }
@@ -168,7 +168,7 @@ impl Decoder {
         if self.at_start && is_text && piece.clone().next() == Some(b' ') {
             piece.next();
         }
-        // Not after hidden tokens, because the space then separates the words around them.
+        // A space after a hidden token is kept, because it separates the words before and after that token.
         self.at_start = !is_text && tokenizer.vocab.spaces_after_special();
         let mut part = Part { bytes: [0; 64], len: 0, sink: &mut sink };
         for byte in piece {
@@ -206,7 +206,7 @@ impl Decoder {
         self.finish_bytes(|bytes| to_text(bytes, &mut sink));
     }
 
-    /// Like [`finish`](Self::finish), with invalid UTF-8 unchanged.
+    /// Like [`finish`](Self::finish), but leaves invalid UTF-8 unchanged.
     pub fn finish_bytes(&mut self, mut sink: impl FnMut(&[u8])) {
         let held = self.held.get(..self.held_len).unwrap_or(&[]);
         if !held.is_empty() {
@@ -215,7 +215,7 @@ impl Decoder {
         self.held_len = 0;
     }
 
-    /// Consumes one byte; passes complete characters and invalid bytes to `part`.
+    /// Takes the next byte. Passes complete characters and invalid bytes to `part`.
     fn take(&mut self, byte: u8, part: &mut Part<'_, impl FnMut(&[u8])>) {
         if self.held_len == 0 && byte < 0x80 {
             part.push(&[byte]);
@@ -260,7 +260,7 @@ impl<S: FnMut(&[u8])> Part<'_, S> {
             self.flush();
         }
         if let Some(place) = self.bytes.get_mut(self.len..self.len + bytes.len()) {
-            // (Not by `copy_from_slice`, because a program built for size could then contain a panic.)
+            // This does not use `copy_from_slice`, because a program built for size could then contain a panic.
             place.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
             self.len += bytes.len();
         }

@@ -1,4 +1,5 @@
-//! Byte-level BPE in which the text between `<dna>` and `</dna>` is read in groups of six letters, each one token.
+//! Byte-level BPE in which the text between `<dna>` and `</dna>` is read in groups of six letters. Each group is one
+//! token.
 //!
 //! Source: llama.cpp's `llm_tokenizer_hybriddna_session`. The vocabulary marks the tokens of groups with
 //! [`DNA_MARK`](super::canonical::DNA_MARK).
@@ -16,11 +17,11 @@ const END: &[u8] = b"</dna>";
 /// The token of a group that is not in the vocabulary.
 const UNKNOWN: &[u8] = b"<oov>";
 
-/// Letters of a group. The last group is filled up with `A`.
+/// Number of letters in a group. The last group is filled up with `A`.
 const LETTERS: usize = 6;
 
-/// Appends the ids of a text without special tokens; `None` if `memory` is too small for one of its words. A vocabulary
-/// without one of the three marks is ordinary byte-level BPE.
+/// Appends the ids of a text without special tokens; `None` if `memory` is too small for one of its words. If the
+/// vocabulary lacks any of the three marks, the text is encoded with ordinary byte-level BPE.
 pub(super) fn encode(
     vocab: &Vocab<'_>,
     index: &Index<'_>,
@@ -40,7 +41,7 @@ pub(super) fn encode(
             let letters = (0..LETTERS).map(|at| group.get(at).map_or(b'A', u8::to_ascii_uppercase));
             output.push(index.find(vocab, letters.chain([DNA_BYTE])).unwrap_or(unknown));
         }
-        // Without an end mark the letters reach to the end of the text.
+        // If there is no end mark, the letters reach to the end of the text.
         text = match after {
             Some(after) => {
                 output.push(end);

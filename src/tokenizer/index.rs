@@ -1,7 +1,7 @@
 //! The index, which makes a vocabulary fast to search. The caller provides its memory.
 //!
-//! The index is an array of little-endian 32-bit words without pointers, the same on every target and of any alignment:
-//! it can be built in RAM or stored in flash. For V tokens and M merges:
+//! The index is an array of little-endian 32-bit words without pointers. It is the same on every target and may have
+//! any alignment. It can be built in RAM or stored in flash. For V tokens and M merges:
 //!
 //! ```text
 //! header     16
@@ -40,7 +40,7 @@ pub(super) mod header {
     pub const TOKENS: usize = 1;
     /// Number of merges.
     pub const MERGES: usize = 2;
-    /// Bytes of the file's token array: a quick check that the index belongs to the file.
+    /// Number of bytes of the file's token array. Comparing it is a quick check that the index belongs to the file.
     pub const TOKEN_BYTES: usize = 3;
     /// Bytes of the file's merge array.
     pub const MERGE_BYTES: usize = 4;
@@ -61,7 +61,7 @@ pub(super) mod header {
     pub const WORDS: usize = 16;
 }
 
-/// Sizes of an index; the methods compute the offsets of its sections in words.
+/// Sizes of an index. The methods compute the offsets of the index's sections in words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     pub tokens: usize,
@@ -76,7 +76,7 @@ impl Layout {
             Some(merges) => (merges.len(), true),
             None => (0, false),
         };
-        // Has room for all known spellings, because these can make further tokens special.
+        // There is room for all known spellings, because a token with a known spelling can become special.
         Self { tokens: vocab.len(), merges, specials: vocab.count_special() + names::COUNT, has_merges }
     }
 
@@ -155,12 +155,14 @@ pub(super) mod rule {
     pub const STRIPS_LEFT: u32 = 1;
     /// The token absorbs white space after it.
     pub const STRIPS_RIGHT: u32 = 2;
-    /// The token only matches without a letter, mark, digit or underscore beside it.
+    /// The token only matches if neither the character before it nor the character after it is a letter, mark, digit or
+    /// underscore.
     pub const WHOLE_WORD: u32 = 4;
 }
 
 impl Special {
-    /// Order of special tokens with equal spelling: tokens that do not depend on `parse_special` come first.
+    /// Determines the order of special tokens with equal spelling: tokens that do not depend on `parse_special` come
+    /// first.
     pub fn rank(&self) -> (bool, TokenId) {
         (self.kind != TokenType::UserDefined, self.id)
     }
@@ -195,8 +197,8 @@ pub(super) struct Index<'i> {
 }
 
 impl<'i> Index<'i> {
-    /// Reads the index at the front of `bytes`, which may have any alignment; `None` if its header does not match this
-    /// vocabulary.
+    /// Reads the index at the front of `bytes`, which may have any alignment; `None` if the index's header does not
+    /// match this vocabulary.
     pub fn new(vocab: &Vocab<'_>, bytes: &'i [u8]) -> Option<Self> {
         let layout = Layout::of(vocab);
         let words = bytes.as_chunks::<4>().0.get(..layout.words())?;
@@ -256,8 +258,8 @@ impl<'i> Index<'i> {
         self.words.get(self.layout.order()..self.layout.bytes()).unwrap_or(&[]).as_chunks::<2>().0
     }
 
-    /// Iterates over the tokens that `text` starts with, shortest first: length in bytes, and id. Requires
-    /// [`Vocab::finds_prefixes`].
+    /// Iterates over the tokens that `text` starts with, shortest first. Yields the length of each token in bytes, and
+    /// its id. Requires [`Vocab::finds_prefixes`].
     ///
     /// Every byte narrows the range of tokens with this prefix, by two binary searches.
     pub fn prefixes(
@@ -293,8 +295,8 @@ impl<'i> Index<'i> {
         Some(id).filter(|id| self.spelled(vocab, *id) == spelled)
     }
 
-    /// The token produced by merging two tokens. Tries the id after `before`, the result of the previous merge, because
-    /// results of merges usually have consecutive ids.
+    /// The token produced by merging two tokens. First tries the id after `before`, which is the result of the previous
+    /// merge, because results of merges usually have consecutive ids.
     pub fn joined(&self, vocab: &Vocab<'_>, left: &[u8], right: &[u8], before: TokenId) -> Option<TokenId> {
         let is_joined = |id: &TokenId| self.spelled(vocab, *id).strip_prefix(left) == Some(right);
         let guess = [before.wrapping_add(1), before].into_iter().find(is_joined);
@@ -302,7 +304,7 @@ impl<'i> Index<'i> {
         guess.or_else(|| self.find(vocab, spelling.bytes(left).chain(spelling.bytes(right))).filter(is_joined))
     }
 
-    /// Searches for the token of a single byte: `<0x41>` with SentencePiece, else its spelling.
+    /// Searches for the token of a single byte: `<0x41>` with SentencePiece, otherwise the spelling of the byte.
     pub fn find_byte(&self, vocab: &Vocab<'_>, byte: u8) -> Option<TokenId> {
         if matches!(vocab.spelling(), Spelling::Escaped | Spelling::Plain) {
             const HEX: [u8; 16] = *b"0123456789ABCDEF";
@@ -315,7 +317,8 @@ impl<'i> Index<'i> {
         self.find(vocab, core::slice::from_ref(&byte).iter().copied())
     }
 
-    /// True if a token may contain a space after this byte. If not, the text before and after the space never merges.
+    /// True if a token may contain a space after this byte. If no token may, the text before the space never merges
+    /// with the text after it.
     pub fn may_span(&self, before_space: u8) -> bool {
         self.word(self.layout.gaps() + usize::from(before_space >> 5)) >> (before_space & 31) & 1 != 0
     }
@@ -341,15 +344,15 @@ impl<'i> Index<'i> {
         (u32::from_le_bytes(*r) == right).then(|| (u32::from_le_bytes(*rank), u32::from_le_bytes(*result)))
     }
 
-    /// The special tokens (see [`Special::from_words`]), sorted by spelling. Among equal spellings, one that does not
-    /// depend on `parse_special` comes first.
+    /// The special tokens (see [`Special::from_words`]), sorted by spelling. If spellings are equal, tokens that do not
+    /// depend on `parse_special` come first.
     pub fn specials(&self) -> &'i [[Word; 3]] {
         let count = (self.word(header::SPECIALS) as usize).min(self.layout.specials);
         let start = self.layout.specials();
         self.words.get(start..start + 3 * count).unwrap_or(&[]).as_chunks::<3>().0
     }
 
-    /// A token's type: the file's, unless its spelling determines another.
+    /// A token's type: the type in the file, unless the token's spelling determines a different type.
     pub fn kind(&self, vocab: &Vocab<'_>, id: TokenId) -> TokenType {
         let count = (self.word(header::TYPES) as usize).min(names::COUNT);
         let types = self.words.get(self.layout.types()..).unwrap_or(&[]).as_chunks::<2>().0;
@@ -388,8 +391,9 @@ impl<'i> Index<'i> {
     }
 }
 
-/// Narrows `entries`, which are sorted and equal before one position, to those with `byte` at that position; `None` if
-/// there are none. `here` returns an entry's byte at the position, or `None` if the entry is shorter.
+/// Narrows `entries` to the entries that have `byte` at one position; `None` if there are no such entries. The entries
+/// are sorted, and all bytes before the position are equal. `here` returns an entry's byte at the position, or `None`
+/// if the entry is shorter.
 pub(super) fn narrow<T>(entries: &[T], here: impl Fn(&T) -> Option<u8>, byte: u8) -> Option<&[T]> {
     let start = entries.partition_point(|entry| here(entry) < Some(byte));
     let entries = entries.get(start..)?;

@@ -1,9 +1,9 @@
 //! The merge loop shared by SentencePiece's BPE and byte-level BPE: repeatedly merges the best pair of adjacent
 //! symbols.
 //!
-//! n symbols take O(n log n): the best pair is the minimum in a tree with a fan-out of 16. llama.cpp keeps a queue of
-//! all pairs ever seen and skips stale ones. It always takes the best of the present pairs, leftmost first, so the
-//! result is the same.
+//! Merging n symbols takes O(n log n), because the best pair is the minimum in a tree with a fan-out of 16. llama.cpp
+//! keeps a queue of all pairs ever seen and skips stale pairs. The queue also yields the best of the present pairs,
+//! leftmost first, so the result is the same.
 //!
 //! Symbols are stored in the slots of the bytes that they cover: three words per slot, and the tree.
 
@@ -13,7 +13,7 @@ pub(super) const NO_PAIR: u32 = u32::MAX;
 /// Children per node.
 const FAN: usize = 16;
 
-/// Tree levels above the leaves: 16^8 exceeds the number of slots in a `u32`.
+/// Maximum number of tree levels above the leaves, because 16^8 exceeds the number of slots that a `u32` can count.
 const MOST_LEVELS: usize = 8;
 
 /// A little-endian word of the caller's memory, of any alignment.
@@ -31,7 +31,7 @@ pub(super) struct Pair {
 
 /// Merge rules of a tokenizer.
 pub(super) trait Rules {
-    /// Priority of a pair: the smallest merges first; [`NO_PAIR`] if it does not merge.
+    /// Priority of a pair: the pair with the smallest key merges first. [`NO_PAIR`] if the pair does not merge.
     fn key(&self, pair: Pair) -> u32;
     /// Id of the merged symbol. Only called for pairs that merge.
     fn merged(&self, pair: Pair) -> u32;
@@ -89,7 +89,7 @@ fn find(words: &[Word], value: u32) -> Option<u32> {
 }
 
 impl<'s> Row<'s> {
-    /// An empty row of `slots` slots in `memory`; `None` if `memory` has fewer than [`words_for`] words.
+    /// Creates an empty row of `slots` slots in `memory`; `None` if `memory` has fewer than [`words_for`] words.
     pub fn new(memory: &'s mut [Word], slots: usize) -> Option<Self> {
         u32::try_from(slots).ok()?;
         let (links, memory) = memory.split_at_mut_checked(slots)?;
@@ -129,7 +129,7 @@ impl<'s> Row<'s> {
         self.links.len() as u32
     }
 
-    /// Iterates over the symbols from left to right: start, end and id.
+    /// Iterates over the symbols from left to right. Yields the start, the end and the id of each symbol.
     pub fn symbols(&self) -> impl Iterator<Item = (usize, usize, u32)> {
         let mut at = 0;
         core::iter::from_fn(move || {
@@ -248,7 +248,7 @@ mod tests {
 
     use super::*;
 
-    /// Test rules: two symbols merge if a weighted sum of their ids, modulo a number, is small.
+    /// Merge rules for tests: two symbols merge if a weighted sum of their ids, modulo a constant, is small.
     struct Sums(u32);
 
     impl Rules for Sums {

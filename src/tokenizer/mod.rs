@@ -1,10 +1,10 @@
 //! Tokenization: text to token ids and back, with the vocabulary of a GGUF file and without a heap.
 //!
-//! Ids equal the ids of the model's own tokenizer, or llama.cpp's for bytes that are not UTF-8. The file may contain
-//! only a vocabulary. This module reads the vocabulary ([`Tokenizer`]), builds the index for searching it, finds
-//! special tokens, and implements SentencePiece's BPE and unigram, byte-level BPE with its pre-tokenizers, BPE over
-//! characters, WordPiece, the tokenizers of RWKV World and PLaMo 2, and decoding ([`Decoder`]). This module does not
-//! depend on models.
+//! Ids are the same as from the model's own tokenizer or, for bytes that are not UTF-8, as from llama.cpp. The file may
+//! contain only a vocabulary. This module reads the vocabulary ([`Tokenizer`]), builds the index for searching it,
+//! finds special tokens, and implements SentencePiece's BPE and unigram, byte-level BPE with its pre-tokenizers, BPE
+//! over characters, WordPiece, the tokenizers of RWKV World and PLaMo 2, and decoding ([`Decoder`]). This module does
+//! not depend on models.
 //!
 //! ```text
 //! vocab         the file's metadata           scan, pretokenizer   words, for BPE
@@ -83,14 +83,14 @@ use special::{Specials, mark};
 use verify::verified;
 use vocab::{Model, Vocab};
 
-/// Metadata key of a tokenizer index in the file: an array of `u32`, the words of the index. `arenite pack` adds it;
-/// the tokenizer then needs no memory for an index.
+/// Metadata key of a tokenizer index in the file: an array of `u32`, the words of the index. `arenite pack` adds this
+/// key to a file; the tokenizer then needs no memory for an index.
 ///
 /// `src/tokenizer/index.rs` describes the layout. The words are little-endian and may have any alignment, so one file
 /// works on every target. Other programs ignore the key.
 pub const INDEX_KEY: &str = "arenite.tokenizer.index";
 
-/// Metadata key of a hash of the vocabulary and its index, a `u64`: see [`Tokenizer::packed`].
+/// Metadata key of a hash, a `u64`, of the vocabulary and its index: see [`Tokenizer::packed`].
 pub const INDEX_HASH_KEY: &str = "arenite.tokenizer.index_hash";
 
 /// The index stored in the file.
@@ -105,7 +105,7 @@ const fn packed<'a>(gguf: &Gguf<'a>) -> Result<Option<&'a [u8]>, Error> {
     }
 }
 
-/// Longest text per call: positions are 32 bits wide, and an invalid UTF-8 byte becomes three bytes.
+/// Maximum number of bytes of a text, because positions are 32 bits wide and an invalid UTF-8 byte becomes three bytes.
 const LONGEST_TEXT: usize = (u32::MAX / 4) as usize;
 
 /// Options of [`Tokenizer::encode`].
@@ -113,15 +113,15 @@ const LONGEST_TEXT: usize = (u32::MAX / 4) as usize;
 pub struct Encode {
     /// Adds BOS and EOS if the file says so.
     pub add_special: bool,
-    /// Parses control tokens in the text (`<|im_start|>`). Do not use for untrusted text, which could then imitate
-    /// other roles.
+    /// Parses control tokens in the text (`<|im_start|>`). Do not set this for untrusted text, because such a text
+    /// could then imitate other roles.
     pub parse_special: bool,
 }
 
 impl Encode {
     /// Only the text.
     pub const TEXT: Self = Self { add_special: false, parse_special: false };
-    /// A prompt: with BOS if the file says so, and with control tokens parsed.
+    /// The options for a prompt: adds BOS if the file says so, and parses control tokens.
     pub const PROMPT: Self = Self { add_special: true, parse_special: true };
 }
 
@@ -133,12 +133,12 @@ pub struct Tokenizer<'a, 'i> {
 }
 
 impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
-    /// Bytes of memory that [`new`](Self::new) needs for the index: the same on every target, and 0 if the file
-    /// contains the index ([`INDEX_KEY`]).
+    /// Number of bytes of memory that [`new`](Self::new) needs for the index. The number is the same on every target,
+    /// and 0 if the file contains the index ([`INDEX_KEY`]).
     ///
     /// # Errors
     ///
-    /// Errors in the vocabulary's metadata, as for [`new`](Self::new), except those that only a check of every token
+    /// The errors of [`new`](Self::new) for the vocabulary's metadata, except errors that only a check of every token
     /// finds.
     pub const fn index_bytes(gguf: &Gguf<'a>) -> Result<usize, Error> {
         match tri!(packed(gguf)) {
@@ -147,7 +147,8 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         }
     }
 
-    /// Bytes of the index built by [`build_index`](Self::build_index), even if the file contains an index.
+    /// Number of bytes of an index that is built by [`build_index`](Self::build_index), even if the file contains an
+    /// index.
     ///
     /// # Errors
     ///
@@ -162,17 +163,17 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         Vocab::check_kind(gguf)
     }
 
-    /// Reads the vocabulary. Uses the index in the file after checking it, or else builds one at the front of `index`,
-    /// which may have any alignment and may be longer than needed.
+    /// Reads the vocabulary. If the file has an index, checks and uses this index. Otherwise builds an index at the
+    /// front of `index`, which may have any alignment and may be longer than needed.
     ///
     /// # Errors
     ///
-    /// - [`Error::MissingKey`], [`Error::KeyType`], [`Error::KeyValue`]: metadata under `tokenizer.ggml` is missing, has a
-    ///   wrong type or length, or has ids outside the vocabulary.
+    /// - [`Error::MissingKey`], [`Error::KeyType`], [`Error::KeyValue`]: metadata under `tokenizer.ggml` is missing,
+    ///   has a wrong type or length, or has ids outside the vocabulary.
     /// - [`Error::Unsupported`]: an unsupported tokenizer or pre-tokenizer.
     /// - [`Error::VocabularyEntry`]: an invalid byte token or merge.
     /// - [`Error::BufferTooSmall`]: `index` is shorter than [`index_bytes`](Self::index_bytes).
-    /// - [`Error::ForeignIndex`]: the index in the file differs from the one that would be built.
+    /// - [`Error::ForeignIndex`]: the index in the file differs from the index that would be built.
     pub fn new(gguf: &Gguf<'a>, index: &'i mut [u8]) -> Result<Self, Error> {
         match packed(gguf)? {
             Some(index) => Self::with_index(gguf, index),
@@ -180,17 +181,17 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         }
     }
 
-    /// Like [`new`](Self::new), but uses only an index in the file, and compares one hash ([`INDEX_HASH_KEY`]) instead of
-    /// checking every word of the index. This is faster, and a program that calls only this function contains neither the
-    /// code that builds an index nor the code that checks one: 11 KB less on a Cortex-M4.
+    /// Like [`new`](Self::new), but requires an index in the file, and compares one hash ([`INDEX_HASH_KEY`]) instead
+    /// of checking every word of the index. This is faster. A program that calls only this function is also 11 KB
+    /// smaller on a Cortex-M4, because it contains neither the code that builds an index nor the code that checks one.
     ///
     /// The hash finds accidental changes of the vocabulary or the index. A file that was made to deceive can have a
     /// wrong index with the right hash; such a file gives wrong ids or errors.
     ///
     /// # Errors
     ///
-    /// Same as [`new`](Self::new) for metadata; [`Error::ForeignIndex`] if the file has no index or no hash, or if they do
-    /// not match the vocabulary: `arenite pack` writes both.
+    /// Same as [`new`](Self::new) for metadata; [`Error::ForeignIndex`] if the file has no index or no hash, or if they
+    /// do not match the vocabulary. `arenite pack` writes the index and the hash.
     #[inline(never)] // keeps its temporaries off the caller's stack
     pub fn packed(gguf: &Gguf<'a>) -> Result<Self, Error> {
         let vocab = Vocab::read(gguf)?;
@@ -201,7 +202,7 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         Ok(Self { vocab, index: index.ok_or(Error::ForeignIndex)? })
     }
 
-    /// Hash of the vocabulary's metadata and of the bytes of its index, to be stored under [`INDEX_HASH_KEY`].
+    /// Hash of the vocabulary's metadata and of the index's bytes. Programs store this hash under [`INDEX_HASH_KEY`].
     pub fn index_hash(gguf: &Gguf<'_>, index: &[u8]) -> u64 {
         let mut hash = Hash::new();
         gguf.hash_keys(&mut hash, |key| key.starts_with(b"tokenizer.") || key == b"general.name");
@@ -223,12 +224,12 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
     }
 
     /// Uses an index that was built earlier by [`build_index`](Self::build_index) and is not in the file. Checks the
-    /// whole index, which takes less time than building one.
+    /// whole index, which takes less time than building it.
     ///
     /// # Errors
     ///
-    /// Same as [`new`](Self::new) for metadata; [`Error::ForeignIndex`] if the index is damaged or was built for
-    /// another vocabulary or by another version of this crate.
+    /// Same as [`new`](Self::new) for metadata; [`Error::ForeignIndex`] if the index is damaged, or was built for a
+    /// different vocabulary or by a different version of this crate.
     #[inline(never)] // keeps its temporaries off the caller's stack
     pub fn with_index(gguf: &Gguf<'a>, index: &'i [u8]) -> Result<Self, Error> {
         let vocab = Vocab::read(gguf)?;
@@ -237,8 +238,8 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         Ok(Self { vocab, index })
     }
 
-    /// Bytes of scratch that [`encode`](Self::encode) needs for any text of `text_len` bytes. (Most texts need far
-    /// less: see [`scratch_bytes_for`](Self::scratch_bytes_for).)
+    /// Number of bytes of scratch memory that [`encode`](Self::encode) needs for any text of `text_len` bytes. (Most
+    /// texts need far less: see [`scratch_bytes_for`](Self::scratch_bytes_for).)
     ///
     /// Unigram normalizes texts with a table in the file. This function assumes that texts become at most 11 times as
     /// long, which holds for all of Unicode's normal forms.
@@ -263,12 +264,12 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         words.saturating_mul(4).saturating_add(text_len)
     }
 
-    /// Bytes of scratch that [`encode`](Self::encode) needs for this text. Byte-level BPE, and SentencePiece's BPE with
-    /// most vocabularies, only need memory for the longest word.
+    /// Number of bytes of scratch memory that [`encode`](Self::encode) needs for this text. Byte-level BPE, and
+    /// SentencePiece's BPE with most vocabularies, only need memory for the longest word.
     pub fn scratch_bytes_for(&self, text: &[u8]) -> usize {
         let words = match self.vocab.model {
             Model::Unigram if built::UNIGRAM => unigram::words_for_text(&self.vocab, text),
-            // Room for a leading `▁`, and for three bytes per invalid UTF-8 byte.
+            // This is room for a leading `▁`, and for three bytes per invalid UTF-8 byte.
             Model::WordPiece(_) => text.len().saturating_mul(3).saturating_add(3).div_ceil(4),
             #[cfg(feature = "rwkv-world")]
             Model::World => 0,
@@ -282,14 +283,14 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
 
     /// Encodes a text to the front of `out` and returns the number of ids.
     ///
-    /// The text may contain any bytes. Time is O(n log n) in its length. If the model has a
+    /// The text may contain any bytes. Time is O(n log n) in the length of the text. If the model has a
     /// [`normalizer`](Self::normalizer), convert the text first.
     ///
     /// # Errors
     ///
-    /// [`Error::BufferTooSmall`] if `scratch` or `out` is too short. [`scratch_bytes_for`](Self::scratch_bytes_for) the
-    /// text is always enough for `scratch`; for `out` the error has the exact number of ids. [`Error::TextTooLong`]
-    /// from 1 GiB on.
+    /// [`Error::BufferTooSmall`] if `scratch` or `out` is too short. For `scratch`,
+    /// [`scratch_bytes_for`](Self::scratch_bytes_for) this text is always enough; for `out`, the error has the exact
+    /// number of ids. [`Error::TextTooLong`] for a text of 1 GiB or more.
     pub fn encode(
         &self,
         text: &[u8],
@@ -300,8 +301,8 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         self.encode_all(text, options, scratch, out)?.finish()
     }
 
-    /// Encodes the start of a text: like [`encode`](Self::encode), but a text with more ids than `out` has room for is cut.
-    /// The id that the vocabulary adds after a text stays the last one.
+    /// Encodes the start of a text. Like [`encode`](Self::encode), but if there are more ids than `out` has room for,
+    /// the text is cut. The id that the vocabulary adds after a text then still comes last.
     ///
     /// ```
     /// # use arenite::{Gguf, tokenizer::{Encode, Tokenizer}};
@@ -321,7 +322,7 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
     ///
     /// # Errors
     ///
-    /// Those of [`encode`](Self::encode) for `scratch` and for the length of the text.
+    /// The errors of [`encode`](Self::encode) for `scratch` and for the length of the text.
     pub fn encode_start(
         &self,
         text: &[u8],
@@ -341,7 +342,7 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         Ok(output.ids.len())
     }
 
-    /// Encodes a text; counts the ids that `out` has no room for.
+    /// Encodes a text. Ids that do not fit in `out` are only counted.
     fn encode_all<'o>(
         &self,
         text: &[u8],
@@ -386,7 +387,7 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         Ok(ids)
     }
 
-    /// Encodes everything between BOS and EOS; `None` if scratch is too short.
+    /// Encodes everything between BOS and EOS; `None` if `scratch` is too short.
     fn encode_text(&self, text: &[u8], parse_special: bool, scratch: &mut [u8], output: &mut Output<'_>) -> Option<()> {
         let specials = Specials { vocab: &self.vocab, index: &self.index, parse_special };
         if !specials.mark(text, scratch).ok()? {
@@ -448,8 +449,8 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         }
     }
 
-    /// The bytes of text of a token, which may be only part of a character: to print tokens, use a [`Decoder`]. A
-    /// control token gives its spelling.
+    /// The text of a token as bytes. They may be only part of a character: to print tokens, use a [`Decoder`]. For a
+    /// control token, the text is its spelling.
     ///
     /// # Errors
     ///
@@ -464,24 +465,24 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         self.index.spelled(&self.vocab, id)
     }
 
-    /// A decoder for a complete text. It removes a space that the encoder has put before the text.
+    /// Creates a decoder for a complete text. The decoder removes a space that the encoder has put before the text.
     pub const fn decoder(&self) -> Decoder {
         Decoder::new(self.vocab.strips_first_space())
     }
 
-    /// A decoder for a continuation, such as an answer to a prompt: it keeps a leading space.
+    /// Creates a decoder for a continuation, such as an answer to a prompt. The decoder keeps a leading space.
     pub const fn decoder_after_prompt(&self) -> Decoder {
         Decoder::new(false)
     }
 
-    /// Writes the text of `ids` to `out` and returns its length in bytes.
+    /// Writes the text of `ids` to `out` and returns the text's length in bytes.
     ///
     /// This is the inverse of [`encode`](Self::encode), except that byte-level BPE gives U+FFFD for invalid UTF-8.
     /// Control tokens are omitted unless `show_special`.
     ///
     /// # Errors
     ///
-    /// [`Error::TokenOutOfRange`]; [`Error::BufferTooSmall`] with the exact length.
+    /// [`Error::TokenOutOfRange`]; [`Error::BufferTooSmall`], which has the exact length.
     pub fn detokenize(&self, ids: &[TokenId], show_special: bool, out: &mut [u8]) -> Result<usize, Error> {
         let mut decoder = self.decoder().show_special(show_special);
         let given = out.len();
@@ -502,7 +503,7 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         Ok(len)
     }
 
-    /// Like [`detokenize`](Self::detokenize), as text with U+FFFD for invalid UTF-8.
+    /// Like [`detokenize`](Self::detokenize), but returns a string, in which U+FFFD replaces invalid UTF-8.
     ///
     /// # Errors
     ///
@@ -555,9 +556,9 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         self.index.eom()
     }
 
-    /// True if generation ends with this token: [`eos`](Self::eos), [`eot`](Self::eot), [`eom`](Self::eom), or another
-    /// special token with a known spelling, because many files name only one of several such tokens. Ordinary text
-    /// tokens never end generation.
+    /// True if generation ends with this token: [`eos`](Self::eos), [`eot`](Self::eot), [`eom`](Self::eom), or any
+    /// other special token with a known spelling, because many files name only one of several tokens that end
+    /// generation. Ordinary text tokens never end generation.
     pub fn is_end(&self, id: TokenId) -> bool {
         self.index.ends().any(|end| end == id)
     }
@@ -577,14 +578,14 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         self.vocab.score(id)
     }
 
-    /// True if `add_special` adds [`bos`](Self::bos). The key `add_bos_token` decides; without it, true for
-    /// SentencePiece's BPE, WordPiece, Gemma 4, and some pre-tokenizers such as Llama 3's.
+    /// True if `add_special` adds [`bos`](Self::bos). The key `add_bos_token` decides. If the file has no such key,
+    /// this is true for SentencePiece's BPE, WordPiece, Gemma 4, and some pre-tokenizers such as Llama 3's.
     pub const fn add_bos(&self) -> bool {
         self.vocab.add_bos
     }
 
-    /// True if `add_special` adds [`eos`](Self::eos). The key `add_eos_token` decides; without it, true for unigram and
-    /// WordPiece.
+    /// True if `add_special` adds [`eos`](Self::eos). The key `add_eos_token` decides. If the file has no such key,
+    /// this is true for unigram and WordPiece.
     pub const fn add_eos(&self) -> bool {
         self.vocab.add_eos
     }
@@ -603,26 +604,26 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         self.vocab.normalizer
     }
 
-    /// Returns a text converted by SentencePiece's character map in the file (`tokenizer.ggml.precompiled_charsmap`), with
-    /// spaces for `▁`. [`encode`](Self::encode) does so for unigram vocabularies. In files with the step `Charsmap` of
-    /// the [`normalizer`](Self::normalizer), the caller does so. A build without the feature `unigram` does not read the
-    /// map.
+    /// Returns a text converted by SentencePiece's character map in the file (`tokenizer.ggml.precompiled_charsmap`),
+    /// with spaces for `▁`. For unigram vocabularies, [`encode`](Self::encode) applies the map. If the
+    /// [`normalizer`](Self::normalizer) has the step `Charsmap`, the caller applies it. A build without the feature
+    /// `unigram` does not read the map.
     pub fn mapped<'t>(&self, text: &'t [u8]) -> impl Iterator<Item = u8> + use<'a, 't> {
         Normalized::new(self.vocab.charsmap, Spaces { prefix: false, merge: false }, text)
     }
 
-    /// Returns the replacement for the shortest entry of the character map that `text` starts with, or `None` if there is
-    /// no such entry. ([`mapped`](Self::mapped) uses the longest entry.)
+    /// Returns the replacement for the shortest entry of the character map that `text` starts with, or `None` if there
+    /// is no such entry. ([`mapped`](Self::mapped) uses the longest entry.)
     ///
-    /// Hugging Face's step `Precompiled` replaces a grapheme of fewer than six bytes by its replacement. If the grapheme
-    /// has none or is longer, the step replaces each of its characters. The result differs from SentencePiece's in a few
-    /// texts with combining marks.
+    /// Hugging Face's step `Precompiled` replaces a grapheme of fewer than six bytes by the grapheme's replacement. If
+    /// the grapheme has no replacement or is longer, the step replaces each of the grapheme's characters. The result
+    /// differs from SentencePiece's in a few texts with combining marks.
     pub fn replacement(&self, text: &[u8]) -> Option<&'a [u8]> {
         self.vocab.charsmap.shortest(text)
     }
 
-    /// Removes the character map, so that [`encode`](Self::encode) does not apply it again. Use it for texts that the
-    /// caller has converted by the step `Precompiled` or `Charsmap`.
+    /// Removes the character map, so that [`encode`](Self::encode) does not apply the map again. Call this for texts
+    /// that the caller has converted by the step `Precompiled` or `Charsmap`.
     #[must_use]
     pub const fn without_map(mut self) -> Self {
         self.vocab.charsmap = charsmap::Charsmap::NONE;

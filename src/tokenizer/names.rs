@@ -17,15 +17,15 @@ use crate::TokenId;
 /// Meaning of a spelling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Meaning {
-    /// Ends an answer; serves as the end-of-turn token if the file names none.
+    /// Ends an answer; serves as the end-of-turn token if the file does not name one.
     EndOfTurn,
-    /// Ends a message; serves as the end-of-message token if the file names none.
+    /// Ends a message; serves as the end-of-message token if the file does not name one.
     EndOfMessage,
     /// Ends an answer.
     End,
-    /// A token of fill-in-the-middle, with its role; for each role the first spelling found counts.
+    /// A token of fill-in-the-middle, with its role; for each role, only the first spelling that is found counts.
     Fill(Role),
-    /// Printed like text although it looks like a control token.
+    /// The token is printed like text, although it looks like a control token.
     Shown,
 }
 
@@ -113,7 +113,8 @@ pub(super) const COUNT: usize = 61;
 /// Maximum number of tokens that end an answer, from spellings and metadata.
 pub(super) const MOST_ENDS: usize = 32;
 
-/// Metadata keys of the roles, current and deprecated, and whether the token ends an answer.
+/// The roles with their metadata keys, first the current and then the deprecated key, and whether a token of the role
+/// ends an answer.
 const ROLES: [(Role, [&str; 2], bool); 6] = [
     (Prefix, ["fim_pre_token_id", "prefix_token_id"], false),
     (Suffix, ["fim_suf_token_id", "suffix_token_id"], false),
@@ -167,7 +168,7 @@ impl Found {
         Self { ids: [None; COUNT], marked: [false; COUNT] }
     }
 
-    /// Records a token whose spelling is known; must be called for all tokens in order of their ids.
+    /// Records the token if its spelling is known. Must be called for all tokens, in order of their ids.
     pub fn look(&mut self, id: TokenId, text: &[u8], kind: TokenType) {
         // Tests both ends first, because almost no token begins and ends like a known spelling.
         let looks_so = match *text {
@@ -192,14 +193,14 @@ impl Found {
         NAMES.iter().zip(&self.ids).filter(|((_, m), _)| *m == meaning).find_map(|(_, id)| *id)
     }
 
-    /// The first token with this meaning that the file marks as special.
+    /// The first token that has this meaning and that the file marks as special.
     fn first_marked(&self, meaning: Meaning) -> Option<TokenId> {
         let names = NAMES.iter().zip(&self.ids).zip(&self.marked);
         names.filter(|(((_, m), _), marked)| *m == meaning && **marked).find_map(|((_, id), _)| *id)
     }
 
-    /// Derives properties of tokens. `known` has the ids from the metadata: end of sequence, of turn, of message. `key`
-    /// returns the id under a metadata key, if the id is in the vocabulary.
+    /// Derives properties of tokens. `known` has the ids from the metadata for the end of a sequence, the end of a turn
+    /// and the end of a message. `key` returns the id under a metadata key, if the id is in the vocabulary.
     pub fn consequences(&self, known: [Option<TokenId>; 3], key: impl Fn(&str) -> Option<TokenId>) -> Consequences {
         let [eos, eot, eom] = known;
         let eot = eot.or_else(|| self.first_marked(EndOfTurn));
@@ -236,7 +237,7 @@ impl Found {
             insert(&mut ends, id);
         }
 
-        // In some families, a token of the list does not end an answer.
+        // In some families of vocabularies, one of these tokens does not end an answer.
         let is_end =
             |ends: &[Option<TokenId>], name: &[u8]| self.by_name(name).is_some_and(|id| ends.contains(&Some(id)));
         let call = is_end(&ends, b"<|call|>") || is_end(&ends, b"<|calls|>");

@@ -1,7 +1,7 @@
 //! PLaMo 2: the segmentation into tokens with the lowest sum of costs, found from the end of the text.
 //!
-//! Costs are whole numbers, so sums can be equal; the longest first token then wins. Sources: `tokenization_plamo.py` of
-//! `pfnet/plamo-2-1b`, and llama.cpp's `llm_tokenizer_plamo2`.
+//! Costs are whole numbers, so two segmentations can have equal sums. Then the segmentation with the longest first
+//! token wins. Sources: `tokenization_plamo.py` of `pfnet/plamo-2-1b`, and llama.cpp's `llm_tokenizer_plamo2`.
 
 use super::Output;
 use super::index::Index;
@@ -10,16 +10,17 @@ use super::unicode::{Normalized, encode as utf8, first_char};
 use super::vocab::{TokenType, Vocab};
 use crate::TokenId;
 
-/// Cost of a character without a token. It becomes byte tokens.
+/// Cost of a character without a token. Such a character becomes byte tokens.
 const UNKNOWN_COST: i64 = 10_000_000;
 
 /// Tokens of this cost or more are never used.
 const UNUSED_COST: f64 = 20_000_000.0;
 
-/// The best segmentation of the text from a position on: its cost (low and high word) and its first token.
+/// The best segmentation of the text from a position on: the cost of the segmentation (low and high word) and the first
+/// token.
 type Step = [Word; 3];
 
-/// The first token of a segmentation that begins with a character without a token.
+/// Stands for the first token of a segmentation that begins with a character without a token.
 const NO_TOKEN: TokenId = TokenId::MAX;
 
 /// UTF-8 of U+FEFF, which is dropped at the start of a text.
@@ -74,8 +75,8 @@ pub(super) fn encode(
     Some(())
 }
 
-/// True if a character starts at `at`; a byte outside of characters is one. (The first byte of a sequence is never inside
-/// of another.)
+/// True if a character starts at `at`. A byte that is not part of a character counts as a character. (The first byte of
+/// a UTF-8 sequence never occurs inside a sequence.)
 fn is_start(text: &[u8], at: usize) -> bool {
     let reaches = |back: usize| {
         let char = at.checked_sub(back).and_then(|before| first_char(text.get(before..)?));
@@ -84,7 +85,8 @@ fn is_start(text: &[u8], at: usize) -> bool {
     !(1..4).any(reaches)
 }
 
-/// Counts the bytes of a text before and after decoding, which makes a byte outside of characters U+FFFD.
+/// Counts the bytes of a text before and after decoding. Decoding replaces a byte that is not part of a character by
+/// U+FFFD.
 struct Walk<'t> {
     text: &'t [u8],
     taken: usize,
@@ -92,7 +94,8 @@ struct Walk<'t> {
 }
 
 impl Walk<'_> {
-    /// Number of bytes that are `len` bytes after decoding, at least as many as before; `None` inside of a character.
+    /// Number of bytes of the text that become `len` bytes by decoding. `len` must not decrease from call to call.
+    /// `None` if this is inside a character.
     fn to(&mut self, len: usize) -> Option<usize> {
         while self.decoded < len {
             let char = first_char(self.text.get(self.taken..)?)?;

@@ -3,7 +3,8 @@
 use super::scan::*;
 use super::unicode::is_word;
 
-/// A chain of scanners. A scanner is a list of alternatives; it splits the pieces that the scanner before it produces.
+/// A chain of scanners. A scanner is a list of alternatives. Each scanner splits the pieces that the previous scanner
+/// produces.
 type Chain = &'static [&'static [Part]];
 
 /// The pre-tokenizer for a value of `tokenizer.ggml.pre`.
@@ -72,9 +73,9 @@ const EXAONE_MOE: &[Part] = &[
     Part::Spaces,
 ];
 
-/// `[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+` or the same with `+` and then `*`: words
-/// split before capitals, as in the models' own expressions. llama.cpp only treats ASCII letters as capitals, and
-/// excludes marks.
+/// `[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+` or the same expression with `+` first
+/// and `*` second. Words are split before capitals, as in the models' own expressions. llama.cpp only treats ASCII
+/// letters as capitals, and excludes marks.
 const fn cased(contraction: bool, most_digits: u8) -> [Part; 5] {
     [
         Part::Cased { upper: UPPER, lower: LOWER, contraction },
@@ -131,8 +132,8 @@ const fn ignoring_merges_with_bos(chain: Chain) -> PreTokenizer {
     PreTokenizer { chain, ignore_merges: true, add_bos: true }
 }
 
-/// Names in the file with their pre-tokenizers, as in llama.cpp's `llama_vocab::impl::load`; each name ends with a
-/// space.
+/// The names of pre-tokenizers in files, each with the pre-tokenizer that it stands for, as in llama.cpp's
+/// `llama_vocab::impl::load`; each name ends with a space.
 const BY_NAME: &[(&str, PreTokenizer)] = &[
     // Also used if the file has no name.
     ("default ", plain(&[&[some(PUNCTUATION_MATHS).part()], GPT2, &[numbers(ALL)], &[THREE_DIGITS]])),
@@ -252,7 +253,7 @@ impl PreTokenizer {
     /// Hugging Face's `Whitespace`, which llama.cpp does not have.
     pub const WORDS: Self = plain(&[WORDS]);
 
-    /// Finds a pre-tokenizer by its name in the file; `None` if it is not in [`BY_NAME`].
+    /// Finds a pre-tokenizer by its name in the file; `None` if [`BY_NAME`] does not have the name.
     pub const fn by_name(name: &[u8]) -> Option<Self> {
         let mut kinds = BY_NAME;
         // Old files have no name.
@@ -288,7 +289,7 @@ pub(super) struct Words<'t> {
 struct State {
     /// End of the scanner's current piece, which contains `pos`.
     end: usize,
-    /// Position that the scanner caches for its next piece: see [`next`].
+    /// A position that the scanner caches for later pieces: see [`next`].
     known: usize,
 }
 
@@ -367,8 +368,8 @@ mod tests {
         assert_eq!(first("superbpe", b"1\xc0\xb2341"), Some(3));
     }
 
-    /// Results for a thousand strings, computed by `tests/fixtures/pretokenizers.py` with the Python package `regex`: a
-    /// checksum of the lengths of each string's pieces.
+    /// Results for a thousand strings, computed by `tests/fixtures/pretokenizers.py` with the Python package `regex`:
+    /// for each string, a checksum of the lengths of its pieces.
     #[test]
     fn random_strings() {
         let vectors = include_str!("../../tests/fixtures/pretokenizers.txt");

@@ -1,10 +1,10 @@
-//! Scanners: each implements one regular expression of llama.cpp's pre-tokenizers, as a list of alternatives that are
-//! tried in order.
+//! Scanners: each scanner implements one regular expression of llama.cpp's pre-tokenizers, as a list of alternatives
+//! that are tried in order.
 //!
-//! They are written by hand because the expressions look ahead (`\s+(?!\S)`), and because the tables of a general
-//! engine would be larger than this crate. A scanner finds the end of the piece that starts at `pos`. It sees no text
-//! before `pos`, and none after `end`, the end of the previous scanner's piece. Text without a match, up to the next
-//! match, is also a piece. Time is linear in the text.
+//! The scanners are written by hand because the expressions look ahead (`\s+(?!\S)`), and because the tables of a
+//! general engine would be larger than this crate. A scanner finds the end of the piece that starts at `pos`. It sees
+//! neither text before `pos` nor text after `end`, which is the end of the previous scanner's piece. Text without a
+//! match, up to the next match, is also a piece. Time is linear in the text.
 
 use super::unicode::{Group, first_char, group, is_space, is_word};
 
@@ -135,7 +135,8 @@ pub(super) enum Part {
         lower: Class,
         contraction: bool,
     },
-    /// `before?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+` with [`BEFORE_WORD`] as `before`: several words.
+    /// `before?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+` with [`BEFORE_WORD`] as `before`: several words with spaces between
+    /// them.
     Phrase,
     /// `\s*[\r\n]+`, which matches the same as `\s*[\r\n]`.
     LineEnds,
@@ -146,9 +147,10 @@ pub(super) enum Part {
     /// `\s+$`
     SpacesAtEnd,
     /// Digits split into groups of three from the end; the piece of the first group begins with the text before the
-    /// digits. llama.cpp's `\p{AFMoE_digits}`.
+    /// digits. This is llama.cpp's `\p{AFMoE_digits}`.
     Threes,
-    /// `(?=(\d{3})+(?!\d))`: as [`Threes`](Self::Threes) for ASCII digits, with an additional split before the first.
+    /// `(?=(\d{3})+(?!\d))`: like [`Threes`](Self::Threes), but for ASCII digits, and with an additional split before
+    /// the first group.
     ThreesApart,
     /// `<sentinel:[0-9]+>`
     Sentinel,
@@ -247,7 +249,7 @@ impl View<'_> {
         Some(pos + seen.len)
     }
 
-    /// End of the run of at most `most` code points of `class` at `pos`, and their number.
+    /// End of the run of at most `most` code points of `class` at `pos`, and the number of code points in the run.
     fn run(self, mut pos: usize, class: Class, most: u32) -> (usize, u32) {
         let mut count = 0;
         while count < most
@@ -326,7 +328,7 @@ impl View<'_> {
                 _ => {}
             }
         }
-        // `upper+lower*`: no `lower` follows, since otherwise the loop above would have matched.
+        // `upper+lower*`. No `lower` follows the run of `upper`, since otherwise the loop above would have matched.
         starts.into_iter().flatten().find_map(|start| match self.run(start, upper, u32::MAX) {
             (_, 0) => None,
             (end, _) => Some(end),
@@ -343,7 +345,7 @@ impl View<'_> {
         Some(end)
     }
 
-    /// `\s*[\r\n]+`. `known` caches the end of white space without a line end.
+    /// `\s*[\r\n]+`. `known` caches the end of a run of white space that has no line end.
     fn line_ends(self, pos: usize, known: &mut usize) -> Option<usize> {
         let (mut end, mut found) = (pos.max(*known), None);
         while let Some(seen) = self.at(end).filter(|seen| WHITE.has(*seen)) {
@@ -478,8 +480,8 @@ impl View<'_> {
     }
 }
 
-/// End of the piece that starts at `pos`: at most `end`, and greater than `pos` if `pos < end`. `known` holds a
-/// position that one alternative caches for later calls; 0 initially.
+/// End of the piece that starts at `pos`. The result is at most `end`, and greater than `pos` if `pos < end`. `known`
+/// holds a position that one of the alternatives caches for later calls; it is 0 before the first call.
 pub(super) fn next(parts: &[Part], text: &[u8], pos: usize, end: usize, known: &mut usize) -> usize {
     let view = View { text: text.get(..end).unwrap_or(text) };
     let mut at = pos;

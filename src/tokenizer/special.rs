@@ -1,8 +1,8 @@
 //! Finds special tokens in a text, before the rest is tokenized.
 //!
-//! As in Hugging Face's tokenizers, a text is searched from left to right, and the longest token at a place is taken.
-//! Control tokens are searched first, other added tokens in the text between them. (llama.cpp 0.3.36 takes the longest
-//! token of the whole text first; the two differ only if tokens overlap.)
+//! As in Hugging Face's tokenizers, a text is searched from left to right, and at each position the longest token is
+//! taken. Control tokens are searched first; all other added tokens are searched in the text between control tokens.
+//! (llama.cpp 0.3.36 takes the longest token of the whole text first. The results differ only if tokens overlap.)
 
 use super::index::{Index, Special, narrow, rule};
 use super::unicode::{first_char, is_word};
@@ -42,7 +42,7 @@ impl ByteSet {
 pub(super) struct Specials<'v, 'a, 'i> {
     pub vocab: &'v Vocab<'a>,
     pub index: &'v Index<'i>,
-    /// True if control tokens are parsed; user-defined tokens always are.
+    /// True if control tokens are parsed; user-defined tokens are always parsed.
     pub parse_special: bool,
 }
 
@@ -60,7 +60,7 @@ impl Counts {
 }
 
 impl Specials<'_, '_, '_> {
-    /// Marks every byte of `text` in the front of `memory`. `Ok(false)` if there is no special token; then `memory` is
+    /// Marks every byte of `text` in the front of `memory`. `Ok(false)` if there is no special token; `memory` is then
     /// unchanged. `Err` if `memory` is too short.
     pub fn mark(&self, text: &[u8], memory: &mut [u8]) -> Result<bool, ()> {
         let (mut marks, mut is_any) = (memory.get_mut(..text.len()), false);
@@ -121,14 +121,15 @@ impl Specials<'_, '_, '_> {
     }
 }
 
-/// Number of bytes from `pos` on that belong to no special token, as far as a token can reach.
+/// Number of bytes from `pos` on that do not belong to a special token. Counting stops after the length of the longest
+/// possible token.
 fn free(marks: &[u8], pos: usize) -> usize {
     let reach = marks.get(pos..).unwrap_or(&[]).iter().take(LONGEST_LOOKED_FOR);
     reach.take_while(|mark| **mark == mark::TEXT).count()
 }
 
-/// Returns true if the token at `pos` must be a whole word and is not. As in Hugging Face's tokenizers, the search for
-/// special tokens then continues after this token.
+/// Returns true if the token at `pos` must be a whole word but is only part of one. As in Hugging Face's tokenizers,
+/// the search for special tokens then continues after this token.
 fn is_part_of_word(special: &Special, text: &[u8], pos: usize) -> bool {
     if !HAS_TABLES || !special.follows(rule::WHOLE_WORD) {
         return false;
@@ -141,7 +142,8 @@ fn is_part_of_word(special: &Special, text: &[u8], pos: usize) -> bool {
     before.is_some_and(|char| is_word(char.code)) || after.is_some_and(|char| is_word(char.code))
 }
 
-/// Marks the bytes of a token at `pos`, and the white space that the token absorbs. Returns the position after both.
+/// Marks the bytes of a token at `pos`, and the white space that the token absorbs. Returns the position after the
+/// token and the white space.
 fn take(marks: &mut [u8], text: &[u8], pos: usize, special: &Special) -> usize {
     let end = pos + special.len;
     let Some(span) = marks.get_mut(pos..end) else { return end };

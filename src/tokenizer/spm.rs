@@ -1,5 +1,5 @@
-//! SentencePiece's BPE: the pair whose union has the best score merges first. Symbols that are not in the vocabulary
-//! become byte tokens.
+//! SentencePiece's BPE: of all pairs of adjacent symbols, the pair whose union has the best score merges first. Symbols
+//! that are not in the vocabulary become byte tokens.
 //!
 //! Source: llama.cpp's `llm_tokenizer_spm_session`, after SentencePiece's `bpe_model.cc`.
 
@@ -34,21 +34,21 @@ impl Fragment<'_, '_, '_, '_> {
     }
 
     fn find(&self, start: usize, end: usize) -> Option<TokenId> {
-        // Longer ranges are not hashed, because no token has more slots than bytes in its spelling: a space is one slot
-        // and three bytes.
+        // Longer ranges are not hashed, because no token has more slots than its spelling has bytes: a space takes one
+        // slot, but three bytes of the spelling.
         if end.saturating_sub(start) > self.index.longest() {
             return None;
         }
-        // No user-defined token matches, because these were cut out of the text before. One that is still in the text
-        // matches only as a whole word, and here it is part of a longer word.
+        // User-defined tokens do not match here, because they were cut out of the text before. A user-defined token
+        // that is still in the text is one that matches only as a whole word, and here it is part of a longer word.
         let is_piece = |id: &TokenId| !HAS_TABLES || self.vocab.file_type(*id) != TokenType::UserDefined;
         self.index.find(self.vocab, self.bytes(start, end)).filter(is_piece)
     }
 
     /// Splits the fragment before the first space across which nothing merges.
     ///
-    /// The parts are independent, so that memory for the longest part suffices. In most vocabularies spaces only occur
-    /// at the start of tokens: a part is a word, and its symbols stay in the cache.
+    /// The parts are encoded independently, so that memory for the longest part suffices. In most vocabularies, spaces
+    /// only occur at the start of tokens. A part is then a word, whose symbols stay in the cache.
     fn split(&self) -> (Self, Self) {
         let mut cut = 0;
         while let Some(rest) = self.text.get(cut..).filter(|rest| !rest.is_empty()) {
@@ -74,7 +74,7 @@ impl Fragment<'_, '_, '_, '_> {
         Some(())
     }
 
-    /// Appends the ids of a part. Takes and returns whether the last token was the unknown token.
+    /// Appends the ids of a part. `after_unknown` and the result tell whether the last token was the unknown token.
     fn encode_part(&self, mut after_unknown: bool, memory: &mut [Word], output: &mut Output<'_>) -> Option<bool> {
         let slots = self.slots();
         let mut row = Row::new(memory, slots)?;
@@ -103,7 +103,7 @@ impl Fragment<'_, '_, '_, '_> {
         Some(after_unknown)
     }
 
-    /// Appends byte tokens for a symbol that is not in the vocabulary. If they are not in the vocabulary either,
+    /// Appends byte tokens for a symbol that is not in the vocabulary. If the vocabulary has no such byte tokens,
     /// appends the unknown token and returns true.
     fn spell_out(&self, start: usize, end: usize, after_unknown: bool, output: &mut Output<'_>) -> bool {
         let mut is_unknown = false;
@@ -140,7 +140,7 @@ impl Rules for Fragment<'_, '_, '_, '_> {
     }
 }
 
-/// Maps a score to a key that decreases as the score increases; NaN comes last.
+/// Maps a score to a key that decreases as the score increases. NaN gets the largest key.
 fn key_of_score(score: f32) -> u32 {
     if score.is_nan() {
         return NO_PAIR - 1;
@@ -152,8 +152,8 @@ fn key_of_score(score: f32) -> u32 {
 /// Number of bytes of the first symbol of `text`, which is not empty.
 ///
 /// llama.cpp replaces spaces by `▁` and then takes a character's length from its first byte (`unicode_len_utf8`). In
-/// invalid UTF-8 the first bytes of a `▁` may therefore become part of a symbol. The other bytes of the `▁` stand alone
-/// and never merge; they are counted as part of the symbol here.
+/// invalid UTF-8 the first bytes of a `▁` may therefore become part of a symbol. In llama.cpp, the other bytes of the
+/// `▁` stand alone and never merge; here, they are counted as part of the symbol.
 fn first_symbol(text: &[u8]) -> usize {
     let mut missing = match text.first() {
         Some(0xc0..=0xdf) => 1,

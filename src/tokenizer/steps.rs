@@ -1,4 +1,4 @@
-//! Tests bounds on the work that hostile vocabularies cause, counted in tokens visited.
+//! Tests bounds on the work that hostile vocabularies cause. Work is counted as the number of visited tokens.
 
 extern crate std;
 
@@ -51,7 +51,7 @@ fn file(model: &str, tokens: &[String], kind: i32) -> Vec<u8> {
     out
 }
 
-/// Number of tokens visited to build the index, and to encode a text.
+/// Number of visited tokens for building the index, and for encoding a text.
 fn steps(file: &[u8], text: &str) -> (u64, u64) {
     let gguf = Gguf::parse(file).unwrap();
     let mut index = vec![0; Tokenizer::index_bytes(&gguf).unwrap()];
@@ -64,8 +64,8 @@ fn steps(file: &[u8], text: &str) -> (u64, u64) {
     (built, STEPS.get())
 }
 
-/// Checks that the work is linear in the text, with a factor bounded by the longest token and the logarithm of the
-/// number of tokens.
+/// Checks that the work is linear in the length of the text, with a factor that is bounded by the longest token and the
+/// logarithm of the number of tokens.
 fn check(name: &str, model: &str, tokens: &[String], kind: i32, text: &str) {
     let file = file(model, tokens, kind);
     let log = u64::from(tokens.len().ilog2()) + 1;
@@ -77,7 +77,7 @@ fn check(name: &str, model: &str, tokens: &[String], kind: i32, text: &str) {
     assert!(built <= 8 * log * file.len() as u64, "{name}: {built} steps for an index, file {}", file.len());
 }
 
-/// Tokens of `before` and a run of `a`, with increasing lengths up to the longest allowed.
+/// Makes tokens of `before` and a run of `a`, with increasing lengths up to the longest allowed length.
 fn ladder(before: &str, step: usize) -> Vec<String> {
     (1..=LONGEST_LOOKED_FOR - before.len()).step_by(step).map(|len| format!("{before}{}", "a".repeat(len))).collect()
 }
@@ -119,7 +119,7 @@ fn pieces_of_every_length() {
 
 #[test]
 fn many_tokens_of_one_spelling() {
-    // All have the same hash: look-ups are only fast because tokens are also sorted by id.
+    // All of these tokens have the same hash. Look-ups are only fast because tokens are also sorted by id.
     let tokens: Vec<String> =
         ["a", "b", "ab"].into_iter().chain(std::iter::repeat_n("aaaa", 50_000)).map(String::from).collect();
     for model in ["llama", "t5", "bert", "rwkv", "plamo2"] {

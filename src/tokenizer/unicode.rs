@@ -1,12 +1,13 @@
 //! Code points: decoding bytes that may not be UTF-8, and general categories.
 //!
 //! Decoding follows llama.cpp (`unicode_cpts_from_utf8`), so that every input gets the same ids: a byte that does not
-//! start a sequence becomes U+FFFD, and overlong forms and surrogates give the number they encode. (llama.cpp throws an
-//! exception above U+10FFFF; here such sequences give U+FFFD.)
+//! start a sequence becomes U+FFFD, and overlong forms and surrogates give the number that they encode. (llama.cpp
+//! throws an exception above U+10FFFF; here such sequences give U+FFFD.)
 
 use super::unicode_table::{BLOCKS, HIGH, LOW, MIDDLE, PLAIN, TAILS, TOP};
 
-/// Group of general categories that the pre-tokenizers treat alike, in the order of `unicode_table.py`.
+/// A group of general categories that the pre-tokenizers treat alike. The groups are in the order of
+/// `unicode_table.py`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Group {
     /// Cn, and values beyond the last code point.
@@ -252,7 +253,7 @@ mod tests {
             let plain = text.chars().flat_map(|c| super::plain(c as u32)).filter(|code| *code != 0);
             assert!(plain.eq(expected.chars().map(u32::from)), "{text}");
         }
-        // Lowercase of single code points agrees with the standard library.
+        // Checks that the lowercase forms of single code points agree with the standard library.
         let is_letter = |c: &char| matches!(group(*c as u32), Group::Upper | Group::Lower | Group::OtherLetter);
         for char in (0..0x250).filter_map(char::from_u32).filter(is_letter) {
             let plain = char::from_u32(super::plain_first(char as u32)).unwrap();

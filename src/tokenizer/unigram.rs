@@ -1,8 +1,8 @@
 //! Unigram: finds the segmentation into tokens with the largest sum of scores (Viterbi).
 //!
 //! Sources: llama.cpp's `llm_tokenizer_ugm_session`, after SentencePiece's `unigram_model.cc` ([Kudo
-//! 2018](https://arxiv.org/abs/1804.10959)). The text streams through the caller's memory: once all segmentations pass
-//! through a position, the tokens before that position are final.
+//! 2018](https://arxiv.org/abs/1804.10959)). The text streams through the caller's memory: as soon as all segmentations
+//! have a token boundary at a position, the tokens before that position are final.
 
 use core::cell::Cell;
 
@@ -14,23 +14,24 @@ use super::merge::Word;
 use super::vocab::{TokenType, Vocab};
 use crate::TokenId;
 
-/// Subtracted from the lowest score, for a character without a token.
+/// Difference between the lowest score of a token and the score of a character without a token.
 const UNKNOWN_PENALTY: f32 = 10.0;
 
-/// Bytes of memory per byte of normalized text: the byte and a [`Step`].
+/// Number of bytes of memory per byte of normalized text: the byte itself and a [`Step`].
 const BYTES_PER_POSITION: usize = 1 + size_of::<Step>();
 
-/// Maximum growth by normalization: no Unicode character becomes more than 11 times as long (U+FDFA).
+/// Maximum growth of a text by normalization, because no Unicode character becomes more than 11 times as long (U+FDFA
+/// does).
 pub(super) const MOST_GROWTH: usize = 11;
 
-/// Words of memory for a text of `len` bytes after normalization.
+/// Number of words of memory for a text that has `len` bytes after normalization.
 pub(super) const fn words_for(len: usize) -> usize {
     // The four additional words hold one more position, because `encode` notices the end of the text only if there is
     // room for another byte.
     len.saturating_mul(BYTES_PER_POSITION).div_ceil(4).saturating_add(4)
 }
 
-/// Words of memory that suffice for `text`, whatever tokens the vocabulary has.
+/// Number of words of memory that suffice for `text`, whatever tokens the vocabulary has.
 pub(super) fn words_for_text(vocab: &Vocab<'_>, text: &[u8]) -> usize {
     words_for(normalized(vocab, text, true).count())
 }
@@ -40,7 +41,7 @@ fn normalized<'t>(vocab: &'t Vocab<'_>, text: &'t [u8], prefix: bool) -> impl It
     Escaped { bytes: Normalized::new(vocab.charsmap, spaces, text), rest: &[] }
 }
 
-/// Iterator over `bytes` with `▁` for spaces, which is how tokens are spelled.
+/// Iterator over `bytes` with `▁` instead of spaces, because tokens are spelled this way.
 struct Escaped<I> {
     bytes: I,
     rest: &'static [u8],
@@ -65,7 +66,7 @@ impl<I: Iterator<Item = u8>> Iterator for Escaped<I> {
     }
 }
 
-/// Best segmentation up to a position: length of its last token (u32) and sum of scores (f64).
+/// The best segmentation up to a position: the length of the last token (u32) and the sum of scores (f64).
 type Step = [u8; 12];
 
 fn step(len: usize, score: f64) -> Step {
@@ -86,8 +87,8 @@ fn score_of(step: &Step) -> f64 {
     f64::from_le_bytes([a, b, c, d, e, f, g, h])
 }
 
-/// Score of a token, if texts may contain it. A user-defined token remains in a text only if it must be a whole word
-/// and is part of a longer word.
+/// Score of a token, if texts may contain it. A user-defined token occurs here only if it must be a whole word but is
+/// part of a longer word, because all others were cut out of the text before.
 fn score(vocab: &Vocab<'_>, id: TokenId) -> Option<f64> {
     match vocab.file_type(id) {
         // Tokens that are only for decoding have a score of minus infinity.
@@ -124,7 +125,7 @@ pub(super) fn encode(
 
     let (mut at, mut reach, mut settled, mut ended) = (0usize, 0usize, 0usize, false);
     loop {
-        // Load as much text as the longest token may cover from here.
+        // Loads as much text as the longest token may cover from here.
         let wanted = at.saturating_add(index.longest()).saturating_add(1);
         while !ended && lattice.len < wanted {
             if lattice.len == lattice.bytes.len() {
@@ -149,8 +150,8 @@ pub(super) fn encode(
             return Some(());
         }
         if reach <= at {
-            // All segmentations pass through here. Restart the sums, so that results do not depend on the size of the
-            // memory.
+            // All segmentations have a token boundary here. The sums restart from 0, so that results do not depend on
+            // the size of the memory.
             settled = at;
             lattice.restart(at);
         }
@@ -189,8 +190,8 @@ impl Lattice<'_, '_, '_> {
         len.min(self.len - at.min(self.len)).max(1)
     }
 
-    /// Upper bound on the end of tokens that start at `at`: the first space that no token contains, the longest token,
-    /// or the end of the loaded text.
+    /// Upper bound on the end of tokens that start at `at`: the first space that no token can contain, the length of
+    /// the longest token, or the end of the loaded text.
     fn word_end(&self, at: usize) -> usize {
         let end = self.len.min(at.saturating_add(self.index.longest()));
         let mut places = self.bytes.get(at..end).unwrap_or(&[]).windows(1 + SPACE.len());
@@ -230,8 +231,8 @@ impl Lattice<'_, '_, '_> {
 
     /// Outputs the tokens of the best segmentation up to `end`.
     fn settle(&mut self, end: usize, output: &mut Output<'_>) -> Option<()> {
-        // Walk backwards, and store each token's length at its start, because ids are output from the start, and steps
-        // have the lengths at the tokens' ends.
+        // Walks backwards and stores each token's length at the token's start. Ids are output from the start of the
+        // text, but the steps have the lengths at the ends of tokens.
         let (mut at, mut len) = (end, self.steps.get(end.wrapping_sub(1)).map_or(0, len_of));
         while at > 0 && len > 0 {
             let start = at.checked_sub(len)?;
@@ -278,14 +279,14 @@ impl Lattice<'_, '_, '_> {
 
 /// Moves the elements `from..to` to the front.
 fn shift<T: Copy>(all: &mut [T], from: usize, to: usize) {
-    // Uses cells because the compiler cannot rule out a panic in `copy_within`.
+    // Copies through cells, because the compiler cannot rule out a panic in `copy_within`.
     let cells = Cell::from_mut(all).as_slice_of_cells();
     for (to, from) in cells.iter().zip(cells.get(from..to).unwrap_or(&[])) {
         to.set(from.get());
     }
 }
 
-/// Stores a segmentation that ends with a token of `len` bytes at `at`, unless a better one is stored.
+/// Stores a segmentation that ends with a token of `len` bytes at `at`, unless a better segmentation is already stored.
 fn offer(steps: &mut [Step], at: usize, len: usize, score: f64) {
     if let Some(there) = steps.get_mut(at + len - 1)
         && score > score_of(there)

@@ -1,8 +1,8 @@
-//! Verifies an index from outside, such as one in flash: word by word and without memory.
+//! Verifies an index from outside, such as an index in flash: word by word and without memory.
 //!
-//! An index that passes equals the one that [`super::build`] would build. Verification takes about as long as building
-//! without sorting: one pass over the tokens checks that the sorted order is strictly ascending and complete, and one
-//! over the merges finds each merge at its position.
+//! An index that passes is equal to the index that [`super::build`] would build. Verification takes about as long as
+//! building without sorting: one pass over the tokens checks that the sorted order is strictly ascending and complete,
+//! and one pass over the merges finds each merge at its position.
 
 use super::build::{byte_token, consequences, halves, listed_ends, note_gaps, rules, special};
 use super::canonical::compare;
@@ -15,7 +15,7 @@ use super::vocab::{LONGEST_LOOKED_FOR, TokenType, Vocab};
 use crate::gguf::Gguf;
 use crate::{TokenId, built};
 
-/// Returns the index if it equals the one that [`super::build`] would build.
+/// Returns the index if it is equal to the index that [`super::build`] would build.
 pub(super) fn verified<'i>(gguf: &Gguf<'_>, vocab: &Vocab<'_>, index: Index<'i>) -> Option<Index<'i>> {
     let check = Check { vocab, index };
     let (found, reachable) = check.tokens()?;
@@ -41,7 +41,7 @@ impl Check<'_, '_, '_> {
         (self.index.word(at) == value).then_some(())
     }
 
-    /// Checks that the words from `start` equal `values`, and that the rest up to `end` is unused.
+    /// Checks that the words from `start` equal `values`, and that all further words before `end` are unused.
     fn list(&self, start: usize, end: usize, values: impl Iterator<Item = u32>) -> Option<()> {
         let mut at = start;
         for value in values {

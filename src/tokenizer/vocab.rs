@@ -15,20 +15,21 @@ const TYPES: &str = "token_type";
 pub(super) const MERGES: &str = "merges";
 const CHARSMAP: &str = "precompiled_charsmap";
 
-/// True if this build has the tables of Unicode. The smallest build, for SentencePiece's BPE alone, does not read keys
-/// that only other tokenizers have.
+/// True if this build has the tables of Unicode. The smallest build, which has only SentencePiece's BPE, does not read
+/// keys that only other tokenizers have.
 pub(super) const HAS_TABLES: bool = built::BPE || built::UNIGRAM || built::WORDPIECE;
 
 /// True if SentencePiece's BPE is the only tokenizer of this build.
 pub(super) const ONLY_SPM: bool = !(HAS_TABLES || built::RWKV_WORLD || built::PLAMO2);
 
-/// Rule that no space is added before a text that begins with a space or its mark `▁`.
+/// A rule: no space is added before a text that begins with a space or with `▁`.
 const IF_ABSENT: u32 = 1;
 /// Rule that no space is added after a special token.
 const AT_START: u32 = 2;
 
 /// Maximum length of tokens that are looked up at every position of a text: special tokens, and all tokens of
-/// tokenizers without merges. In real models these tokens have less than 100 bytes; the limit bounds the time that a file can cost.
+/// tokenizers without merges. In real models these tokens have less than 100 bytes; the limit bounds the time that a
+/// hostile file can cost.
 pub(super) const LONGEST_LOOKED_FOR: usize = 512;
 
 /// Type of a token: `tokenizer.ggml.token_type`.
@@ -38,9 +39,10 @@ pub enum TokenType {
     Normal,
     /// Represents text that the vocabulary cannot spell.
     Unknown,
-    /// Marks the start or end of a text or of a turn. Found in a text only on request (`parse_special`).
+    /// Marks the start or end of a text or of a turn. Such a token is found in a text only on request
+    /// (`parse_special`).
     Control,
-    /// Added by the model's authors; always found in a text, before all other tokens.
+    /// A token that the model's authors added. It is always found in a text, before all other tokens.
     UserDefined,
     /// An id without meaning.
     Unused,
@@ -99,14 +101,15 @@ pub(super) struct WordPieceRules {
 pub(super) enum Model {
     /// "llama": SentencePiece's BPE with scores.
     Spm,
-    /// "gpt2": byte-level BPE with merges. "hybriddna" (`dna`): groups of DNA letters are tokens as well.
+    /// "gpt2": byte-level BPE with merges. With "hybriddna" (`dna`), groups of DNA letters are also tokens.
     Bpe { pre: PreTokenizer, dna: bool },
     /// "whitespace", "bpe" or "gpt2", with the pre-tokenizer "whitespace": BPE over characters with merges.
     Characters {
         /// True if letters are converted to lowercase.
         lowercase: bool,
     },
-    /// "gemma4": BPE over characters with merges, by line, with byte tokens for other characters.
+    /// "gemma4": BPE over characters with merges, line by line. Characters that the vocabulary lacks become byte
+    /// tokens.
     Lines {
         /// True if several newlines become one token, where the vocabulary has such a token.
         newlines: bool,
@@ -183,7 +186,8 @@ impl Model {
         Ok(Model::Characters { lowercase: tri!(switch(gguf, "normalizer.lowercase", false)) })
     }
 
-    /// Defaults: BOS, EOS, the unknown token; whether texts get BOS, EOS, and a leading space.
+    /// The defaults for BOS, EOS and the unknown token, and for whether BOS, EOS and a leading space are added to
+    /// texts.
     const fn defaults(self, name: &[u8]) -> Defaults {
         match self {
             _ if ONLY_SPM => (Some(1), Some(2), Some(0), true, false, true),
@@ -223,8 +227,8 @@ pub(super) struct Vocab<'a> {
     pub add_space_prefix: bool,
     /// A sum of [`IF_ABSENT`] and [`AT_START`], as in Hugging Face's `Metaspace`; llama.cpp has no such rules.
     space_prefix_rule: u32,
-    /// True if consecutive characters that the vocabulary lacks become one unknown token, as in SentencePiece. Not in
-    /// llama.cpp.
+    /// True if consecutive characters that the vocabulary lacks become one unknown token, as in SentencePiece.
+    /// llama.cpp does not do this.
     pub fuse_unknown: bool,
     /// True if runs of spaces count as one.
     pub merge_spaces: bool,
@@ -251,7 +255,7 @@ impl<'a> Vocab<'a> {
         let Some(tokens) = tri!(strings(gguf, TOKENS)) else {
             return Err(Error::MissingKey { key: Name::key(PREFIX, TOKENS) });
         };
-        // Larger arrays are refused, because offsets into the array and ids have 32 bits, with some values reserved.
+        // Larger arrays are refused, because ids and offsets into the array have 32 bits, and some values are reserved.
         let fits = tokens.bytes().len() < u32::MAX as usize && tokens.len() < i32::MAX as usize;
         if tokens.is_empty() || !fits {
             let why = if tokens.is_empty() { "is empty" } else { "has more than 4 GiB" };
@@ -298,7 +302,8 @@ impl<'a> Vocab<'a> {
             unknown: tri!(id(gguf, "unknown_token_id", unknown, len)),
             add_bos,
             add_eos,
-            // These never add a space, whatever the file says, except WordPiece, which always does.
+            // These tokenizers never add a space, whatever the file says. The exception is WordPiece, which always adds
+            // one.
             add_space_prefix: match model {
                 _ if ONLY_SPM => tri!(switch(gguf, "add_space_prefix", add_space_prefix)),
                 Model::Bpe { .. } | Model::WordPiece(_) => add_space_prefix,
@@ -334,7 +339,7 @@ impl<'a> Vocab<'a> {
         self.tokens.len()
     }
 
-    /// Returns true if a space is added before `text`, which is at the start of the whole text (`is_start`) or after a
+    /// Returns true if a space is added before `text`, which is the start of the whole text (`is_start`) or follows a
     /// special token.
     pub fn prefixes(&self, text: &[u8], is_start: bool) -> bool {
         let is = |rule| self.space_prefix_rule & rule != 0;
@@ -438,7 +443,7 @@ impl<'a> Vocab<'a> {
         count
     }
 
-    /// Score of a token, by which SentencePiece's BPE ranks merges; 0 if there is none.
+    /// Score of a token, by which SentencePiece's BPE ranks merges; 0 if the token has no score.
     pub fn score(&self, id: TokenId) -> f32 {
         self.scores.and_then(|scores| scores.get_f32(id as usize)).unwrap_or(0.0)
     }
@@ -453,8 +458,8 @@ const fn strings<'a>(gguf: &Gguf<'a>, name: &str) -> Result<Option<Array<'a>>, E
     }
 }
 
-/// Reads an array with a number for every token, of any width. As in llama.cpp the array may be longer; the rest is
-/// ignored.
+/// Reads an array with a number for every token, of any width. As in llama.cpp, the array may be longer; further
+/// numbers are ignored.
 const fn numbers<'a>(gguf: &Gguf<'a>, name: &str, len: usize, floats: bool) -> Result<Option<Array<'a>>, Error> {
     use ValueType::*;
     let Some(array) = tri!(gguf.array(PREFIX, name)) else { return Ok(None) };
@@ -473,8 +478,8 @@ const fn numbers<'a>(gguf: &Gguf<'a>, name: &str, len: usize, floats: bool) -> R
     Ok(Some(array))
 }
 
-/// Reads the id under a key, or returns the default if the vocabulary has it. As in llama.cpp, an id outside of the
-/// vocabulary (such as -1, by which programs write that there is none) counts as absent.
+/// Reads the id under a key. If the key is missing, returns the default if it is in the vocabulary. As in llama.cpp, an
+/// id outside of the vocabulary counts as missing; some programs write -1 if there is no such token.
 const fn id(gguf: &Gguf<'_>, name: &str, default: Option<TokenId>, len: usize) -> Result<Option<TokenId>, Error> {
     match gguf.u32(PREFIX, name) {
         Ok(Some(id)) if (id as usize) < len => Ok(Some(id)),
@@ -493,8 +498,8 @@ const fn switch(gguf: &Gguf<'_>, name: &str, default: bool) -> Result<bool, Erro
     }
 }
 
-/// Reads several switches, each with its default. (In a loop, because one call of [`switch`] needs less stack than
-/// several.)
+/// Reads several switches, each with its default. (This is a loop, because one call of [`switch`] needs less stack than
+/// several calls.)
 const fn switches<const N: usize>(gguf: &Gguf<'_>, keys: [(&str, bool); N]) -> Result<[bool; N], Error> {
     let mut values = [false; N];
     let mut i = 0;

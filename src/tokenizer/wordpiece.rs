@@ -1,8 +1,8 @@
 //! WordPiece: splits words greedily into the longest tokens; `▁` marks tokens that begin a word. A word that cannot be
 //! split becomes one unknown token.
 //!
-//! Source: Hugging Face's `tokenizers` (`BertNormalizer`, `BertPreTokenizer`, `WordPiece`). llama.cpp differs: it
-//! leaves Hangul composed and strips all marks.
+//! Source: Hugging Face's `tokenizers` (`BertNormalizer`, `BertPreTokenizer`, `WordPiece`). llama.cpp differs, because
+//! it leaves Hangul composed and strips all marks.
 
 use super::Output;
 use super::canonical::SPACE;
@@ -77,7 +77,7 @@ pub(super) fn encode(
     word.finish(vocab, index, output)
 }
 
-/// Maximum number of characters of a word; longer words are unknown.
+/// Maximum number of characters of a word. A longer word becomes the unknown token.
 const MOST_CHARACTERS: usize = 100;
 
 /// True for characters that BERT treats as words: CJK ideographs.
@@ -99,7 +99,7 @@ fn is_chinese(code: u32) -> bool {
 struct Letters<'m> {
     bytes: &'m mut [u8],
     len: usize,
-    /// Number of characters; only the first [`MOST_CHARACTERS`] are stored.
+    /// Number of characters in the word. Only the first [`MOST_CHARACTERS`] characters are stored.
     count: usize,
 }
 
@@ -129,8 +129,8 @@ impl Letters<'_> {
         (self.len, self.count) = (0, 0);
         let before = output.len;
         while !rest.is_empty() {
-            // No special token matches, because these were cut out of the text before. One that is still in the text
-            // matches only as a whole word, and here it is part of a longer word.
+            // Special tokens do not match here, because they were cut out of the text before. A special token that is
+            // still in the text is one that matches only as a whole word, and here it is part of a longer word.
             let pieces =
                 index.prefixes(vocab, rest.iter().copied()).filter(|(_, id)| !vocab.file_type(*id).is_special());
             let Some((len, id)) = pieces.last().filter(|_| is_known) else {

@@ -61,7 +61,7 @@ impl Encoder<'_, '_> {
         }
     }
 
-    /// Runs attention and feed-forward of a layer on all rows, whose keys and values are stored.
+    /// Runs attention and feed-forward of a layer on all rows. The keys and values of the rows are already stored.
     pub(super) fn block(&mut self, layer: usize) {
         let batch = self.plan.options.batch.max(1);
         for first in (0..self.states.count).step_by(batch) {
@@ -153,7 +153,7 @@ impl Encoder<'_, '_> {
         add(hidden, branch);
     }
 
-    /// Norms the states after the last block, if the encoder does so.
+    /// Norms the states after the last block, if the encoder has a norm there.
     pub(super) fn norm_after(&mut self) {
         let Self { spec, table, compute, states, .. } = self;
         let Some(hidden) = states.hidden.get_mut(..states.count * spec.dim) else { return };
@@ -171,7 +171,8 @@ struct Seen<'s> {
 }
 
 impl Seen<'_> {
-    /// Computes attention for the rows from `first` on, whose queries are `q`: as many as `out` has room for.
+    /// Computes attention for as many rows as `out` has room for, from row `first` on. `q` has the queries of these
+    /// rows.
     fn attend(&self, kernels: &Kernels, first: usize, q: &[f32], out: &mut [f32], sums: &mut [f32]) {
         let Spec { dim, heads, .. } = *self.spec;
         let end = first + out.len().checked_div(dim).unwrap_or(0);
@@ -250,7 +251,7 @@ pub(super) fn norm(
     });
 }
 
-/// Multiplies each element of rows by the factor of its column, if there are factors.
+/// Multiplies each element of the rows of `x` by the factor of its column, if there are factors.
 fn scale_rows(x: &mut [f32], dim: usize, factors: &[u8]) {
     if !factors.is_empty() {
         rows_mut(x, dim).for_each(|x| x.iter_mut().enumerate().for_each(|(i, x)| *x *= le_f32(factors, i)));

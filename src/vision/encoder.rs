@@ -1,8 +1,8 @@
 //! Runs an encoder of pictures: patches, blocks of attention and feed-forward, and the projector.
 //!
-//! A view's rows are ordered by the blocks of patches that the projector joins, so that a block's states are adjacent. In
-//! encoders with windows, the rows of a window are adjacent as well. Attention has no mask, so the order does not matter
-//! to it.
+//! A view's rows are ordered by the blocks of patches that the projector joins, so that a block's states are adjacent.
+//! In encoders with windows, the rows of a window are also adjacent. The order does not change the result of attention,
+//! because attention has no mask.
 //!
 //! As in other encoders, a layer stores the keys and values of all rows before the first row attends. Each layer
 //! processes the batches twice: first for keys and values, then for the rest.
@@ -75,8 +75,8 @@ impl<'m, 'w> Encoder<'m, 'w> {
     ///
     /// # Errors
     ///
-    /// [`Error::WorkspaceTooSmall`] and [`Error::Misaligned`]; [`Error::PlanMismatch`] if the plan was made for another
-    /// file.
+    /// [`Error::WorkspaceTooSmall`] and [`Error::Misaligned`]; [`Error::PlanMismatch`] if the plan was made for a
+    /// different file.
     pub fn new(vision: &'m Vision<'_>, plan: Plan, workspace: &'w mut [u8]) -> Result<Self, Error> {
         if !plan.is_for(vision.gguf()) {
             return Err(Error::PlanMismatch);
@@ -119,7 +119,8 @@ impl<'m, 'w> Encoder<'m, 'w> {
         })
     }
 
-    /// Shares the work among `workers`. [`Options::workers`](super::Options::workers) limits how many take part.
+    /// Shares the work among `workers`. [`Options::workers`](super::Options::workers) limits how many of them take
+    /// part.
     #[must_use]
     pub fn with_workers(mut self, workers: &'m dyn Workers) -> Self {
         self.compute.workers = workers;
@@ -138,8 +139,8 @@ impl<'m, 'w> Encoder<'m, 'w> {
         &self.plan
     }
 
-    /// Computes the rows of a picture: `[tokens of all views][row_len]` in `out`, which has at least
-    /// [`Plan::rows`] elements. The same as [`load`](Self::load) and then [`encode`](Self::encode) for each view.
+    /// Computes the rows of a picture: `[tokens of all views][row_len]` in `out`, which has at least [`Plan::rows`]
+    /// elements. This is the same as [`load`](Self::load) and then [`encode`](Self::encode) for each view.
     ///
     /// # Errors
     ///
@@ -158,7 +159,7 @@ impl<'m, 'w> Encoder<'m, 'w> {
         Ok(())
     }
 
-    /// Resizes a picture. It is not needed afterwards.
+    /// Resizes a picture into the encoder's memory. The picture is not needed afterwards.
     ///
     /// # Errors
     ///
@@ -183,8 +184,9 @@ impl<'m, 'w> Encoder<'m, 'w> {
         Ok(())
     }
 
-    /// Loads a picture of the planned size that needs no resizing, such as a camera's: calls `fill` with the number of
-    /// each row, from the top, and its RGB bytes to write. Pixels of another format need no RGB copy of the picture.
+    /// Loads a picture of the planned size that needs no resizing, such as a camera's: calls `fill` for each row, with
+    /// the row's number from the top and the buffer for the row's RGB bytes. This way, a picture in a different pixel
+    /// format needs no RGB copy.
     ///
     /// # Errors
     ///
@@ -205,7 +207,7 @@ impl<'m, 'w> Encoder<'m, 'w> {
         Some((plane.width, plane.height, (0..plane.height).map(move |y| plane.row(y))))
     }
 
-    /// Elements of the rows of view `index`; `None` if there is no such view.
+    /// Number of elements of all rows of view `index`; `None` if there is no such view.
     fn rows_of(&self, index: usize) -> Option<usize> {
         Some(self.plan.views.get(index)?.tokens() * self.spec.row_len())
     }
@@ -238,7 +240,7 @@ impl<'m, 'w> Encoder<'m, 'w> {
     }
 
     /// The states after the last [`encode`](Self::encode), `[rows][dim]`, after the norm that some encoders have behind
-    /// the last block. See [`place`](Self::place) for their order.
+    /// the last block. [`place`](Self::place) tells the order of the rows.
     pub fn states(&self) -> &[f32] {
         self.states.hidden.get(..self.states.count * self.spec.dim).unwrap_or(&[])
     }

@@ -1,8 +1,9 @@
-//! Pictures for language models that see: an encoder of patches, and a projector whose results replace token embeddings.
+//! Pictures for language models that see: an encoder of patches, and a projector whose output rows replace token
+//! embeddings.
 //!
-//! The encoder's file (`mmproj`, `general.architecture = clip`) is a second GGUF beside the language model's.
-//! [`Vision::new`] checks it. A [`Picture`] is borrowed RGB; the [`Encoder`] resizes it, cuts it into [`Views`] as the
-//! model's processor does, and computes a row for each token that stands for a part of the picture.
+//! The encoder's file (`mmproj`, `general.architecture = clip`) is a second GGUF file in addition to the language
+//! model's. [`Vision::new`] checks this file. A [`Picture`] is borrowed RGB; the [`Encoder`] resizes it, cuts it into
+//! [`Views`] as the model's processor does, and computes a row for each token that stands for a part of the picture.
 //! [`Work::pictures`](crate::Work::pictures) lets a language model read the rows.
 //!
 //! ```
@@ -45,8 +46,8 @@ pub use projector::Projector;
 use spec::Spec;
 pub use views::{View, Views};
 
-/// An encoder of pictures in a file, and proof that every tensor is present with the right shape and a type that this
-/// build runs.
+/// An encoder of pictures in a file. It is a proof that every tensor is present, with the right shape and with a type
+/// that this build runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Vision<'a> {
     gguf: Gguf<'a>,
@@ -92,13 +93,13 @@ impl<'a> Vision<'a> {
         self.spec.tensors.out
     }
 
-    /// Elements of a row: an embedding, and vectors that are added after the first layers of the language model
-    /// ([DeepStack](https://arxiv.org/abs/2406.04334)).
+    /// Number of elements of a row: an embedding, and vectors that are added after the first layers of the language
+    /// model ([DeepStack](https://arxiv.org/abs/2406.04334)).
     pub fn row_len(&self) -> usize {
         self.spec.row_len()
     }
 
-    /// True if the tokens of a view attend to each other in the language model, also to later ones.
+    /// True if each token of a view attends, in the language model, to all tokens of the view, including later tokens.
     pub fn is_together(&self) -> bool {
         self.spec.rules.together
     }
@@ -112,7 +113,7 @@ impl<'a> Vision<'a> {
         self.spec.views(width, height)
     }
 
-    /// The span in which the rows of a view replace as many tokens from `start` on.
+    /// Creates a span in which the rows of a view replace tokens from `start` on, one token per row.
     pub fn span<'r>(&self, start: usize, view: &View, rows: &'r [f32]) -> Span<'r> {
         Span::new(start, rows, self.row_len(), view.columns).together(self.is_together())
     }
@@ -121,7 +122,8 @@ impl<'a> Vision<'a> {
     ///
     /// # Errors
     ///
-    /// [`Error::Picture`] if its embeddings have another width, or if it has fewer layers than the rows have vectors for.
+    /// [`Error::Picture`] if the model's embeddings have a different width, or if the rows have vectors for more layers
+    /// than the model has.
     pub fn fits(&self, model: &Model<'_>) -> Result<(), Error> {
         if model.spec().dim != self.dim() || self.spec.deep_layers > model.spec().layers {
             return Err(Error::Picture {

@@ -22,7 +22,7 @@ pub struct Picture<'p> {
 }
 
 impl<'p> Picture<'p> {
-    /// A picture of `width` by `height` pixels without padding between rows.
+    /// Creates a picture of `width` by `height` pixels without padding between rows.
     ///
     /// # Errors
     ///
@@ -31,12 +31,12 @@ impl<'p> Picture<'p> {
         Self::with_stride(rgb, width, height, width.saturating_mul(PIXEL))
     }
 
-    /// Like [`new`](Self::new), with `stride` bytes from the start of a row to the start of the next: a part of a
-    /// larger picture, or a driver's buffer with padded rows.
+    /// Like [`new`](Self::new), but with `stride` bytes from the start of a row to the start of the next row, for a
+    /// part of a larger picture or a driver's buffer with padded rows.
     ///
     /// # Errors
     ///
-    /// Same as [`new`](Self::new), and if rows overlap.
+    /// [`Error::Picture`] in the cases of [`new`](Self::new), and if rows overlap.
     pub fn with_stride(rgb: &'p [u8], width: usize, height: usize, stride: usize) -> Result<Self, Error> {
         check_sides(width, height)?;
         if stride < width * PIXEL {

@@ -1,4 +1,4 @@
-//! The memory of an encoder, computed from its file and the size of a picture.
+//! The memory of an encoder, computed from the encoder's file and the size of a picture.
 
 use super::resize::{Bound, PIXEL};
 use super::spec::Spec;
@@ -23,9 +23,9 @@ use crate::{Error, Gguf, tri};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Options {
-    /// Patches that are computed together. More are faster and need more workspace.
+    /// Number of patches that are computed together. With more patches, computation is faster and needs more workspace.
     pub batch: usize,
-    /// Maximum number of workers, at least 1; each needs scratch memory.
+    /// Maximum number of workers, at least 1; each worker needs scratch memory.
     pub workers: usize,
 }
 
@@ -76,7 +76,7 @@ pieces! {
     slots: u32,
     /// The windows of attention.
     windows: Window,
-    /// `[side]` cosines and sines of the pairs of a head, for each line or column.
+    /// For each line or column (`[side]`), the cosines and sines of the pairs of a head.
     rotations: f32,
     /// Quantized activations, their scales, and their sums per 16 elements.
     quants: i8,
@@ -110,7 +110,7 @@ pub(crate) struct Window {
     pub tile: u32,
 }
 
-/// The exact memory that an encoder needs for pictures of one size; it is the same on every target.
+/// The exact memory that an encoder needs for pictures of one size. The sizes are the same on every target.
 ///
 /// ```
 /// use arenite::Gguf;
@@ -181,7 +181,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// True if the plan was made for this file, and its numbers were not changed.
+    /// True if the plan was made for this file, and the plan's numbers were not changed.
     pub(super) fn is_for(&self, gguf: &Gguf<'_>) -> bool {
         self.seal == self.sealed(gguf)
     }
@@ -191,8 +191,8 @@ impl Plan {
         let mut hash = Hash::new();
         gguf.hash_directory(&mut hash);
         let numbers = [self.workspace, self.rows, self.options.batch, self.options.workers];
-        // The numbers are hashed twice, after the file, because a second changed number could undo the effect of the
-        // first on one pass, but not on both.
+        // The numbers are hashed after the file, in two passes. A second changed number could undo the effect of a
+        // first changed number in one pass, but not in both passes.
         let mut pass = 0;
         while pass < 2 {
             hash.numbers(&numbers);
@@ -203,7 +203,7 @@ impl Plan {
     }
 }
 
-/// Patches of a view from left to right, and from top to bottom.
+/// Number of patches of a view from left to right, and number from top to bottom.
 pub(super) const fn patches(spec: &Spec<'_>, view: &View) -> Size {
     (view.columns * spec.merge, view.lines * spec.merge)
 }
@@ -274,7 +274,7 @@ const fn max_side(spec: &Spec<'_>, views: &Views) -> usize {
     max(max(tile.columns, tile.lines), max(overview.columns, overview.lines)) * spec.merge
 }
 
-/// Largest number of windows of a view; 0 if all layers see the whole view.
+/// Largest number of windows of a view; 0 if all layers attend to the whole view.
 const fn max_windows(spec: &Spec<'_>, views: &Views) -> usize {
     const fn windows(view: &View, side: usize) -> usize {
         match ((view.columns + side - 1).checked_div(side), (view.lines + side - 1).checked_div(side)) {
@@ -348,15 +348,15 @@ impl Spec<'_> {
         }
     }
 
-    /// Elements per row of the projector's second buffer: patches in another order, the outputs of the first linear layer,
-    /// or one row of a transposed matrix.
+    /// Number of elements per row of the projector's second buffer, which holds reordered patches, the outputs of the
+    /// first linear layer, or one row of a transposed matrix.
     pub(super) const fn between(&self) -> usize {
         let joined = if self.tensors.has_merger { self.block() * self.dim } else { 0 };
         max(max(joined, self.tensors.inner), if self.tensors.transposed { self.tensors.out } else { 0 })
     }
 
-    /// Elements that the projector needs to compute one row: the joined patches or their mean, the second buffer, and the
-    /// outputs.
+    /// Number of elements that the projector needs to compute one row: the joined patches or their mean, the second
+    /// buffer, and the outputs.
     const fn projection(&self) -> usize {
         self.joined() + self.between() + self.tensors.out
     }

@@ -11,8 +11,8 @@ use crate::quant::decode_row;
 /// Base of the frequencies of rotations.
 const BASE: f32 = 10_000.0;
 
-/// Adds the learned position of the patch at `place`, in a view of `grid` patches, to `x`. Without a `place`, adds the
-/// position of the row before the patches. `row` has room for a row of the table.
+/// Adds the learned position of the patch at `place`, in a view of `grid` patches, to `x`. If there is no `place`, adds
+/// the position of the row before the patches. `row` has room for a row of the table.
 pub(super) fn add_learned(
     spec: &Spec<'_>,
     table: &Table<'_, '_>,
@@ -40,7 +40,8 @@ pub(super) fn add_learned(
     }
 }
 
-/// The entries of a table of `side` entries from which entry `i` of `len` is interpolated, and their weights.
+/// Interpolation of entry `i` when a table of `side` entries is stretched to `len` entries: the range of the table's
+/// entries that contribute, and the weights of these entries.
 struct Stretch {
     first: usize,
     last: usize,
@@ -89,7 +90,7 @@ pub(super) fn fill_rotations(spec: &Spec<'_>, rotations: &mut [f32]) {
     }
 }
 
-/// Rotates the heads of a row by the line and the column of its patch.
+/// Rotates the heads of a row by the line and the column of the row's patch.
 pub(super) fn rotate(spec: &Spec<'_>, rotations: &[f32], place: Option<u32>, heads: &mut [f32]) {
     let (Some(axes), Some(place)) = (spec.rules.axes, place) else { return };
     let (dim, pairs) = (spec.head_dim(), spec.head_dim() / 2);

@@ -49,7 +49,7 @@ pub(super) enum Places {
     Learned,
     /// Learned vectors of a square grid, resized with an antialiased bilinear filter (SigLIP 2).
     Antialiased,
-    /// Learned vectors of a square grid, resized bilinearly so that the corners stay.
+    /// Learned vectors of a square grid, resized bilinearly so that the vectors at the corners do not change.
     Corners,
     /// None.
     Unlearned,
@@ -61,7 +61,7 @@ pub(super) enum Places {
 pub(super) enum Axes {
     /// Pairs of elements that are half a head apart. Lines and columns have the same frequencies.
     Alike,
-    /// Pairs of adjacent elements. Lines have the even frequencies and columns the odd ones.
+    /// Pairs of adjacent elements. Lines have the even frequencies and columns have the odd frequencies.
     InTurns,
 }
 
@@ -74,7 +74,7 @@ impl Axes {
         }
     }
 
-    /// The frequency of pair `i` is `10000^(-2 number / elements)`: returns the number and the elements.
+    /// Returns `number` and `elements` of pair `i`, whose frequency is `10000^(-2 number / elements)`.
     pub const fn exponent(self, i: usize, pairs: usize) -> (usize, usize) {
         let half = pairs / 2;
         let (number, of_column) = if i < half { (i, 0) } else { (i - half, 1) };
@@ -104,13 +104,13 @@ pub(super) struct Rules {
     pub norm: Norm,
     /// True if the states after the last block are normed.
     pub norm_after: bool,
-    /// The form of GELU in the encoder's blocks, if the file says `use_gelu`.
+    /// The form of GELU in the encoder's blocks, if the file has the key `use_gelu`.
     pub gelu: Activation,
-    /// Default of the side of a block of patches that becomes one row, and the key of this number.
+    /// Side of a block of patches that becomes one row: the default, and the key under which files have the number.
     pub merge: (usize, &'static str),
-    /// Epsilon of the norm on joined patches; `None` for the encoder's.
+    /// Epsilon of the norm on joined patches; `None` if it is the encoder's epsilon.
     pub join_eps: Option<f32>,
-    /// True if the rows of one view attend to each other in the language model.
+    /// True if the rows of a view attend to each other in the language model.
     pub together: bool,
 }
 

@@ -1,9 +1,9 @@
 //! Resizes pictures with the bits of Pillow's `Image.resize` before version 13.
 //!
-//! The horizontal pass comes first, and each pass rounds to bytes; a pass that does not change its side is left out. An
-//! output is a weighted sum of the inputs around its center. When a picture shrinks, the filter is widened by the
-//! scale, which removes what the smaller picture cannot show. Weights are computed in f64 and rounded to 22 fraction
-//! bits, so that the sums are exact in integers.
+//! The horizontal pass comes first, and each pass rounds to bytes; a pass that would not change the picture's size is
+//! left out. An output pixel is a weighted sum of the input pixels around the output's center. When a picture shrinks,
+//! the filter is widened by the scale, which removes details that the smaller picture cannot show. Weights are computed
+//! in f64 and rounded to 22 fraction bits, so that the sums are exact in integers.
 
 use bytemuck::{Pod, Zeroable};
 
@@ -47,7 +47,7 @@ impl Filter {
         }
     }
 
-    /// Returns the inputs per output, the factor that widens the filter, and the filter's reach.
+    /// Returns the number of inputs per output, the factor by which the filter is widened, and the filter's reach.
     const fn reach(self, from: usize, to: usize) -> (f64, f64, f64) {
         let scale = from as f64 / to as f64;
         let widened = if scale < 1.0 { 1.0 } else { scale };

@@ -9,7 +9,7 @@ pub(super) enum Place {
     Once,
     /// One in each block, after `v.blk.N.`.
     Block,
-    /// One in each layer whose states are also projected, after `v.deepstack.N.`.
+    /// A tensor in each layer whose states are also projected. Its name follows `v.deepstack.N.`.
     Deep,
     /// One, with a name that depends on the projector.
     Projector,
@@ -52,7 +52,8 @@ roles! {
     NormBefore Once "v.pre_ln.weight",
     NormAfter Once "v.post_ln.weight",
     NormAfterBias Once "v.post_ln.bias",
-    /// Norm of a patch before patches are joined, or of their mean: a layer norm if it has a bias.
+    /// Norm of each patch before patches are joined, or of the mean of patches. If the norm has a bias, it is a layer
+    /// norm.
     PatchNorm Projector "",
     PatchNormBias Projector "",
     JoinNorm Projector "",
@@ -96,7 +97,7 @@ roles! {
 }
 
 impl Role {
-    /// The name of a tensor of the projector; empty if the projector has none.
+    /// The name of a tensor of the projector; empty if the projector has no such tensor.
     pub const fn of_projector(self, projector: Projector) -> &'static str {
         match (projector, self) {
             (Projector::Idefics3, Self::First) => "mm.model.fc.weight",

@@ -1,4 +1,4 @@
-//! The encoder of a file as data: sizes from the metadata and the directory.
+//! A file's encoder as data: sizes from the metadata and from the tensor directory.
 
 use super::projector::{Join, Places, Projector, Rules};
 use super::roles::Role;
@@ -9,11 +9,11 @@ use crate::{Error, Gguf, Name, tri};
 
 /// Prefix of the keys of an encoder of pictures.
 const PREFIX: &str = "clip.vision";
-/// Limits of sizes in the metadata. With them, no product of three sizes overflows 64 bits.
+/// Limits of sizes in the metadata. With these limits, no product of three sizes overflows 64 bits.
 const MAX_WIDTH: usize = 1 << 16;
 const MAX_PATCH: usize = 1 << 8;
 const MAX_MERGE: usize = 1 << 4;
-/// The largest `image_size`; it limits the number of views and their size.
+/// The largest accepted `image_size`. This limits the number of views and their size.
 const MAX_IMAGE: usize = 1 << 13;
 const MAX_TILES: usize = 1 << 6;
 
@@ -45,14 +45,15 @@ pub(super) struct Spec<'a> {
     /// Mean and standard deviation of each color.
     pub mean: [f32; 3],
     pub std: [f32; 3],
-    /// Least and largest number of pixels of a picture, if the file says so (Qwen, LFM2).
+    /// Smallest and largest number of pixels of a picture, if the file has these numbers (Qwen, LFM2).
     pub pixels: (Option<usize>, Option<usize>),
     /// Side of a window of attention in pixels.
     window_pixels: usize,
-    /// The last of every `window_period` layers attends to the whole view, the others within windows; 0 if all see the
-    /// whole view.
+    /// The last of every `window_period` layers attends to the whole view, all other layers attend within windows. 0 if
+    /// all layers attend to the whole view.
     pub window_period: usize,
-    /// For each layer, true if its states are also projected and added after a layer of the language model.
+    /// For each layer, true if the layer's states are also projected, so that they can be added after a layer of the
+    /// language model.
     deep: Option<Array<'a>>,
     /// Number of these layers.
     pub deep_layers: usize,
@@ -88,7 +89,7 @@ impl<'a> Spec<'a> {
             side,
             pixels: (tri!(pixels(gguf, "image_min_pixels")), tri!(pixels(gguf, "image_max_pixels"))),
             window_pixels: tri!(size_or(gguf, "window_size", MAX_IMAGE, 112)),
-            // Early files do not have the key; all published models have up to four tiles on a side.
+            // Early files do not have this key; all published models have up to four tiles on a side.
             longest: tri!(size_or(gguf, "preproc_image_size", MAX_IMAGE, 4 * side)),
             tiles: (
                 tri!(size_or(gguf, "preproc_min_tiles", MAX_TILES, 1)),
@@ -163,7 +164,7 @@ impl<'a> Spec<'a> {
         }
     }
 
-    /// The norm of the encoder's states: its kind, width and epsilon.
+    /// The norm of the encoder's states: the kind, the width and the epsilon of this norm.
     pub const fn norm(&self) -> (Norm, usize, f32) {
         (self.rules.norm, self.dim, self.eps)
     }
@@ -204,7 +205,7 @@ impl<'a> Spec<'a> {
         }
     }
 
-    /// Side in merged blocks of a window of attention; `None` if all layers see the whole view.
+    /// Side of an attention window, counted in merged blocks; `None` if all layers attend to the whole view.
     pub const fn window(&self) -> Option<usize> {
         if self.window_period == 0 {
             return None;
@@ -215,7 +216,7 @@ impl<'a> Spec<'a> {
         }
     }
 
-    /// True if the states after layer `index` are projected as well.
+    /// True if the states after layer `index` are also projected.
     pub const fn is_deep(&self, index: usize) -> bool {
         match self.deep {
             Some(deep) => matches!(deep.get_i32(index), Some(1..)),
@@ -245,7 +246,7 @@ pub(super) struct Tensors {
     pub gated: bool,
     /// Linear layers of the blocks have biases.
     pub biased: bool,
-    /// The names of the feed-forward's two matrices are exchanged.
+    /// True if the names of the feed-forward's two matrices are exchanged.
     pub swapped: bool,
     pub has_merger: bool,
     pub has_join_norm: bool,
@@ -253,7 +254,8 @@ pub(super) struct Tensors {
     pub transposed: bool,
     /// Learned positions.
     pub table: usize,
-    /// Outputs of the projector's first linear layer, and of its last.
+    /// Number of outputs of the projector's first linear layer; `out` is the number of outputs of its last linear
+    /// layer.
     pub inner: usize,
     pub out: usize,
 }
@@ -294,7 +296,8 @@ const fn has(gguf: &Gguf<'_>, name: &str) -> bool {
     !name.is_empty() && gguf.tensor(name).is_some()
 }
 
-/// The outputs of a matrix; 0 if there is no such tensor. The outputs are the columns of a `transposed` matrix.
+/// The number of outputs of a matrix; 0 if there is no such tensor. The outputs are the columns of a `transposed`
+/// matrix.
 const fn outputs(gguf: &Gguf<'_>, name: &str, transposed: bool) -> Result<usize, Error> {
     /// Largest width of a language model, and largest number of positions.
     const MOST: u64 = 1 << 20;
@@ -317,7 +320,7 @@ const fn root(n: usize) -> usize {
     root
 }
 
-/// The keys under `clip.` that the encoder reads, or that have no effect on it.
+/// The keys under `clip.` that the encoder reads, or that have no effect on the encoder.
 const KEYS: &[&str] = &[
     "has_vision_encoder",
     "has_audio_encoder",
@@ -406,7 +409,7 @@ const fn activation(gguf: &Gguf<'_>, gelu: Activation) -> Result<Activation, Err
     }
 }
 
-/// Reads which layers' states are projected as well, and counts them.
+/// Reads for which layers the states are also projected, and counts these layers.
 const fn deep<'a>(gguf: &Gguf<'a>, layers: usize) -> Result<(Option<Array<'a>>, usize), Error> {
     const NAME: &str = "is_deepstack_layers";
     let Some(deep) = tri!(gguf.array(PREFIX, NAME)) else { return Ok((None, 0)) };

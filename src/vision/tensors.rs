@@ -1,4 +1,4 @@
-//! The tensors of an encoder of pictures: which ones a file must have, their shapes, and a table that finds them.
+//! The tensors of an encoder of pictures: which tensors a file must have, their shapes, and a table for finding them.
 
 use bytemuck::Zeroable;
 
@@ -11,7 +11,8 @@ use crate::model::{Entry, Need, Norm};
 use crate::quant::TensorType;
 use crate::{Error, Gguf, Name};
 
-/// Tensors that are not needed: those of an encoder of sounds, and a copy of a row of the language model's embedding.
+/// Tensors that are not needed: the tensors of an encoder of sounds, and a copy of a row of the language model's
+/// embedding.
 const IGNORED: &[&str] = &["a.", "mm.a.", "v.token_embd.img_break"];
 
 impl Role {
@@ -39,7 +40,7 @@ impl Role {
         Some((role, layer))
     }
 
-    /// Returns the requirement for a tensor of this role in a layer, and its shape.
+    /// Returns the requirement for a tensor of this role in a layer, and the tensor's shape.
     fn shape(self, spec: &Spec<'_>, layer: usize) -> (Need, [usize; 4]) {
         let Spec { dim, ffn, patch, .. } = *spec;
         let Tensors { has_class, fused, gated, biased, table, inner, out, .. } = spec.tensors;
@@ -154,13 +155,14 @@ fn walk(gguf: &Gguf<'_>, spec: &Spec<'_>, found: &mut dyn FnMut(Found)) -> Resul
     Ok(())
 }
 
-/// True for the shape of a vector. Vectors must be in F32, except the class, which is decoded like a position.
+/// True for the shape of a vector. Vectors must be in F32, except the class embedding, which is decoded like a
+/// position.
 fn is_vector(dims: [usize; 4]) -> bool {
     matches!(dims, [_, 1, 1, 1])
 }
 
 /// Checks that the file has every tensor of the encoder, with the right shape and a type that this build runs, and no
-/// other.
+/// other tensors.
 #[inline(never)]
 pub(super) fn check(gguf: &Gguf<'_>, spec: &Spec<'_>) -> Result<(), Error> {
     if spec.tensors.out == 0 {
@@ -173,7 +175,7 @@ pub(super) fn check(gguf: &Gguf<'_>, spec: &Spec<'_>) -> Result<(), Error> {
     walk(gguf, spec, &mut |_| ())?;
     for (role, layer) in all(spec).filter(|(role, layer)| role.shape(spec, *layer).0 == Need::Required) {
         let name = role.spelled(spec, layer);
-        // An exchanged name stands for the other matrix, which is needed as well.
+        // If names are exchanged, this name stands for the other matrix, which is also needed.
         let is_there = core::str::from_utf8(name.bytes()).is_ok_and(|name| gguf.tensor(name).is_some());
         if !is_there {
             return Err(Error::MissingTensor { tensor: name });
@@ -209,7 +211,7 @@ impl<'m, 'w> Table<'m, 'w> {
     pub fn fill(gguf: &Gguf<'m>, spec: &Spec<'_>, entries: &'w mut [Entry]) -> Result<Self, Error> {
         entries.fill(Entry::zeroed());
         walk(gguf, spec, &mut |Found { role, layer, offset, kind, dims }| {
-            // The kernel of a convolution is a row of weights for each output.
+            // The kernel of a convolution is treated as a matrix: a row of weights for each output.
             let shape = match dims {
                 [cols, rows, 1, 1] => (rows, cols),
                 [width, height, colors, rows] => (rows, width * height * colors),
@@ -221,13 +223,13 @@ impl<'m, 'w> Table<'m, 'w> {
         Ok(Self { file: gguf.pieces(), entries })
     }
 
-    /// The matrix of `role`, if the file has it. Pass 0 as the layer for roles of the whole encoder.
+    /// The matrix of `role`, if the file has this matrix. Pass 0 as the layer for roles of the whole encoder.
     pub fn matrix(&self, role: Role, layer: usize) -> Option<Matrix<'m>> {
         let entry = self.entries.get(Self::index(role, layer)).filter(|entry| !entry.is_empty())?;
         entry.matrix(self.file)
     }
 
-    /// A vector as little-endian f32; empty if the file does not have it.
+    /// A vector as little-endian f32; empty if the file does not have the vector.
     pub fn vector(&self, role: Role, layer: usize) -> &'m [u8] {
         self.matrix(role, layer).map_or(&[], |vector| vector.data())
     }

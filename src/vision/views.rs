@@ -1,6 +1,7 @@
-//! The views of a picture: it is resized, cut into tiles, or both, as each model's processor does it.
+//! The views of a picture. A picture is resized, cut into tiles, or both, in the same way as by each model's own
+//! processor.
 //!
-//! The numbers are taken from the processors in `transformers`, because the models were trained with these.
+//! The numbers are taken from the processors in `transformers`, because the models were trained with these processors.
 
 use super::picture::check_sides;
 use super::projector::Projector;
@@ -10,8 +11,8 @@ use crate::{Error, tri};
 /// Width and height in pixels.
 pub(super) type Size = (usize, usize);
 
-/// The views of a picture: tiles row by row, each row from the left, then an overview of the whole picture if there is
-/// more than one tile.
+/// The views of a picture: tiles row by row, from left to right in each row, then an overview of the whole picture if
+/// there is more than one tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Views {
     pub(super) picture: Size,
@@ -20,7 +21,7 @@ pub struct Views {
     /// Size of the picture before it is cut into tiles.
     pub(super) canvas: Size,
     pub(super) tile: Size,
-    /// Size of the overview, and whether it is made from the canvas instead of the picture.
+    /// Size of the overview, and whether the overview is made from the canvas instead of the picture.
     pub(super) overview: Option<(Size, bool)>,
     /// Side in pixels of the block of patches that becomes one row.
     cell: usize,
@@ -97,7 +98,8 @@ impl Views {
         columns * lines * tile.tokens() + overview.tokens()
     }
 
-    /// The first tile, as all tiles have the same size, and the overview, which is empty if there is none.
+    /// The first tile, which stands for all tiles because they have the same size, and the overview. The overview is
+    /// empty if there is none.
     pub(super) const fn kinds(&self) -> [View; 2] {
         const NONE: View = View { columns: 0, lines: 0, tile: None };
         let tile = match self.get(0) {
@@ -132,10 +134,10 @@ impl Spec<'_> {
                 Views { canvas: (grid.0 * side, grid.1 * side), overview, ..whole }
             }
             Projector::Lfm2 => {
-                /// Limits of a view's rows, if the file does not limit its pixels.
+                /// Limits of the number of rows of a view, if the file does not limit the number of pixels.
                 const ROWS: (usize, usize) = (64, 256);
-                // Constants, because files do not have them: side of a tile, limits of the number of tiles, and
-                // tolerance.
+                // The side of a tile, the limits of the number of tiles, and the tolerance. They are constants, because
+                // files do not have these numbers.
                 const TILE: usize = 512;
                 const TILES: (usize, usize) = (2, 10);
                 const TOLERANCE: f64 = 2.0;
@@ -157,7 +159,8 @@ impl Spec<'_> {
                 Views { canvas: size, tile: size, ..whole }
             }
             Projector::Qwen25Vl | Projector::Qwen3Vl => {
-                /// Rows of a picture, if the file does not say how many pixels: the limits of llama.cpp.
+                /// Limits of the number of rows of a picture, if the file does not limit the number of pixels. They are
+                /// the limits of llama.cpp.
                 const ROWS: (usize, usize) = (8, 4096);
                 if width > 200 * height || height > 200 * width {
                     return Err(Error::Picture { why: "is more than 200 times as long as wide: cut it" });
@@ -172,7 +175,7 @@ impl Spec<'_> {
     }
 }
 
-/// Scales a picture so that its longer side is `longest`; the other side is even.
+/// Scales a picture so that its longer side is `longest`; the length of the other side is even.
 const fn fit_longest(width: usize, height: usize, longest: usize) -> Size {
     let aspect = width as f64 / height as f64;
     if width >= height {
@@ -184,7 +187,8 @@ const fn fit_longest(width: usize, height: usize, longest: usize) -> Size {
     }
 }
 
-/// Enlarges the longer side to a multiple of `tile`, and the other side in proportion, then also to a multiple.
+/// Enlarges the longer side to a multiple of `tile`. Enlarges the other side in proportion, and then also to a multiple
+/// of `tile`.
 const fn up_to_tiles((width, height): Size, tile: usize) -> Size {
     let aspect = width as f64 / height as f64;
     if width >= height {
@@ -206,8 +210,9 @@ const fn below((width, height): Size, longest: usize) -> Size {
     (at_least((width as f64 / ratio) as usize, 1), at_least((height as f64 / ratio) as usize, 1))
 }
 
-/// Rounds both sides to multiples of `cell`, to at least `side`, and scales the picture first if it would not have `least` to
-/// `most` pixels. With a `side` of 0, a picture is scaled if one of its sides is less than half a cell.
+/// Rounds both sides to multiples of `cell` that are at least `side`. If the result would have fewer than `least` or
+/// more than `most` pixels, the picture is scaled first. If `side` is 0, a picture is also scaled if one of its sides
+/// is less than half a cell.
 const fn smart((width, height): Size, cell: usize, side: usize, (least, most): (usize, usize)) -> Size {
     let (wide, high) = (at_least(nearest(width, cell), side), at_least(nearest(height, cell), side));
     let (pixels, unit) = (width as f64 * height as f64, cell as f64);
@@ -224,8 +229,8 @@ const fn smart((width, height): Size, cell: usize, side: usize, (least, most): (
     }
 }
 
-/// The grid of `least` to `most` tiles whose aspect ratio is the closest to the picture's. Among equally close grids,
-/// the larger one is chosen if the picture has more than half of its pixels.
+/// The grid of `least` to `most` tiles whose aspect ratio is closest to the picture's. If two grids are equally close,
+/// the larger grid is chosen if the picture has more than half as many pixels as that grid.
 const fn closest_grid(least: usize, most: usize, (width, height): Size, tile: usize) -> Size {
     let (aspect, area) = (width as f64 / height as f64, width as f64 * height as f64);
     let (mut best, mut distance, mut tiles) = ((1, 1), f64::INFINITY, least);
@@ -282,7 +287,7 @@ const fn at_least(side: usize, least: usize) -> usize {
 /// The square root of a positive number, by Newton's method, because `libm::sqrt` is not a `const fn`.
 const fn root(x: f64) -> f64 {
     let (mut root, mut step) = (if x > 1.0 { x } else { 1.0 }, 0);
-    // The first value is not below the root, so the sequence falls until it reaches the root.
+    // The start value is not below the square root, so the values decrease until they reach the square root.
     while step < 64 {
         let next = (root + x / root) / 2.0;
         if next >= root {

@@ -7,17 +7,17 @@ use super::Workers;
 use super::parts::atomic::{AtomicBool, AtomicPtr, Ordering, fence};
 use super::parts::hint;
 
-/// A job: each call takes chunks of the work until none is left.
+/// A job. Each call takes chunks of the work until no chunk is left.
 type Job<'j> = &'j (dyn Fn() + Sync);
 
-/// Uses the second core of a microcontroller as a worker: one core runs the engine, the other executes shares of its
-/// jobs.
+/// Uses the second core of a microcontroller as a worker: one core runs the engine, the other core executes shares of
+/// the engine's jobs.
 ///
 /// A pair uses only atomic loads, stores and fences, because the RP2040 has no compare-and-swap. The cores wait for
 /// each other by polling.
 ///
-/// If a job runs another job on the same pair, the inner job runs on one core only, because the other core is busy with
-/// the outer job.
+/// If a job runs a second job on the same pair, the inner job runs on one core only, because the other core is busy
+/// with the outer job.
 ///
 /// # Examples
 ///
@@ -41,7 +41,7 @@ type Job<'j> = &'j (dyn Fn() + Sync);
 /// ```
 #[derive(Debug, Default)]
 pub struct Pair {
-    /// Points to the open job, a [`Job`] in the caller's stack frame; null if there is none.
+    /// Points to the open job, a [`Job`] in the caller's stack frame; null if no job is open.
     open: AtomicPtr<()>,
     /// True while the helper may access a job.
     inside: AtomicBool,
@@ -64,7 +64,7 @@ impl Pair {
         Self { open: AtomicPtr::new(null_mut()), inside: AtomicBool::new(false), panicked: AtomicBool::new(false) }
     }
 
-    /// Returns a handle for each core. Borrows the pair exclusively, so that there is only one of each.
+    /// Returns a handle for each core. Borrows the pair exclusively, so that there is only one caller and one helper.
     pub fn split(&mut self) -> (Caller<'_>, Helper<'_>) {
         (Caller(self), Helper(self))
     }
@@ -79,7 +79,8 @@ impl Workers for Caller<'_> {
     ///
     /// If the job panicked on the helper, where panics unwind.
     fn run(&self, job: Job<'_>) {
-        /// Closes the job and waits for the helper, also on a panic, because the job is in the caller's stack frame.
+        /// Closes the job and waits for the helper. This also happens on a panic, because the job is in the caller's
+        /// stack frame.
         struct Opened<'p>(&'p Pair);
         impl Drop for Opened<'_> {
             fn drop(&mut self) {
@@ -90,8 +91,8 @@ impl Workers for Caller<'_> {
                 }
             }
         }
-        // Runs alone, because the helper is busy: this is a nested job (on either core), or another thread is using
-        // this caller.
+        // Runs the job on this core only, because the helper is busy: the job is nested in another job (on either
+        // core), or a different thread is using this caller.
         if self.0.inside.load(Ordering::Acquire) || !self.0.open.load(Ordering::Acquire).is_null() {
             return job();
         }
@@ -108,7 +109,7 @@ impl Workers for Caller<'_> {
 }
 
 impl Helper<'_> {
-    /// Runs the open job, if there is one. Returns true if it has run a job.
+    /// Runs the open job, if there is one. Returns true if a job was run.
     ///
     /// Threads cannot share a helper:
     ///
@@ -122,7 +123,8 @@ impl Helper<'_> {
     /// });
     /// ```
     pub fn step(&mut self) -> bool {
-        /// Releases the caller, also if the job unwinds. Otherwise the caller would wait for this core forever.
+        /// Releases the caller. This also happens if the job unwinds, because otherwise the caller would wait for this
+        /// core forever.
         struct Inside<'p>(&'p Pair, bool);
         impl Drop for Inside<'_> {
             fn drop(&mut self) {
@@ -137,9 +139,10 @@ impl Helper<'_> {
         if open.load(Ordering::Relaxed).is_null() {
             return false;
         }
-        // Announce first, then check again. Each core stores its own flag, passes a fence and loads the flag of the other
-        // core, so at least one core sees the other's store: this core sees that the job is closed, or the caller sees
-        // `inside`. Fences are needed because some emulators let a sequentially consistent load pass an earlier store.
+        // Announces the helper first, then checks again that the job is open. Each core stores its own flag, passes a
+        // fence and loads the flag of the other core, so at least one core sees the store of the other core: this core
+        // sees that the job is closed, or the caller sees `inside`. Fences are needed because some emulators let a
+        // sequentially consistent load pass an earlier store.
         inside.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         let mut guard = Inside(self.0, false);
@@ -171,8 +174,8 @@ mod tests {
     use super::*;
     use core::sync::atomic::AtomicUsize;
 
-    /// Every chunk of many short jobs runs once, and every job has ended when `run` returns, because what the job
-    /// borrows ends then.
+    /// Every chunk of many short jobs runs once. Every job has ended when `run` returns, because the data that the job
+    /// borrows may end then.
     #[test]
     fn jobs_end_before_run_returns() {
         let mut pair = Pair::new();
@@ -230,7 +233,7 @@ mod tests {
         assert!(inner.into_inner() >= 2); // the helper may come back to the open job
     }
 
-    /// A job that panics on the helper panics in the caller instead of blocking it.
+    /// A job that panics on the helper panics in the caller instead of blocking the caller.
     #[test]
     fn a_panic_on_the_helper_reaches_the_caller() {
         use std::panic::{AssertUnwindSafe, catch_unwind};

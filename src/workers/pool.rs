@@ -3,9 +3,9 @@
 //! A forward pass forks and joins about six times per layer, for a few microseconds of work each. An idle thread
 //! therefore polls for the next job for a short while, then yields its core, and finally sleeps until it is woken.
 //!
-//! The caller does not wait for threads to start. It runs the job itself until no chunks are left (see [`Workers`]). No
-//! thread can join the job after that, and the caller waits only for the threads that have joined. A thread whose core
-//! runs another program misses the job.
+//! The caller does not wait for threads to start. The caller runs the job itself until no chunks are left (see
+//! [`Workers`]). No thread can join the job after that, and the caller waits only for the threads that have joined. A
+//! thread whose core runs another program misses the job.
 //!
 //! Jobs allocate nothing.
 #![allow(unsafe_code)] // used in `Shared::join`: the type system cannot express that a job outlives its use by threads
@@ -24,21 +24,21 @@ use super::parts::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering, fence};
 use super::parts::thread::{self, JoinHandle};
 use super::parts::{Instant, hint};
 
-/// Time for which a thread polls for the next job before it yields: longer than the gaps between jobs of one token (1
-/// to 20 microseconds), so that the next job finds the thread awake.
+/// Time for which a thread polls for the next job before it yields. It is longer than the gaps between jobs of one
+/// token (1 to 20 microseconds), so that the next job finds the thread awake.
 const SPIN: Duration = Duration::from_micros(50);
-/// Time for which a thread yields before it sleeps: longer than sampling a token takes, so that the first job of the
-/// next token need not wake the thread.
+/// Time for which a thread yields before it sleeps. It is longer than the time for sampling a token, so that the first
+/// job of the next token need not wake the thread.
 const LINGER: Duration = Duration::from_micros(500);
 /// Time for which a thread of the pool runs jobs before it yields its core. The thread yields between two jobs, or
 /// between two chunks if another program uses the core. Otherwise the system would interrupt the thread in the middle
-/// of a chunk (Linux after 2 to 4 ms), and the caller would wait for this chunk for several milliseconds.
+/// of a chunk (Linux does so after 2 to 4 ms), and the caller would wait for this chunk for several milliseconds.
 const TURN: Duration = Duration::from_millis(2);
 /// If a yield takes longer than this, another program has used the core.
 const ABSENCE: Duration = Duration::from_micros(100);
 
 std::thread_local! {
-    /// The current turn of a pool's thread; `None` in other threads.
+    /// The current turn of a pool's thread; `None` in threads that do not belong to a pool.
     static TURN_OF_THREAD: Cell<Option<Turn>> = const { Cell::new(None) };
 }
 
@@ -51,7 +51,7 @@ struct Turn {
 }
 
 impl Turn {
-    /// Begins a turn of the calling thread, which has just yielded, slept or started.
+    /// Begins a turn of the calling thread. The thread has just yielded, slept or started.
     fn begin(shared: bool) {
         TURN_OF_THREAD.set(Some(Self { began: Instant::now(), shared }));
     }
@@ -81,7 +81,7 @@ pub trait Cores: Debug + Send + Sync {
     fn leave(&self, core: usize);
 }
 
-/// A fixed number of threads, including the caller's. Needs the feature `std`.
+/// A fixed number of threads, including the caller's thread. This type needs the feature `std`.
 ///
 /// # Examples
 ///
@@ -97,13 +97,14 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Starts `count - 1` threads, or fewer if the system refuses.
+    /// Starts `count - 1` threads, or fewer if the system refuses to start more.
     pub fn new(count: usize) -> Self {
         Self::start(count, Shared::default())
     }
 
-    /// Like [`new`](Self::new), and moves a thread of the pool to another core if it would run a job on the caller's core.
-    /// Without this, Linux often runs both on one core while another program uses the other cores.
+    /// Like [`new`](Self::new), but also moves a thread of the pool to another core if it would run a job on the
+    /// caller's core. Without this, Linux often runs both threads on one core while another program uses the other
+    /// cores.
     ///
     /// # Examples
     ///
@@ -160,7 +161,8 @@ impl Workers for Pool {
         if self.threads.is_empty() {
             return job();
         }
-        // Before the pool is taken, because a panic here would leave it taken.
+        // Asks for the core before the pool is taken, because a panic in this call would otherwise leave the pool
+        // taken.
         let core = self.shared.cores.map(Cores::current);
         if self.shared.taken.swap(true, Ordering::Acquire) {
             return job();
@@ -174,8 +176,8 @@ impl Workers for Pool {
     }
 
     fn should_leave(&self) -> bool {
-        // A thread that has its core to itself yields between jobs only, because a thread that yields misses the rest
-        // of the job.
+        // A thread that has its core to itself yields only between jobs, because a thread that yields during a job
+        // misses the rest of the job.
         TURN_OF_THREAD.get().is_some_and(|turn| turn.shared && turn.began.elapsed() > TURN)
     }
 }
@@ -194,7 +196,8 @@ impl Drop for Pool {
 #[derive(Debug, Default)]
 #[repr(align(128))] // two cache lines of its own, because some processors prefetch lines in pairs
 struct Shared {
-    /// Number of the job, a bit that lets threads join ([`OPEN`]), and the count of threads that joined ([`RUNNING`]).
+    /// Number of the job, a bit that lets threads join ([`OPEN`]), and the number of threads that have joined
+    /// ([`RUNNING`]).
     gate: AtomicUsize,
     /// The job, a `*const &(dyn Fn() + Sync)`; valid while the gate is open or threads are running the job.
     job: AtomicPtr<()>,
@@ -217,8 +220,8 @@ const NEXT: usize = OPEN << 1;
 /// Maximum number of threads, so that the count of joined threads never reaches the bit [`OPEN`].
 const MOST: usize = 1 << 12;
 
-/// A job that threads may join. Dropping it closes the gate and waits for the joined threads, also if the caller's own
-/// call panics.
+/// A job that threads may join. Dropping this value closes the gate and waits for the joined threads. It is also
+/// dropped if the caller's own call panics.
 struct Open<'p>(&'p Shared);
 
 impl<'p> Open<'p> {
@@ -230,7 +233,7 @@ impl<'p> Open<'p> {
             shared.callers_core.store(core, Ordering::Relaxed);
         }
         shared.job.store((&raw const *job).cast_mut().cast(), Ordering::Relaxed);
-        // Stores suffice, because only one caller can be here and no thread runs the previous job any more.
+        // Plain stores suffice, because only one caller can be here and no thread runs the previous job any more.
         let number = shared.gate.load(Ordering::Relaxed) & !(OPEN | RUNNING);
         shared.gate.store(number.wrapping_add(NEXT) | OPEN, Ordering::Release);
         fence(Ordering::SeqCst); // pairs with the fence in `next`
@@ -247,7 +250,7 @@ impl Drop for Open<'_> {
         let mut gate = shared.gate.fetch_and(!OPEN, Ordering::AcqRel);
         let mut tries = 0;
         while gate & RUNNING != 0 {
-            // Spins first, because running threads are about to finish, unless they were preempted.
+            // Spins first, because running threads usually finish soon, unless they were preempted.
             if tries < 1000 {
                 hint::spin_loop();
                 tries += 1;
@@ -266,7 +269,7 @@ impl Shared {
         let mut done = 0;
         Turn::begin(false);
         while let Some(gate) = self.next(done) {
-            // The thread goes on after a panic here, because the panic concerns only the choice of the core.
+            // The thread continues after a panic here, because the panic concerns only the choice of the core.
             if let Err(payload) = panic::catch_unwind(AssertUnwindSafe(|| self.leave_callers_core())) {
                 mem::forget(payload);
             }
@@ -300,7 +303,8 @@ impl Shared {
                 hint::spin_loop();
             }
             let waited = start.elapsed();
-            // Also checks `stop`, because on systems whose clock stands still the time alone would never end the wait.
+            // Also checks `stop`, because on a system whose clock stands still, the time limit alone would never end
+            // the wait.
             if waited > LINGER || self.stop.load(Ordering::Relaxed) {
                 break;
             }
@@ -308,7 +312,7 @@ impl Shared {
                 Turn::give_up();
             }
         }
-        // With the fences, either this thread sees the gate of the next job, or the caller sees that this thread
+        // Thanks to the fences, either this thread sees the gate of the next job, or the caller sees that this thread
         // sleeps. Otherwise the thread could sleep through jobs.
         self.sleeping.fetch_add(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -327,9 +331,9 @@ impl Shared {
         gate
     }
 
-    /// Runs the job if the value of the gate is still `gate`. Returns true if it has run the job.
+    /// Runs the job if the value of the gate is still `gate`. Returns true if the job was run.
     fn join(&self, gate: usize) -> bool {
-        // The gate is open. Adding one to its count keeps it open and keeps the caller from returning.
+        // The gate is open. Adding one to the count of threads keeps the gate open and keeps the caller from returning.
         if self.gate.compare_exchange(gate, gate + 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
             return false;
         }
@@ -340,8 +344,8 @@ impl Shared {
         let job = unsafe { *job };
         if let Err(payload) = panic::catch_unwind(AssertUnwindSafe(job)) {
             self.panicked.store(true, Ordering::Relaxed);
-            // The payload is not dropped, because that runs code of the job, which may panic again and skip the line
-            // below: the caller would then wait forever.
+            // The payload is not dropped, because dropping it runs code of the job. This code may panic again and skip
+            // the line below, and the caller would then wait forever.
             mem::forget(payload);
         }
         self.gate.fetch_sub(1, Ordering::Release);
@@ -537,13 +541,13 @@ mod tests {
         }
     }
 
-    /// A thread whose core another program uses leaves a job when its turn is over. The calling thread does not.
+    /// A thread whose core another program uses leaves a job when its turn is over. The calling thread does not leave.
     #[test]
     fn a_turn_on_a_shared_core_ends() {
         let pool = Pool::new(2);
         assert!(!pool.should_leave());
         let past = Instant::now().checked_sub(2 * TURN).unwrap();
-        // A turn that begins in the future is not over, however slow the machine is.
+        // A turn that begins in the future is never over, however slow the machine is.
         let future = Instant::now() + 10_000 * TURN;
         for (shared, began, leaves) in [(true, past, true), (false, past, false), (true, future, false)] {
             thread::scope(|scope| {

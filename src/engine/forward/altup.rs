@@ -1,6 +1,7 @@
 //! Alternating updates ([paper](https://arxiv.org/abs/2301.13310)): the model has several streams of hidden states in
 //! addition to the residual stream. A layer predicts all streams, runs on the predicted residual stream, and corrects
-//! all streams by the prediction's error. A low-rank path runs parallel to attention. Gemma 3n has both.
+//! all streams by the prediction's error. A low-rank path runs parallel to attention. Gemma 3n uses alternating updates
+//! and such a path.
 //!
 //! In `inputs`, three buffers follow the additional inputs of layers: the other streams, `[streams - 1][batch][dim]`,
 //! then the predicted residual stream and the low-rank path's output, each `[batch][dim]`.

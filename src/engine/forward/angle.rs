@@ -1,14 +1,14 @@
-//! Sine and cosine of angles for rotary positions. They are not libm's, because these have kilobytes of code for very
-//! large angles.
+//! Sine and cosine of angles for rotary positions. libm's functions are not used, because they have kilobytes of code
+//! for very large angles.
 
 use core::f64::consts::{FRAC_PI_2, FRAC_PI_4, PI, TAU};
 
 /// Upper limit of angles; no position in any context reaches it.
 const LIMIT: f32 = 134_217_728.0;
 
-/// Pairs of an angle and a multiple of pi/2, in ascending order: this multiple is the nearest one for angles above the
-/// previous pair's angle, up to this pair's. Angles up to the last pair's are reduced by one subtraction, because
-/// microcontrollers compute f64 in software.
+/// Pairs of an angle and a multiple of pi/2, in ascending order. The multiple is the nearest one for all angles from
+/// the previous pair's angle up to this pair's angle. Angles up to the last pair's angle are reduced by one
+/// subtraction, because microcontrollers compute f64 in software.
 const NEAR: [(f32, f64); 5] = [
     (FRAC_PI_4 as f32, 0.0),
     (3.0 * FRAC_PI_4 as f32, FRAC_PI_2),
@@ -38,12 +38,12 @@ pub(crate) fn sine_cosine(angle: f32) -> (f32, f32) {
 }
 
 /// Subtracts the nearest multiple of pi/2 from `far`. Returns the sine and cosine of the difference, and the multiple's
-/// number. `near` is the multiple's index in [`NEAR`], if it is there.
+/// number. `near` is the multiple's index in [`NEAR`], or `None` if the table does not have it.
 #[inline(never)]
 fn in_floats(far: f32, near: Option<usize>) -> (f32, f32, i32) {
     /// pi/2 in two parts: its first 25 bits, so that multiples are exact, and the remainder.
     const QUARTER: [f64; 2] = [1.570_796_310_901_641_8, 1.589_325_477_352_819_6e-8];
-    /// Adding this number to a value and subtracting it again rounds the value to an integer.
+    /// Adding this number to a value and subtracting the number again rounds the value to an integer.
     const ROUND: f64 = 1.5 / f64::EPSILON;
     let mut x = f64::from(far);
     let quarters = match near.and_then(|near| Some((near as i32, NEAR.get(near)?))) {
@@ -73,8 +73,8 @@ fn in_floats(far: f32, near: Option<usize>) -> (f32, f32, i32) {
     (sine, cosine, quarters)
 }
 
-/// Computes the same as `in_floats` in 64-bit integers with 62 fraction bits, if the result is certain to be equal: a
-/// fifth of the instructions on a Cortex-M, because it has no f64.
+/// Computes the same as `in_floats` in 64-bit integers with 62 fraction bits, if the result is certain to be equal.
+/// This takes a fifth of the instructions on a Cortex-M, which has no f64 unit.
 mod whole {
     use core::f64::consts::{FRAC_2_PI, FRAC_PI_2};
 
@@ -98,7 +98,8 @@ mod whole {
         number(0.499_999_997_251_031),
     ];
 
-    /// Returns the same as `in_floats`; `None` for very small or large angles, and if the rounding is not certain.
+    /// Returns the same as `in_floats`; `None` for very small or large angles, or if the result could round
+    /// differently.
     pub fn sine_cosine(far: f32, near: Option<usize>) -> Option<(f32, f32, i32)> {
         let (exponent, mantissa) = (far.to_bits() >> 23, (far.to_bits() & 0x7f_ffff) | 0x80_0000);
         if !(113..136).contains(&exponent) {
@@ -179,7 +180,7 @@ mod tests {
 
     #[test]
     fn agrees_with_f64() {
-        // Compared with the standard library's f64, rounded: at most the last bit differs.
+        // Compares with the standard library's f64 functions, rounded to f32: at most the last bit differs.
         for angle in (0..200_000).map(|i| i as f32 * i as f32 * 0.003) {
             let exact = f64::from(angle).sin_cos();
             let ours = sine_cosine(angle);

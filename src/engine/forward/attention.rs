@@ -24,12 +24,12 @@ pub(super) struct View {
     /// Pool that the tiles' pages belong to.
     pub pool: usize,
     pub part: Part,
-    /// True if this is cross-attention, with keys and values of the encoder's states.
+    /// True for cross-attention, whose keys and values come from the encoder's states.
     pub cross: bool,
 }
 
 /// Steps of attention to run. An encoder stores the keys and values of all tokens before the first token attends,
-/// because each token attends to all.
+/// because each token attends to all tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     All,
@@ -39,7 +39,7 @@ pub(super) enum Part {
     Queries,
 }
 
-/// Roles of the tensors of an attention; each pair is a weight and its bias.
+/// Roles of an attention's tensors. Each pair has the roles of a weight and of its bias.
 struct Roles {
     before: (Role, Role),
     q: (Role, Role),
@@ -161,10 +161,10 @@ impl Forward<'_, '_> {
     }
 }
 
-/// Projects what `view.part` needs of the queries, keys and values of all rows.
+/// Projects queries, keys and values of all rows. Skips projections that `view.part` does not need.
 ///
-/// The q, k and v of a row are adjacent, whether they come from one matrix or from three. A layer that shares another
-/// layer's keys and values only projects q.
+/// A row's q, k and v are adjacent, whether one matrix computes all of them or each has a matrix. A layer that shares
+/// another layer's keys and values only projects q.
 fn project(
     compute: &mut Compute<'_, '_>,
     weights: &Weights<'_, '_>,
@@ -212,7 +212,7 @@ fn project(
 /// Stands for an absent product, because the matrix of gated queries also computes the gates.
 const NO_GATE: ((Role, Role), usize, bool) = ((Role::AttnGate, Role::AttnGate), 0, false);
 
-/// Norms and rotates queries and keys, and norms values, if the model does so and the view has projected them.
+/// Norms and rotates queries and keys, and norms values, if the model does so and the view has projected these vectors.
 fn norm_and_rotate(
     compute: &Compute<'_, '_>,
     (spec, weights, layer): (&Spec<'_>, &Weights<'_, '_>, &Layer),
@@ -298,8 +298,8 @@ fn gather(out: &mut [f32], (heads, head_dim): (usize, usize), width: usize) {
     }
 }
 
-/// Multiplies each head's output by its gates. In a row of `qkv`, the gates follow the values. With gated queries, the
-/// gates of each head follow a copy of the head's query there.
+/// Multiplies each head's output by its gates. The gates of a row of `qkv` follow the row's values. Gated queries are
+/// different: there, the gates of each head follow a copy of the head's query.
 fn gate(compute: &Compute<'_, '_>, (spec, layer): (&Spec<'_>, &Layer), shape: Shape, qkv: &mut [f32], out: &mut [f32]) {
     let head_dim = layer.head.dim;
     let (width, at) = if spec.gated_query() { (2 * head_dim, head_dim) } else { (head_dim, 0) };
@@ -384,8 +384,9 @@ pub(super) struct Attend<'l> {
 }
 
 impl Attend<'_> {
-    /// Processes all segments. Workers share the tokens of a long segment. Of consecutive segments of one token, as in
-    /// decoding, they share the rows and KV heads, because one token cannot be divided.
+    /// Processes all segments. Workers divide the tokens of a long segment among themselves. If consecutive segments
+    /// have one token each, as in decoding, workers divide the segments and the KV heads, because one token cannot be
+    /// divided.
     pub fn all(&mut self, compute: &Compute<'_, '_>, mut segments: &[Segment], mut out: &mut [f32], sums: &mut [f32]) {
         let (out_dim, kv_heads) = (self.shape.out_dim, self.layer.kv_heads);
         let scratch = sums.len() / compute.threads.max(1);
@@ -429,8 +430,8 @@ impl Attend<'_> {
     }
 
     /// Computes some KV heads for some tokens of a segment. `first` is the index of the first token in the segment, and
-    /// `row` the index of its row in `qkv`. `out` starts with the output of this token. In chunked attention, tokens of
-    /// different chunks are computed separately.
+    /// `row` is the index of that token's row in `qkv`. `out` starts with that token's output. In chunked attention,
+    /// tokens of different chunks are computed separately.
     fn heads(
         &self,
         kernels: &Kernels,
@@ -500,7 +501,7 @@ impl Attend<'_> {
     }
 }
 
-/// Norms heads of `head_dim` in place as the spec says; `weight` is empty if the file has none.
+/// Norms heads of `head_dim` in place as the spec says; `weight` is empty if the file has no weights for this norm.
 fn norm_heads(kernels: &Kernels, spec: &Spec<'_>, heads: &mut [f32], head_dim: usize, weight: &[u8]) {
     if weight.is_empty() && spec.qk_norm() != QkNorm::Gain {
         return;

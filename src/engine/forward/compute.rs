@@ -67,7 +67,7 @@ impl<'m, 'w> Compute<'m, 'w> {
         }
     }
 
-    /// True if the storage has failed in this run: all results are void.
+    /// True if the storage has failed in this run. All results of the run are then void.
     #[inline(always)]
     pub fn has_failed(&self) -> bool {
         #[cfg(feature = "storage")]
@@ -101,23 +101,23 @@ impl<'m, 'w> Compute<'m, 'w> {
             return f(0, x); // as one chunk
         }
         let chunk = TOKENS * width;
-        // An element takes about ten times as long as a multiplication.
+        // Work on an element takes about ten times as long as a multiplication.
         let work = x.len().saturating_mul(10);
         fork_chunks(self.workers, x, chunk, work, &mut [(); 0], 0, &|i, piece, _| f(i * chunk, piece));
     }
 
-    /// Heads per chunk of work: one, or all if there is only one worker.
+    /// Number of heads per chunk of work: one, or all heads if there is only one worker.
     pub fn piece(&self, heads: usize) -> usize {
         if self.workers.count() > 1 { 1 } else { heads }
     }
 
-    /// Selects row `_row` of the pass: it becomes selected row `_to`; see [`by_selected`](Self::by_selected).
+    /// Makes row `_row` of the pass selected row `_to`; see [`by_selected`](Self::by_selected).
     pub fn select(&mut self, _to: usize, _row: usize) {
         #[cfg(feature = "lora")]
         self.lora.select(_to, _row);
     }
 
-    /// Chooses the rows of later products: those of the pass, or the selected ones.
+    /// Chooses the rows of later products: the rows of the pass, or the selected rows.
     pub fn by_selected(&mut self, _selected: bool) {
         #[cfg(feature = "lora")]
         {
@@ -224,8 +224,8 @@ impl Compute<'_, '_> {
         stride: usize,
     ) {
         let cols = x.len().checked_div(tokens).unwrap_or(0);
-        // The products are computed together with the first pairs, unless a matrix has a factor, because this must not
-        // scale the products of adapters.
+        // The products are computed together with the first pairs, unless a matrix has a factor, because the factor
+        // must not scale the products of adapters.
         let mut is_base_left = products.iter().filter_map(|(w, _)| *w).all(|w| w.scale() == 1.0);
         if !is_base_left {
             self.products((x, tokens), products, (out, stride), &());

@@ -49,7 +49,7 @@ pub(crate) enum Input<'i> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Step {
     Embedding,
-    /// What scoring layers add to the states of the layer before them.
+    /// The scoring layers' addition to the states of the previous layer.
     Scoring,
     /// Keys and values of a layer.
     Keys,
@@ -75,8 +75,8 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// `tokens` positions, at most one context length, of a context whose pages are reserved. `question` is the type of a
-    /// question whose options the encoder scores.
+    /// Starts with the first of `tokens` positions (at most one context length) of a context whose pages are reserved.
+    /// `question` is the type of a question whose options the encoder scores.
     pub const fn new(context: usize, tokens: usize, question: usize) -> Self {
         Self { context, tokens, question, step: Step::Embedding, layer: 0, first: 0 }
     }
@@ -92,13 +92,14 @@ impl Progress {
 }
 
 impl Forward<'_, '_> {
-    /// Runs a step. Returns true if more steps remain. The last ones store the keys and values of the decoder's
-    /// cross-attention in the context's pages. There are states once the last step is done.
+    /// Runs a step. Returns true if more steps remain. The last steps store the keys and values of the decoder's
+    /// cross-attention in the context's pages. The states are available after the last step.
     pub fn encoder_step(&mut self, at: &mut Progress, input: Input<'_>) -> bool {
         if at.is_done() {
             return false;
         }
-        // The stacks are swapped within each step, so that an abandoned encoder leaves the decoder in its place.
+        // The stacks are swapped within each step, so that the decoder's stack is in place even if an encoder is
+        // abandoned between steps.
         let is_encoder = at.step != Step::CrossKeys;
         if is_encoder {
             self.swap_stacks();
@@ -123,7 +124,7 @@ impl Forward<'_, '_> {
         !at.is_done()
     }
 
-    /// Chooses the next step after one of the last tokens. Sets the layer to 0 for the decoder's layers.
+    /// Chooses the step that follows a step on the last tokens. Sets the layer to 0 for the decoder's layers.
     fn step_after(&self, at: &mut Progress) -> Step {
         let begins_scoring = self.spec.scoring().is_some_and(|scoring| at.layer + scoring.layers == self.spec.layers);
         match at.step {
@@ -145,7 +146,8 @@ impl Forward<'_, '_> {
         }
     }
 
-    /// Computes a step on these rows. Expects the stacks to be swapped, except for the decoder's keys and values.
+    /// Computes a step on the rows in `range`. Expects the stacks to be swapped, except for the decoder's keys and
+    /// values.
     fn run_step(&mut self, at: &Progress, range: &Range<usize>, input: Input<'_>) {
         if at.step == Step::Embedding {
             self.set_rows(at, range);
@@ -184,7 +186,8 @@ impl Forward<'_, '_> {
         }
     }
 
-    /// Applies the final norm to a part of a question's states, and adds the embedding of the question's type.
+    /// Applies the final norm to the states of some of a question's tokens, and adds the embedding of the question's
+    /// type.
     fn begin_scoring(&mut self, question: usize) {
         self.norm_states();
         let Self { weights, compute, hidden, branch, spec, rows, .. } = self;
@@ -196,7 +199,7 @@ impl Forward<'_, '_> {
         }
     }
 
-    /// Cross-attention of a layer, if the model has it: `x += output(attention(norm(x), source))`.
+    /// Runs a layer's cross-attention, if the model has cross-attention: `x += output(attention(norm(x), source))`.
     pub(super) fn look_across(&mut self, layer: &Layer) {
         if self.spec.has_cross_attention() {
             let tiles = self.source_tiles(layer, layer.index);
@@ -212,7 +215,8 @@ impl Forward<'_, '_> {
         start..start.saturating_add(bytes)
     }
 
-    /// Range of the tiles that all encoder layers share: the decoder's first cross-attention tiles, or separate ones.
+    /// Range of the tiles that all encoder layers share: the tiles of the decoder's first cross-attention layer, or
+    /// separate tiles.
     fn encoder_tiles(&self, layer: &Layer) -> Range<usize> {
         match self.store.encoder {
             0 => self.source_tiles(layer, 0),
@@ -220,7 +224,7 @@ impl Forward<'_, '_> {
         }
     }
 
-    /// Sets up the pass with these rows of a context's text as its only segment.
+    /// Sets up the pass with `rows` of a context's text as the pass's only segment.
     fn set_rows(&mut self, &Progress { context, tokens, .. }: &Progress, rows: &Range<usize>) {
         let count = rows.end.saturating_sub(rows.start); // `rows.len()` has an assertion that the compiler may keep
         self.clear();
@@ -244,7 +248,7 @@ impl Forward<'_, '_> {
         }
     }
 
-    /// Sets up the pass with these rows of a context's text and copies their states into `hidden`.
+    /// Sets up the pass with `rows` of a context's text, and copies the states of these rows into `hidden`.
     fn load_states(&mut self, at: &Progress, rows: &Range<usize>) {
         self.set_rows(at, rows);
         let (first, tokens, dim) = (rows.start, rows.len(), self.spec.dim);

@@ -68,7 +68,7 @@ impl<'m> Forward<'m, '_> {
         run_chosen(compute, layer, &Bank::all(spec, experts.count, ffn), (chosen, branch), gathered, inner, sum);
         #[cfg(feature = "mixtures")]
         if let Some(group) = spec.group_experts() {
-            // As in llama.cpp, these experts process the output of the chosen ones.
+            // As in llama.cpp, these experts process the output of the chosen experts.
             copy(branch, sum);
             run_chosen(compute, layer, &Bank::shared(groups, group.width), (of_groups, branch), gathered, inner, sum);
         }
@@ -187,8 +187,8 @@ fn run_chosen(
 }
 
 /// Computes the weights of the shared experts, one for each group of experts, from a router's scores. Each chosen
-/// expert adds to the weight of its group's shared expert. As in llama.cpp, it adds the softmax's value at the index of
-/// the group, not of the expert.
+/// expert adds to the weight of its group's shared expert. As in llama.cpp, the added value is the softmax's value at
+/// the group's index, not at the expert's index.
 fn choose_groups(scores: &[f32], used: usize, group: GroupExperts, weights: &mut [f32]) {
     let top = scores.iter().fold(f32::NEG_INFINITY, |top, &score| if score > top { score } else { top });
     let total: f32 = scores.iter().map(|score| libm::expf(score - top)).sum();
@@ -196,8 +196,8 @@ fn choose_groups(scores: &[f32], used: usize, group: GroupExperts, weights: &mut
     let mut kept = 0.0;
     let mut last: Option<(usize, f32)> = None;
     for _ in 0..used.min(weights.len()) {
-        // True for the experts that rank after the last chosen one: those with a lower score, or with the same score
-        // and a higher index.
+        // True for experts that rank after the last chosen expert: they have a lower score, or the same score and a
+        // higher index.
         let is_after = |i: usize, score: f32| last.is_none_or(|(at, best)| score < best || score == best && i > at);
         let mut best: Option<(usize, f32)> = None;
         for (i, &score) in scores.iter().enumerate().filter(|(i, score)| is_after(*i, **score)) {
@@ -218,7 +218,7 @@ fn choose_groups(scores: &[f32], used: usize, group: GroupExperts, weights: &mut
     scale(weights, group.scale / if kept > LEAST { kept } else { LEAST });
 }
 
-/// `y = norm(x) / sqrt(dim) * factors`, the input of a router beside a dense feed-forward.
+/// `y = norm(x) / sqrt(dim) * factors`, the input of a router in a layer that also has a dense feed-forward.
 fn scaled_norm(compute: &Compute<'_, '_>, spec: &Spec<'_>, factors: &[u8], x: &[f32], y: &mut [f32]) {
     for (y, x) in rows_mut(y, spec.dim).zip(rows(x, spec.dim)) {
         copy(y, x);
@@ -253,8 +253,8 @@ fn expert_of(
     compute.times((gate, n), w_down, x, spec.dim);
 }
 
-/// Turns a router's scores into weights: zeros for all but the `used` largest scores; of equal scores, those with the
-/// lowest indices are chosen. The bias only affects the choice.
+/// Turns a router's scores into weights: zeros for all but the `used` largest scores. If scores are equal, the lowest
+/// indices are chosen. The bias affects the choice, but not the weights.
 fn choose(scores: &mut [f32], experts: Experts, router: Router, bias: &[u8]) {
     if let Router::Scored { scores: Scores::Sparse, .. } = router {
         return choose_sparsely(scores, experts.used);
@@ -286,7 +286,7 @@ fn choose(scores: &mut [f32], experts: Experts, router: Router, bias: &[u8]) {
         }
         _ => (usize::MAX, [u64::MAX; GROUP_WORDS]),
     };
-    // Negates the scores of chosen experts as a mark, so that no list of them is needed.
+    // Negates the scores of chosen experts to mark these experts, so that no list of experts is needed.
     let mut kept = 0.0;
     for _ in 0..experts.used {
         let mut best: Option<(&mut f32, f32)> = None;
@@ -392,8 +392,8 @@ fn bit(set: &[u64; GROUP_WORDS], i: usize) -> bool {
 mod tests {
     use super::*;
 
-    /// Compares weights with their definition in f64. `shares` are the softmax or sigmoid values, `chosen` the experts
-    /// that must be chosen, and `scale` is the factor on the weights.
+    /// Compares weights with their definition in f64. `shares` has the softmax or sigmoid values, `chosen` has the
+    /// experts that must be chosen, and `scale` is the factor on the weights.
     #[test]
     fn weights_of_the_chosen() {
         let logits = [0.5f32, -1.0, 2.0, 0.5, -3.0]; // of equal logits the first is chosen

@@ -82,7 +82,7 @@ impl Forward<'_, '_> {
     }
 }
 
-/// `x = xIELU(x)` with the parameters of layer `index`: a parabola for positive `x`, `expm1` below.
+/// `x = xIELU(x)` with the parameters of layer `index`: a parabola for positive `x`, `expm1` for other `x`.
 fn xielu_of(Xielu { alpha_n, alpha_p, beta, eps }: &Xielu<'_>, index: usize, x: &mut [f32]) {
     let softplus = |x: f32| libm::log1pf(libm::expf(x));
     let (beta, eps) = (beta.get(index), eps.get(index));
@@ -94,7 +94,7 @@ fn xielu_of(Xielu { alpha_n, alpha_p, beta, eps }: &Xielu<'_>, index: usize, x: 
     }
 }
 
-/// The limit of the gates of a layer's experts or of its other feed-forwards.
+/// Limit of the gates: of a layer's experts, or of the layer's other feed-forwards.
 #[derive(Clone, Copy)]
 pub(super) struct Limit {
     most: f32,
@@ -111,8 +111,8 @@ impl Limit {
     }
 }
 
-/// Sets `gate` to `f(gate)`, or to `f(gate) * up` if there is an `up`. With an `up`, `limit` is an upper bound on
-/// `f(gate)` and on the absolute value of `up`.
+/// Sets `gate` to `f(gate)`, or to `f(gate) * up` if there is an `up`. If there is an `up`, `limit` is an upper bound
+/// on `f(gate)` and on the absolute value of `up`.
 pub(super) fn activate(kernels: &Kernels, f: Activation, limit: Option<Limit>, gate: &mut [f32], up: Option<&[f32]>) {
     let (true, Some(Limit { most, before }), Some(up)) = (built::LIMITS, limit, up) else {
         return kernels.activate(f, gate, up);

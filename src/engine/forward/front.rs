@@ -17,7 +17,7 @@ use crate::quant::le_f32;
 const ROLES: [(Role, Role); MAX_STAGES] =
     [(Role::Conv1, Role::Conv1Bias), (Role::Conv2, Role::Conv2Bias), (Role::Conv3, Role::Conv3Bias)];
 
-/// Mean of a convolution's outputs over the whole sound, and the inverse of their deviation.
+/// Mean of a convolution's outputs over the whole sound, and the inverse of the outputs' standard deviation.
 #[derive(Clone, Copy)]
 struct Statistics {
     mean: f32,
@@ -118,7 +118,7 @@ fn split_scratch<'s>(
     scratch.split_at_mut_checked(batch * widest).unwrap_or_default()
 }
 
-/// Rows of each convolution's output that rows `wanted` of the last convolution's output depend on.
+/// For each convolution, the rows of its output that rows `wanted` of the last convolution's output depend on.
 fn needed(
     stages: &[Option<Convolution>; MAX_STAGES],
     frames: usize,

@@ -2,8 +2,8 @@
 //!
 //! A rotation spreads an outlier over many elements, so that the scales of the quantized blocks fit. Rotated queries
 //! and keys have the same dot products as the originals. The matrix is its own inverse, so rotating the weighted sum of
-//! rotated values gives the sum of the originals. (As in QuaRot, <https://arxiv.org/abs/2404.00456>. llama.cpp rotates
-//! heads whose length is a multiple of 64, in the same blocks.)
+//! rotated values gives the weighted sum of the original values. (As in QuaRot, <https://arxiv.org/abs/2404.00456>.
+//! llama.cpp rotates heads whose length is a multiple of 64, in the same blocks.)
 
 use super::rows_mut;
 use crate::kernel::sqrt;
@@ -13,8 +13,8 @@ pub(super) fn keys(head_dim: usize) -> usize {
     1 << head_dim.trailing_zeros().min(31)
 }
 
-/// Returns the length of the blocks of values: as for keys, but at most 64, because with longer blocks q4_0 was less
-/// accurate for Gemma 3 270M (KL to f16 0.150 instead of 0.103).
+/// Returns the length of the blocks of values. It is the same as for keys, but at most 64, because with longer blocks
+/// q4_0 was less accurate for Gemma 3 270M (KL to f16 0.150 instead of 0.103).
 pub(super) fn values(head_dim: usize) -> usize {
     keys(head_dim).min(64)
 }

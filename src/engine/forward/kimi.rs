@@ -16,14 +16,15 @@ use crate::quant::le_f32;
 /// Epsilon of the length of queries and keys, added under the root.
 const LENGTH_EPS: f32 = 1e-6;
 
-/// Roles of the projections of queries, keys and values, with those of their convolutions.
+/// Pairs of roles for queries, keys and values: the projection, and the convolution after it.
 #[cfg(feature = "mla")]
 const CHANNELS: [(Role, Role); 3] =
     [(Role::AttnQ, Role::SsmConvQ), (Role::AttnK, Role::SsmConvK), (Role::AttnV, Role::SsmConvV)];
 #[cfg(not(feature = "mla"))]
 const CHANNELS: [(Role, Role); 3] = [(Role::AttnQ, Role::AttnQ); 3];
 
-/// Roles of the projections of decays and of gates: the matrix, or both matrices of a product of low rank.
+/// Roles of the matrices that project decays and gates. Each projection has one matrix, or the two matrices of a
+/// low-rank product.
 #[cfg(feature = "mla")]
 const LOW: [(Role, Role); 2] = [(Role::SsmFA, Role::SsmFB), (Role::SsmGA, Role::SsmGB)];
 #[cfg(not(feature = "mla"))]
@@ -126,8 +127,8 @@ impl Delta<'_> {
         }
     }
 
-    /// Computes decays, factors, removal keys and replacement keys; scales queries and keys to length 1, and queries by
-    /// `1 / sqrt(keys)`.
+    /// Computes decays, factors, removal keys and replacement keys; scales queries and keys to length 1, and then
+    /// queries by `1 / sqrt(keys)`.
     fn prepare(&self, compute: &Compute<'_, '_>, x: &mut [f32]) {
         let Recurrent { keys, floor, .. } = *self.mixer;
         let (width, n) = (self.width, keys as f32);
@@ -151,8 +152,8 @@ impl Delta<'_> {
             }
             for (all, factor) in [(&mut *query, 1.0 / n), (&mut *key, 1.0 / libm::sqrtf(n))] {
                 for head in rows_mut(all, keys) {
-                    // The epsilon is divided by `n`, because it belongs to the sum of squares and `rms_norm` adds it to
-                    // their mean.
+                    // The epsilon is divided by `n`, because the model adds it to the sum of squares, but `rms_norm`
+                    // adds it to the mean of squares.
                     compute.kernels.rms_norm(head, &[], LENGTH_EPS / n);
                     scale(head, factor);
                 }
@@ -182,7 +183,7 @@ impl Delta<'_> {
         });
     }
 
-    /// Stores each head's normed output, times the sigmoid of its gate, in place of the gate.
+    /// Replaces each head's gate by the head's normed output, times the sigmoid of the gate.
     fn combine(&self, kernels: &Kernels, eps: f32, x: &mut [f32], out: &mut [f32], tokens: usize) {
         let (weight, width) = (self.weights.vector(Role::SsmNorm, self.index), self.mixer.width);
         for (t, row) in rows_mut(x, self.stride).enumerate() {

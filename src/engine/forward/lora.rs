@@ -1,13 +1,13 @@
 //! Adapters: adds `factor * B (A x)` to the outputs of linear layers, for rows whose context has chosen the adapter.
 //!
-//! A weight matrix is identified by its offset in the model's file: the table of pairs is sorted by the offsets of the
-//! model's tensors. For a part of a tensor (of a fused projection, or one expert), the offset also gives the rows of
-//! `B`. Only [`Compute`] handles adapters. `owners` has the context of each row of a pass, and consecutive rows with
-//! the same scale share a product.
+//! A weight matrix is identified by its offset in the model's file, and the table of pairs is sorted by these offsets.
+//! If a matrix is only a part of a tensor (of a fused projection, or one expert), its offset also tells which rows of
+//! `B` to use. Only [`Compute`] handles adapters. `owners` has the context of each row of a pass, and consecutive rows
+//! with the same scale share a product.
 //!
-//! Each worker adds the products with `B` to the outputs of `W x` that it has computed, see [`LowRank`]. Per output,
-//! the sum is one chain of fma over the columns of `B` that starts with the output of `W`; adapters are added in the
-//! order of their indices.
+//! Each worker adds the products with `B` to its own outputs of `W x`, see [`LowRank`]. For each output, the sum is one
+//! chain of fma over the columns of `B`, which starts with the output of `W`; adapters are added in the order of their
+//! indices.
 
 use super::rows_mut;
 use crate::Error;
@@ -24,8 +24,8 @@ pub(crate) struct Lora<'m, 'w> {
     pub adapters: &'m [Adapter<'m>],
     /// The model's file.
     file: Pieces<'m>,
-    /// `[adapters][EMBEDDINGS + matrices]`: pairs of token embeddings, then those of linear layers in the order of
-    /// `start`; unused entries have the largest `start`.
+    /// `[adapters][EMBEDDINGS + matrices]`: first the pairs of token embeddings, then the pairs of linear layers in the
+    /// order of `start`; unused entries have the largest `start`.
     pairs: &'w mut [Pair],
     /// `[contexts][adapters]`: scales, 0 for an adapter that is not used.
     scales: &'w mut [f32],
@@ -45,7 +45,7 @@ pub(super) struct Found<'m> {
     pub rank: usize,
 }
 
-/// Pairs of the same rank, for matrices with the same input.
+/// An adapter's next pairs to multiply. They have the same rank, and their matrices have the same input.
 pub(super) struct Pairs<'m> {
     pub a: [Product<'m>; PAIRS],
     pub b: [Product<'m>; PAIRS],
@@ -152,7 +152,7 @@ impl<'m, 'w> Lora<'m, 'w> {
         }
     }
 
-    /// Hash of the adapters of a context and of their scales; 0 for none.
+    /// Hash of a context's adapters and scales; 0 if the context has no adapters.
     pub fn fingerprint(&self, context: usize) -> u64 {
         let (mut hash, mut is_used, planned) = (Hash::new(), false, self.planned());
         let scales = self.scales.get(context * planned..(context + 1) * planned).unwrap_or(&[]);
@@ -172,7 +172,7 @@ impl<'m, 'w> Lora<'m, 'w> {
         }
     }
 
-    /// Selects row `row` of the pass: it becomes selected row `to`.
+    /// Makes row `row` of the pass selected row `to`.
     pub fn select(&mut self, to: usize, row: usize) {
         let batch = self.batch();
         let owner = self.owners.get(..batch).and_then(|owners| owners.get(row)).copied();
@@ -181,7 +181,7 @@ impl<'m, 'w> Lora<'m, 'w> {
         }
     }
 
-    /// Scale of an adapter in a row, without `alpha / rank`; 0 if the row's context does not use it.
+    /// Scale of an adapter in a row, without `alpha / rank`; 0 if the row's context does not use the adapter.
     pub fn scale(&self, row: usize, adapter: usize) -> f32 {
         let row = if self.is_selected { self.batch() + row } else { row };
         let context = self.owners.get(row).map_or(usize::MAX, |context| *context as usize);
@@ -213,8 +213,8 @@ impl<'m, 'w> Lora<'m, 'w> {
         Some(Found { a: a.part(slab * rank, rank)?, b: b.part(row, w.rows())?, rank })
     }
 
-    /// Returns the next pairs for `products`, whose inputs are `tokens` rows, and removes the products that were
-    /// examined. Returns `None` at the end.
+    /// Returns the next pairs for `products`, whose inputs are `tokens` rows, and removes the examined products from
+    /// the list. Returns `None` at the end.
     pub(super) fn next_pairs(&self, adapter: usize, products: &mut &[Product<'_>], tokens: usize) -> Option<Pairs<'m>> {
         let mut pairs = Pairs { a: [(None, 0); PAIRS], b: [(None, 0); PAIRS], count: 0, rank: 0 };
         while let Some(((w, of_w), others)) = products.split_first() {

@@ -80,12 +80,12 @@ struct Selective<'a> {
     weights: &'a Weights<'a, 'a>,
     mixer: &'a Recurrent,
     index: usize,
-    /// Elements per token of the projected channels: the low-rank step, `B` and `C`.
+    /// Number of elements per token of the projected channels: the low-rank step, `B` and `C`.
     made: usize,
 }
 
 impl Selective<'_> {
-    /// Elements per token of the intermediate values: the channels, their gate, the projected channels, the
+    /// Number of elements per token of each intermediate value: the channels, their gate, the projected channels, the
     /// low-rank step, the steps, and the scan's output in whole tiles.
     fn widths(&self) -> [usize; 6] {
         let channels = self.mixer.width;
@@ -111,8 +111,8 @@ impl Selective<'_> {
         }
     }
 
-    /// Projects rows to channels `x` and their gate. The first half of the matrix gives the channels, the second half the
-    /// gate; with groups of channels, each group has the rows of its gate, then those of its channels.
+    /// Projects rows to channels `x` and their gate. The first half of the matrix gives the channels, the second half
+    /// the gate; with groups of channels, each group has the rows of its gate, then the rows of its channels.
     fn project(&self, compute: &mut Compute<'_, '_>, input: (&[f32], usize), x: &mut [f32], gate: &mut [f32]) {
         let Recurrent { width: channels, shared, .. } = *self.mixer;
         let Some(w) = self.weights.matrix(Role::SsmIn, self.index) else { return };
@@ -164,7 +164,7 @@ impl Selective<'_> {
         compute.times((low, count), w_steps, steps, self.groups());
     }
 
-    /// Advances the state of a context over its rows `x`, and replaces these by the scan's output. `out` is a buffer
+    /// Advances the state of a context over its rows `x`, and overwrites `x` with the scan's output. `out` is a buffer
     /// for the output, `[tiles][tokens][16]`.
     fn scan(
         &self,

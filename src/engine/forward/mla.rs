@@ -1,9 +1,9 @@
-//! Attention over a latent vector ([DeepSeek-V2](https://arxiv.org/abs/2405.04434)): the keys and values of all heads are
-//! computed from one vector `c` per position; a short rotated key is shared by all heads.
+//! Attention over a latent vector ([DeepSeek-V2](https://arxiv.org/abs/2405.04434)): the keys and values of all heads
+//! are computed from one vector `c` per position. All heads also share a short rotated key.
 //!
-//! If the file stores the two matrices of each head separately, the cache holds `c` and the rotated key as its only key and
-//! value head: a head's key matrix is applied to its query, and its value matrix to the weighted sum of `c`. Otherwise
-//! the cache holds keys and values of all heads.
+//! If the file stores the two matrices of each head separately, the cache holds `c` and the rotated key as its only key
+//! and value head: a head's key matrix is applied to its query, and its value matrix to the weighted sum of `c`.
+//! Otherwise the cache holds keys and values of all heads.
 
 use super::attention::{Attend, Shape, View, position_of, store_rows};
 use super::compute::Compute;
@@ -14,8 +14,8 @@ use crate::engine::profile::Section;
 use crate::kernel::{Matrix, sqrt};
 use crate::model::{Latent, Layer, Role, Rope, Scaling, Spec, Temperature, Weights};
 
-/// Epsilon of the norms of latent vectors. It is a constant, because the epsilon in the file belongs to the other
-/// norms.
+/// Epsilon of the norms of latent vectors. It is a constant, because the epsilon in the file belongs to the model's
+/// other norms.
 const EPS: f32 = 1e-6;
 
 impl Forward<'_, '_> {
@@ -85,7 +85,7 @@ struct Pieces<'a> {
     made: &'a mut [f32],
     /// The input of a matrix product.
     low: &'a mut [f32],
-    /// For each head, a key without its rotated part, and a value, if these are cached.
+    /// For each head, a key without its rotated part, and a value. Only used if heads' keys and values are cached.
     both: &'a mut [f32],
 }
 
@@ -119,7 +119,8 @@ impl Heads<'_> {
         self.layer.heads * (self.latent.nope + self.latent.rope)
     }
 
-    /// Computes the queries (with one matrix, or with two of low rank), and the latent vectors with their keys.
+    /// Computes the queries (with one matrix, or with two low-rank matrices), and the latent vectors with their rotated
+    /// keys.
     fn project(&self, compute: &mut Compute<'_, '_>, input: &[f32], pieces: &mut Pieces<'_>) {
         let Latent { q_rank, rank, rope, .. } = *self.latent;
         let count = self.count;
@@ -252,7 +253,7 @@ fn warm(spec: &Spec<'_>, segments: &[Segment], heads: &Heads<'_>, qkv: &mut [f32
     }
 }
 
-/// Factor on scores. YaRN's factor applies to whole queries and keys, not only to their rotated parts.
+/// The factor on attention scores. YaRN's factor applies to whole queries and keys, not only to their rotated parts.
 fn score_scale(spec: &Spec<'_>, latent: &Latent) -> f32 {
     let plain = 1.0 / sqrt((latent.nope + latent.rope) as f32);
     match spec.rope(false) {

@@ -87,11 +87,12 @@ pub(crate) struct Forward<'m, 'w> {
     pub source: Option<Source<'m, 'w>>,
     /// `[batch][dim]`: the residual stream.
     hidden: &'w mut [f32],
-    /// `[batch][dim]`: input, then output, of attention or feed-forward.
+    /// `[batch][dim]`: input of attention or feed-forward; afterwards, its output.
     branch: &'w mut [f32],
     /// Intermediate values of attention or feed-forward.
     inner: &'w mut [f32],
-    /// `[batch][layers][per_layer_input]`: additional inputs of layers; then the vectors of [`Spec::beside`].
+    /// Additional inputs of layers, `[batch][layers][per_layer_input]`, followed by the vectors that [`Spec::beside`]
+    /// counts.
     inputs: &'w mut [f32],
     /// Scratch of attention, in equal shares per worker.
     sums: &'w mut [f32],
@@ -232,7 +233,7 @@ impl<'m, 'w> Forward<'m, 'w> {
         }
     }
 
-    /// Fills the tables of the weights of the model and of its encoder.
+    /// Fills the table of the model's weights and the table of the encoder's weights.
     pub fn fill_tables(model: &Model<'_>, pieces: &mut Pieces<'_>) -> Result<(), Error> {
         Weights::fill(model.gguf(), model.spec(), pieces.weights, pieces.vectors)?;
         #[cfg(feature = "drafts")]
@@ -260,8 +261,8 @@ impl<'m, 'w> Forward<'m, 'w> {
         if self.parts < self.segments.len() { self.batch().saturating_sub(self.rows) } else { 0 }
     }
 
-    /// Adds at most [`room`](Self::room) rows of a context, whose pages are reserved. Returns the index of the first
-    /// row.
+    /// Adds at most [`room`](Self::room) rows of a context. The pages of these rows are already reserved. Returns the
+    /// index of the first row.
     pub fn add(&mut self, segment: Segment, tokens: &[TokenId]) -> usize {
         let first = self.rows;
         let Some(place) = self.segments.get_mut(self.parts) else { return first };
@@ -296,7 +297,7 @@ impl<'m, 'w> Forward<'m, 'w> {
         add(self.hidden.get_mut(row * dim..(row + 1) * dim).unwrap_or_default(), vector);
     }
 
-    /// Computes the rotations of a row at a time, a line and a column.
+    /// Computes the rotations of row `row`, whose position has three axes: time, line and column.
     #[cfg(feature = "vision")]
     pub fn turn(&mut self, row: usize, axes: [usize; 3]) {
         if let Some(sections) = self.spec.sections() {
@@ -304,7 +305,7 @@ impl<'m, 'w> Forward<'m, 'w> {
         }
     }
 
-    /// Runs one layer on all rows and stores their keys and values in the layer's part of the cache.
+    /// Runs one layer on all rows, and stores the keys and values of the rows in the layer's section of the cache.
     pub fn layer<O: Observer>(&mut self, index: usize, observer: &mut O) -> ControlFlow<()> {
         let layer = self.spec.layer(index);
         let has_streams = self.spec.altup().is_some();
@@ -438,8 +439,8 @@ impl<'m, 'w> Forward<'m, 'w> {
         }
     }
 
-    /// Byte range of the tiles that a layer attends to, which may belong to another layer. Must be called in layer
-    /// order, because `tiles_end` adds up the tiles of the layers before.
+    /// Byte range of the tiles that a layer attends to. These tiles may belong to a different layer. Must be called in
+    /// layer order, because `tiles_end` adds up the tiles of the previous layers.
     fn tiles(&mut self, layer: &Layer) -> Range<usize> {
         if layer.index == 0 {
             self.tiles_end = 0;
@@ -531,7 +532,7 @@ fn copy_tiles(tiles: &mut [u8], pages: usize, kv_heads: usize, from: usize, to: 
     }
 }
 
-/// Copies `len` bytes from `from` to `to`; the ranges must not overlap.
+/// Copies `len` bytes from offset `from` to offset `to`; the ranges must not overlap.
 fn copy_piece(bytes: &mut [u8], from: usize, to: usize, len: usize) {
     let Some((before, after)) = bytes.split_at_mut_checked(from.max(to)) else { return };
     let low = before.get_mut(from.min(to)..).and_then(|low| low.get_mut(..len));
@@ -562,8 +563,8 @@ fn enter(
     compute.done(Section::Norms);
 }
 
-/// Adds the output of attention or feed-forward to the hidden state. Before that, the output is normed if the model has
-/// a post-norm, and multiplied by `residual_scale`.
+/// Adds the output of attention or feed-forward to the hidden state. Before the addition, the output is normed (if the
+/// model has a post-norm) and multiplied by `residual_scale`.
 fn leave(
     compute: &Compute<'_, '_>,
     spec: &Spec<'_>,
@@ -630,8 +631,8 @@ fn norm_one(kernels: &Kernels, spec: &Spec<'_>, weight: &[u8], bias: &[u8], x: &
     }
 }
 
-/// Rows of `width` elements. (Not `chunks_exact`, because it panics for a width of 0, which the compiler cannot rule
-/// out.)
+/// Splits `x` into rows of `width` elements. `chunks_exact` is not used, because it panics for a width of 0, which the
+/// compiler cannot rule out.
 pub(crate) fn rows<T>(mut x: &[T], width: usize) -> impl Iterator<Item = &[T]> {
     core::iter::from_fn(move || {
         let (row, rest) = x.split_at_checked(width.max(1))?;

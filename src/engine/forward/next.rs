@@ -3,7 +3,7 @@
 //! Rows come from two places: the last positions of each context, whose tokens and states are kept in a ring, and the
 //! pass that has just run, whose states are `fresh`. [`add_next`](Forward::add_next) joins tokens and states of rows,
 //! [`run_next`](Forward::run_next) runs the layers on them, and [`guess`](Forward::guess) computes the logits and
-//! states of some of them.
+//! states of some rows.
 
 use core::ops::Range;
 
@@ -18,7 +18,7 @@ use crate::model::{Layer, Role, Spec, Weights};
 
 /// The layers that predict further tokens, and what they read.
 pub(crate) struct Next<'m, 'w> {
-    /// Spec, weights and rotations, swapped with the model's while the layers run.
+    /// Spec of the layers; swapped with the model's spec while the layers run, as are weights and rotations.
     pub spec: &'m Spec<'m>,
     pub weights: Weights<'m, 'w>,
     pub rotary: [Rotary<'w>; 2],
@@ -34,15 +34,15 @@ pub(crate) struct Next<'m, 'w> {
     pub fresh: &'w mut [f32],
 }
 
-/// Rows to read: their tokens and the states of the positions before.
+/// Rows that the predicting layers read: tokens, each with the state of the position before it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Rows<'t> {
     /// `count` kept positions.
     Kept { count: usize },
-    /// The token that is `drafted` positions after the context, as read by layers without keys of their own: they read
-    /// all drafted tokens at one position, and attend to those before it.
+    /// The token that is `drafted` positions after the context. Only for layers without keys of their own: they read
+    /// all drafted tokens at one position, and attend to the positions before it.
     Drafted { drafted: usize },
-    /// Rows of the last pass from `row` on. The state before the first one is kept.
+    /// Rows of the last pass from `row` on. The state before row `row` is kept.
     Fresh { row: usize, tokens: &'t [TokenId] },
 }
 
@@ -83,7 +83,7 @@ impl Next<'_, '_> {
         self.states.get_mut(entry * width..(entry + 1) * width).unwrap_or_default()
     }
 
-    /// Keeps tokens of the last pass, of which the first is in row `row`, and their states.
+    /// Keeps tokens of the last pass and their states. The first token is in row `row`.
     pub fn keep(&mut self, context: usize, position: usize, tokens: &[TokenId], row: usize) {
         let (width, skipped) = (self.width(), tokens.len().saturating_sub(self.kept));
         for (i, token) in tokens.iter().enumerate().skip(skipped) {
@@ -108,7 +108,7 @@ impl Next<'_, '_> {
         copy_row(self.states, kept * width, from, to);
     }
 
-    /// Writes the joined vector of a token and a state to `out`, `[2][width]`; without a state, zeros.
+    /// Writes a token's embedding and a state to `out`, `[2][width]`; an absent state is written as zeros.
     fn join(
         &self,
         (compute, target, words): (&mut Compute<'_, '_>, &Spec<'_>, &Weights<'_, '_>),
@@ -258,8 +258,8 @@ impl Forward<'_, '_> {
         self.layer_end(layer, self.rows);
     }
 
-    /// Computes the logits of the last row of each of the first `count` segments, from row `to` of the logits on.
-    /// The state after that row's position is kept.
+    /// Computes logits for the last row of each of the first `count` segments, and stores them in rows `to..` of the
+    /// logits. Keeps the state after that row's position.
     pub fn guess(&mut self, count: usize, to: usize) {
         self.swap_next();
         let dim = self.spec.dim;
@@ -274,7 +274,7 @@ impl Forward<'_, '_> {
                 copy(to, from);
             }
             compute.select(i, last);
-            // The raw states of the last rows come first, so that they can be kept.
+            // Moves the raw states of the last rows to the front, so that they can be kept.
             copy_row(hidden, dim, last, i);
         }
         let Self { spec, weights, compute, branch, inner, hidden, segments, undo, next: Some(next), .. } = self else {

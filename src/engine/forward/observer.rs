@@ -11,7 +11,7 @@ pub enum Stage {
     Attention,
     /// After a layer's feed-forward and residual addition.
     FeedForward,
-    /// After a layer: the input of the next one. In most models the same as `FeedForward`.
+    /// After a layer: the input of the next layer. In most models this is the same as `FeedForward`.
     After,
     /// After the final norm, before the head computes logits. The layer number is then the number of layers.
     Logits,
@@ -56,7 +56,7 @@ pub enum Stage {
 /// # Ok::<(), arenite::Error>(())
 /// ```
 pub trait Observer {
-    /// True if `observe` should be called at `stage`. By default always.
+    /// True if `observe` should be called at `stage`. The default is always true.
     #[inline(always)]
     fn wants(&self, stage: Stage) -> bool {
         let _ = stage;
@@ -69,7 +69,7 @@ pub trait Observer {
 }
 
 /// Callback for the input of every linear layer. Its arguments are the matrix's bytes in the model (for an expert, its
-/// part of the tensor; none if the matrix is in a storage) and the input, `[tokens][columns]`.
+/// part of the tensor; an empty slice if the matrix is in a storage) and the input, `[tokens][columns]`.
 ///
 /// # Examples
 ///

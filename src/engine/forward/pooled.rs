@@ -5,8 +5,8 @@ use crate::kernel::{Activation, Kernels};
 use crate::model::{PooledActivation, Role};
 
 impl Forward<'_, '_> {
-    /// Applies the model's layers after pooling to `x` in place, if it has them. `x` is as long as the longer of input
-    /// and output.
+    /// Applies the model's layers after pooling, if there are any, to `x` in place. `x` is as long as the input or the
+    /// output, whichever is longer.
     pub fn pooled_head(&mut self, x: &mut [f32]) {
         let Self { spec, weights, compute, inner, .. } = self;
         let Some(head) = spec.pooled_head() else { return };
@@ -42,7 +42,7 @@ fn activate(kernels: &Kernels, activation: PooledActivation, x: &mut [f32]) {
         PooledActivation::None => {}
         PooledActivation::Tanh => x.iter_mut().for_each(|x| *x = libm::tanhf(*x)),
         PooledActivation::Gelu => kernels.activate(Activation::GeluErf, x, None),
-        // Computed here because `activate` lacks ReLU in some builds. NaN passes through, as it does there.
+        // ReLU is computed here, because `activate` lacks ReLU in some builds. NaN passes through, as in `activate`.
         PooledActivation::Relu => x.iter_mut().filter(|x| **x <= 0.0).for_each(|x| *x = 0.0),
         PooledActivation::Silu => kernels.activate(Activation::Silu, x, None),
     }

@@ -2,7 +2,7 @@
 //!
 //! A token's row holds the outputs of its projections: for a short convolution, two gates and the channels; otherwise
 //! the gate `z`, the channels (delta net: queries, keys, values; Mamba-2: values, keys, queries) and two values per
-//! head, which determine the decay of the head's state and the factor on new values.
+//! head, for the decay of the head's state and for the factor on new values.
 //!
 //! A context's states are in one page. For each layer, the page holds the previous inputs of the convolution, `[taps -
 //! 1][channels]`, and the matrices of the heads, each in tiles of 16 columns, `[tiles][keys][16]`.
@@ -49,8 +49,8 @@ impl Row {
         group.unwrap_or(0)
     }
 
-    /// Offsets of a head's decay and factor. If one matrix computes both, a group's factors are adjacent, and the
-    /// group's decays follow.
+    /// Offsets of a head's decay and factor. If one matrix computes decays and factors, a group's factors are adjacent
+    /// and the group's decays follow them.
     fn gates(&self, mixer: &Recurrent, head: usize) -> (usize, usize) {
         if mixer.kind != RecurrentKind::DeltaNet || mixer.in_turns {
             return (self.decay + head, self.factor + head);
@@ -63,7 +63,7 @@ impl Row {
 
 impl Forward<'_, '_> {
     /// `x += output(mix(projections(norm(x))))`; also advances the states. In a layer that also has attention, the
-    /// input is the one saved by [`hold`](Self::hold).
+    /// input is the hidden state saved by [`hold`](Self::hold).
     #[inline(never)] // keeps its temporaries off the stack of other layers
     pub(super) fn recurrent(&mut self, layer: &Layer, mixer: &Recurrent) {
         let Self { spec, weights, compute, hidden, branch, inner, rows: count, .. } = self;
@@ -129,7 +129,7 @@ impl Forward<'_, '_> {
         }
     }
 
-    /// Saves a layer's input for its second mixer, at the end of the intermediate values.
+    /// Saves the input of a layer for the layer's second mixer, at the end of the intermediate values.
     pub(super) fn hold(&mut self) {
         let len = self.rows * self.spec.dim;
         let start = self.inner.len() - len.min(self.inner.len());
@@ -190,7 +190,7 @@ impl core::ops::Deref for Mixer<'_> {
 }
 
 impl Mixer<'_> {
-    /// Matrices of the projections, with the offsets of their outputs in a row.
+    /// Matrices of the projections. Each has the offset of its outputs in a row.
     fn projections(&self) -> [Product<'_>; 4] {
         let of = |role, at| (self.weights.matrix(role, self.index), at);
         match self.kind {
@@ -211,7 +211,7 @@ impl Mixer<'_> {
         }
     }
 
-    /// Splits a segment's rows and outputs off the front of the remaining ones.
+    /// Splits a segment's rows and outputs off the front of the remaining rows and outputs.
     fn next<'x>(
         &self,
         segment: &Segment,
@@ -225,7 +225,7 @@ impl Mixer<'_> {
     }
 
     /// Advances a context's state over the rows of a segment. `out` is `[heads][tokens][width]`; for a short
-    /// convolution it is the layer's output.
+    /// convolution, `out` is the layer's output.
     fn advance(&self, compute: &Compute<'_, '_>, state: &mut [f32], x: &mut [f32], out: &mut [f32]) {
         let Some(window) = state.get_mut(..self.window_len()) else { return };
         if self.kind == RecurrentKind::ShortConvolution {
@@ -264,8 +264,8 @@ impl Mixer<'_> {
         });
     }
 
-    /// Takes the pending rows of a segment into `state`, and returns the state that the rows `x` of the pass advance: a
-    /// copy if they are tentative, in which case they are saved as pending.
+    /// Takes the pending rows of a segment into `state`. Returns the state that the rows `x` of the pass advance. If
+    /// the rows are tentative, this is a copy of `state`, and the rows are saved as pending.
     #[cfg(feature = "drafts")]
     fn settled<'s>(
         &self,
@@ -320,7 +320,7 @@ impl Mixer<'_> {
     }
 
     /// Computes the decay and factor of each head from its two projected values. For delta nets, also scales keys and
-    /// queries to length 1, and queries by `1 / sqrt(keys)`.
+    /// queries to length 1, and then queries by `1 / sqrt(keys)`.
     fn gates(&self, kernels: &Kernels, x: &mut [f32]) {
         let (weights, row) = (self.weights, self.row);
         let (a, bias) = (weights.vector(Role::SsmA, self.index), weights.vector(Role::SsmDtBias, self.index));
@@ -339,8 +339,8 @@ impl Mixer<'_> {
         let n = self.mixer.keys as f32;
         for (at, factor) in [(row.queries, 1.0 / n), (row.keys, 1.0 / libm::sqrtf(n))] {
             for head in x.get_mut(at..).map(|x| rows_mut(x, self.mixer.keys)).into_iter().flatten().take(self.groups) {
-                // The epsilon is divided by `n`, because it belongs to the sum of squares and `rms_norm` adds it to
-                // their mean.
+                // The epsilon is divided by `n`, because the model adds it to the sum of squares, but `rms_norm` adds
+                // it to the mean of squares.
                 kernels.rms_norm(head, &[], 1e-6 / n);
                 scale(head, factor);
             }

@@ -1,6 +1,6 @@
 //! Positions as biases on scores, by distance: learned (T5) or linear (ALiBi).
 //!
-//! The biases of all distances are computed once. For each head they are in order of distance, so that the biases for a
+//! The biases of all distances are computed once. Each head's biases are in order of distance, so that the biases for a
 //! query's keys are consecutive.
 
 use super::rows_mut;
@@ -10,10 +10,11 @@ use crate::kernel::Bias;
 use crate::model::{Positions, Role, Spec, Weights};
 use crate::quant::le_f32;
 
-/// Distances from this one on share T5's last bucket. All files use this value.
+/// Distances of at least this many positions share T5's last bucket. All files use this value.
 const FURTHEST: usize = 128;
 
-/// Biases of one stack: `[heads][distances]` of all layers or of each layer, in the order of the keys' positions.
+/// Biases of one stack, in the order of the keys' positions: `[heads][distances]`, once if all layers share them, else
+/// once per layer.
 #[derive(Default)]
 pub(crate) struct Relative<'w> {
     table: &'w [f32],
@@ -62,7 +63,8 @@ impl<'w> Relative<'w> {
 }
 
 /// ALiBi's slope per position of distance: `2^(-steepest (head + 1) / n)`, where `n` is the largest power of two that
-/// is at most the number of heads. The exponents of further heads are halfway between these.
+/// is at most the number of heads. The exponents of further heads are halfway between the exponents of the first `n`
+/// heads.
 fn slope(steepest: f32, head: usize, heads: usize) -> f32 {
     let n = 1usize << heads.max(1).ilog2();
     let steps = if head < n { (head + 1) as f64 } else { (head - n) as f64 + 0.5 };
@@ -70,7 +72,7 @@ fn slope(steepest: f32, head: usize, heads: usize) -> f32 {
 }
 
 /// Bucket of a distance: one per small distance, then logarithmic. A stack that attends to later positions uses half of
-/// the buckets for them. Same as Hugging Face's `_relative_position_bucket`, in f32.
+/// the buckets for later positions. Same as Hugging Face's `_relative_position_bucket`, in f32.
 fn bucket(back: usize, ahead: usize, buckets: usize, causal: bool) -> usize {
     let (base, count, distance) = match (causal, ahead) {
         (true, _) => (0, buckets, back),

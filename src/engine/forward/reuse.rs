@@ -5,8 +5,8 @@ use crate::engine::layout::head_layout;
 use crate::kernel::{load, store};
 
 impl Forward<'_, '_> {
-    /// Copies the keys and values of `count` positions, of the given context and from the given position on. The pages
-    /// of the new positions are reserved. Keys are rotated by the distance.
+    /// Copies the keys and values of `count` positions to new positions, whose pages are reserved. Each side is a
+    /// context and its first position. Keys are rotated by the distance.
     pub fn move_keys(&mut self, (from, first): (usize, usize), (to, position): (usize, usize), count: usize) {
         for rotary in &mut self.rotary {
             rotary.turn_from(first, position);
@@ -27,7 +27,7 @@ impl Forward<'_, '_> {
             let head_bytes = cache.len().checked_div(layer.kv_heads).unwrap_or(0);
             for i in 0..count {
                 load(head, (cache, head_bytes), pool.table(from), first + i, keys, values);
-                // The same call undoes the rotation of quantized caches, because it is its own inverse.
+                // The same call undoes the rotation of quantized caches, because that rotation is its own inverse.
                 if head.kind.is_rotated() {
                     hadamard::rotate(keys, hadamard::keys(head.dim));
                 }

@@ -35,7 +35,8 @@ impl<'w> Rotary<'w> {
         rotations: &'w mut [f32],
     ) -> Self {
         let Some(rope) = spec.rope(kind > 0) else { return Self::default() };
-        // The file's divisors are for global layers. Local layers use them only if global layers do not rotate.
+        // The file's divisors are for global layers. Local layers use these divisors only if global layers do not
+        // rotate.
         let divisors = match rope.scaling {
             _ if kind > 0 && spec.rope(false).is_some() => &[],
             Scaling::Long { original, .. } if context > original => weights.vector(Role::RopeFactorsLong, 0),
@@ -88,7 +89,7 @@ impl<'w> Rotary<'w> {
         }
     }
 
-    /// Computes the rotations of row `row`, whose pairs rotate by the positions of several axes.
+    /// Computes the rotations of row `row`, whose pairs of elements rotate by the positions on several axes.
     #[cfg(feature = "vision")]
     pub fn turn_axes(&mut self, row: usize, axes: [usize; 3], sections: Sections) {
         let half = self.frequencies.len();
@@ -120,13 +121,13 @@ impl<'w> Rotary<'w> {
     }
 }
 
-/// Context scaling of frequencies. All fields are always valid, because the compiler may evaluate them before it
+/// Context scaling of frequencies. All fields are always valid, because the compiler may evaluate all of them before it
 /// branches on the kind of scaling.
 struct Scaled {
     scaling: Scaling,
     factor: f32,
-    /// YaRN keeps the frequencies of pairs up to `low`, divides the frequencies from `high` on, and blends both in
-    /// between.
+    /// YaRN keeps the frequencies of pairs up to `low`, divides the frequencies from `high` on, and blends between the
+    /// two in between.
     low: f32,
     high: f32,
 }

@@ -1,5 +1,5 @@
 //! RWKV-6 ([Finch](https://arxiv.org/abs/2404.05892)) and RWKV-7 ([Goose](https://arxiv.org/abs/2503.14456)): time
-//! mixing and channel mixing combine each row with the previous one. QRWKV has the projections of RWKV-6, and heads
+//! mixing and channel mixing combine each row with the previous row. QRWKV has the projections of RWKV-6, and heads
 //! that share keys and values.
 //!
 //! In each layer, the state of a context contains the last row of time mixing, the last row of channel mixing if the
@@ -217,7 +217,7 @@ impl Mixing<'_> {
         }
     }
 
-    /// Projects rows in RWKV-6, where each row determines how much of the previous one is mixed in.
+    /// Projects rows in RWKV-6, where each row determines how much of the previous row is mixed in.
     fn project_by_data(&self, compute: &mut Compute<'_, '_>, input: &[f32], pieces: &mut Pieces<'_>) {
         let Pieces { shift, x, query, decay, key, value, gate, low, .. } = pieces;
         let (dim, rank) = (self.dim, self.mixer.ranks[1]);
@@ -345,8 +345,8 @@ impl Mixing<'_> {
             *removal = key * f32::from_le_bytes(*k_k);
         }
         for head in rows_mut(removal, self.mixer.keys) {
-            // The epsilon is divided by `n`, because it belongs to the sum of squares and `rms_norm` adds it to their
-            // mean.
+            // The epsilon is divided by `n`, because the model adds it to the sum of squares, but `rms_norm` adds it to
+            // the mean of squares.
             kernels.rms_norm(head, &[], KEY_EPS / n);
             super::scale(head, 1.0 / libm::sqrtf(n));
         }
@@ -435,7 +435,7 @@ fn mix(x: &mut [f32], shift: &[f32], lerp: &[u8], dim: usize) {
     }
 }
 
-/// Combines each row of channel mixing with the previous one: `x += lerp * (previous row - x)`. Does nothing in models
+/// Combines each row of channel mixing with the previous row: `x += lerp * (previous row - x)`. Does nothing in models
 /// without channel mixing.
 pub(super) fn shift_rows(
     (kv, pools, store): (&mut [u8], &[Pool<'_>], &Store),

@@ -3,8 +3,8 @@
 //! states, and the output replaces the stack's own state. This file also stores the embeddings for models that add them
 //! after every layer.
 //!
-//! The residual stream holds the hidden state of the stack that ran last; `inputs` holds the other one (see
-//! `Spec::beside`).
+//! The residual stream holds the hidden state of the stack that ran last; `inputs` holds the state of the other stack
+//! (see `Spec::beside`).
 
 use super::{Forward, copy};
 #[cfg(feature = "llama-like")]
@@ -13,7 +13,8 @@ use super::{Role, rows_mut};
 use crate::quant::le_f32;
 
 impl Forward<'_, '_> {
-    /// Adds the two hidden states before the first layer of a run, if stacks run in turns.
+    /// Prepares the input of a stack before its first layer: adds the two hidden states. Does nothing if the model has
+    /// no stacks that run in turns.
     pub(super) fn take_turn(&mut self, index: usize) {
         let at = self.beside_at();
         let Self { spec, hidden, inputs, rows, .. } = self;
@@ -38,7 +39,7 @@ impl Forward<'_, '_> {
         }
     }
 
-    /// Stores the embeddings, if the model adds them at the end of every layer.
+    /// Stores the embeddings of the pass, if the model adds embeddings at the end of every layer.
     pub(super) fn keep_embedding(&mut self) {
         let at = self.beside_at();
         let Self { spec, hidden, inputs, rows, .. } = self;

@@ -12,11 +12,11 @@ use super::Forward;
 
 /// Progress of the contexts' drafts, and rows that recurrent states do not contain yet.
 pub(crate) struct Undo<'w> {
-    /// Progress of each context's drafts; empty if none are planned.
+    /// Progress of each context's drafts; empty if no drafts are planned.
     ahead: &'w mut [Ahead],
-    /// `[contexts][layers with a state][rows]` rows of projections.
+    /// The pending rows, which are outputs of projections: `[contexts][layers with a state][rows]`.
     pending: &'w mut [f32],
-    /// A copy of one layer's state, then outputs of pending rows, which are not needed.
+    /// A copy of one layer's state, then room for the outputs of pending rows, which nothing reads.
     pub scratch: &'w mut [f32],
     contexts: usize,
 }
@@ -54,7 +54,7 @@ impl<'w> Undo<'w> {
 }
 
 impl Forward<'_, '_> {
-    /// Takes the pending rows of a context into its states. The rows end before `position`.
+    /// Takes the pending rows of a context into the context's states. The rows end before `position`.
     pub fn settle(&mut self, context: usize, position: usize) {
         if let Some(pool) = self.pools.get_mut(STATES) {
             pool.claim(context, 0, 0);

@@ -1,19 +1,21 @@
-//! Matrices in a storage: their rows come through a window in the workspace.
+//! Matrices in a storage: rows are read into a window, which is part of the workspace.
 
 use crate::Error;
 use crate::kernel::{Matrix, PANEL_ROWS};
 use crate::memory::{ALIGN, Storage};
 
-/// The storage of a model's matrices, and the memory that their rows are read into.
+/// The storage of a model's matrices, and the memory into which rows are read.
 pub(crate) struct Window<'m, 'w> {
     pub storage: Option<&'m mut (dyn Storage + 'static)>,
-    /// Two halves: one is multiplied while the other is read. Each has room for a row of any matrix.
+    /// The window's two halves. The rows in one half are multiplied while the storage reads into the other. Each half
+    /// has room for a row of any matrix.
     bytes: &'w mut [u8],
-    /// The first error of the storage in this run. Until it is taken nothing more is read, and all results are void.
+    /// The first error of the storage in this run. Until the error is taken, nothing more is read and all results are
+    /// void.
     fault: Option<Error>,
 }
 
-/// Bytes of a window of `bytes` bytes, or of more if not even two rows of `row` bytes fit in it.
+/// Size of a window in bytes: `bytes`, or more if two rows of `row` bytes do not fit in `bytes`.
 pub(crate) const fn window_bytes(bytes: usize, row: usize) -> Option<usize> {
     let half = if bytes / 2 > row { bytes / 2 } else { row };
     match half.checked_next_multiple_of(ALIGN) {
@@ -47,14 +49,14 @@ impl<'m, 'w> Window<'m, 'w> {
     }
 
     /// Reads a matrix in bands of rows, and calls `multiply` with each band and the index of the band's first row. On
-    /// error the other bands are left out.
+    /// error the remaining bands are left out.
     pub fn bands(&mut self, w: &Matrix<'_>, multiply: &mut dyn FnMut(usize, Matrix<'_>)) {
         let Self { storage, bytes, fault } = self;
         let (half, row, Some(start)) = (bytes.len() / 2, w.row_bytes(), w.stored()) else { return };
         let (mut now, mut next) = bytes.split_at_mut_checked(half).unwrap_or_default();
         let most = band_rows(half, row);
         debug_assert!(most > 0, "the window is smaller than a row");
-        // A step reads a band and multiplies the one before it, of `count` rows from `first` on.
+        // Each step reads a band and multiplies the band before it. That band has `count` rows, from row `first` on.
         let (mut first, mut count) = (0, 0);
         while most > 0 && fault.is_none() {
             let after = first + count;
@@ -75,14 +77,15 @@ impl<'m, 'w> Window<'m, 'w> {
     }
 }
 
-/// Rows of a band: whole panels or whole pairs of rows, which kernels multiply together, if so many fit.
+/// Number of rows in a band. If there is room, these are whole panels or whole pairs of rows, because kernels multiply
+/// such rows together.
 fn band_rows(bytes: usize, row: usize) -> usize {
     let fit = bytes.checked_div(row).unwrap_or(0);
     let unit = if fit >= PANEL_ROWS { PANEL_ROWS } else { 2 };
     if fit > 1 { fit - fit % unit } else { fit }
 }
 
-/// Reads `bytes` from the storage and calls `work` meanwhile. Returns the error.
+/// Fills `bytes` from the storage and calls `work` meanwhile. Returns the error, if one occurred.
 fn read(
     storage: &mut Option<&mut (dyn Storage + 'static)>,
     at: u64,
@@ -97,7 +100,7 @@ fn read(
             work();
         }
     });
-    // A storage that forgets its part of the work must not change results.
+    // Calls `work` here if the storage did not, because a storage with this mistake must not change results.
     if let Some(work) = work {
         work();
     }

@@ -10,7 +10,8 @@ use crate::kernel::job::Row;
 use crate::kernel::quantized::Blocks;
 use crate::quant::{Bytes, Format, Shape};
 
-/// An instruction that multiplies bytes. A value proves that the processor has it. The sums are exact.
+/// An instruction that multiplies bytes. A value of this type proves that the processor has the instruction. All sums
+/// of products are exact.
 pub(super) trait Dot: Copy {
     /// # Safety
     ///
@@ -24,7 +25,7 @@ pub(super) trait Dot: Copy {
     fn dot16(self, sums: int32x4_t, w: int8x16_t, x: int8x16_t) -> int32x4_t;
 }
 
-/// Reads the block of 32 weights at `p` and moves `p` to the next one, for formats that are [simple](is_simple).
+/// Reads the block of 32 weights at `p` and moves `p` to the next block, for formats that are [simple](is_simple).
 /// Returns the codes as [`Pair::signed`] does; the scale goes to lane `LANE` of `scales`.
 ///
 /// # Safety
@@ -32,7 +33,8 @@ pub(super) trait Dot: Copy {
 /// `p` points to a block.
 #[inline(always)]
 unsafe fn load<F: Format, const LANE: usize>(p: &mut *const u8, scales: &mut uint16x8_t) -> [int8x16_t; 2] {
-    // SAFETY: a block of a simple format is an f16 and 16 or 32 bytes. The loads read these, and move `p` past them.
+    // SAFETY: a block of a simple format is an f16 and 16 or 32 bytes. The loads read these bytes and move `p` past
+    // them.
     unsafe {
         match F::SHAPE {
             Shape::Nibbles(_, table) => {
@@ -75,7 +77,8 @@ const fn is_simple<F: Format>() -> bool {
 /// Eight rows of format `F`, multiplied with the instruction of `D`.
 pub(super) struct Rows<F, D>(PhantomData<(F, D)>);
 
-// SAFETY: `dot` reads the blocks of eight rows and the activations for as many blocks, and writes eight outputs.
+// SAFETY: `dot` reads the blocks of eight rows, reads the activations of as many blocks as a row has, and writes eight
+// outputs.
 unsafe impl<F: Format, D: Dot> Blocks for Rows<F, D> {
     type Format = F;
     const ROWS: usize = 8;
@@ -197,7 +200,7 @@ impl<F: Format, D: Dot> Rows<F, D> {
                 let q = x.q.as_ptr().add(i * 256);
                 let group_sums = group_sums::<F>(&*x.sums.as_ptr().add(i * 16).cast());
                 let scales = Scales::of::<F>(blocks);
-                // Computes both sums here, so that the registers of their inputs are free in the loop below.
+                // Computes both sums here, so that the registers of the sums' inputs are free in the loop below.
                 let mut total = vdupq_n_s32(0);
                 if bias::<F>() > 0 {
                     total = vmulq_n_s32(times_sums::<F>(scales.scales, group_sums), -i32::from(bias::<F>()));
@@ -256,7 +259,7 @@ impl<F: Format, D: Dot> Rows<F, D> {
 
 /// Prefetches two cache lines from `p + AT`, which may be past the file. This is needed because some hardware
 /// prefetchers cannot follow eight rows at once. Rows are contiguous, so each step prefetches one range of memory: as
-/// many bytes as the step reads, 16 rows ahead. (The distance was measured on x86.)
+/// many bytes as the step reads, 16 rows ahead. (The distance was found by measurements on x86.)
 #[inline(always)]
 fn prefetch<const AT: usize>(p: *const u8) {
     // SAFETY: a prefetch never faults.
@@ -272,7 +275,7 @@ fn prefetch<const AT: usize>(p: *const u8) {
 }
 
 /// Integer sums of four rows, which are never cleared (see [`Rows::simple`]): one set for the even groups and one for
-/// the odd groups. `before` has the sums of each row at the last call of [`grown`](Self::grown).
+/// the odd groups. `before` has the sums of each row as they were at the last call of [`grown`](Self::grown).
 struct Run {
     sums: [[int32x4_t; 4]; 2],
     before: [int32x4_t; 2],
@@ -290,12 +293,12 @@ impl Run {
 }
 
 /// Returns `blocks` unchanged. The compiler cannot tell that the references are the same, so it loads the bytes of the
-/// blocks again. Otherwise it would keep more bytes than there are registers for.
+/// blocks again. Otherwise the compiler would keep more bytes than fit in the registers.
 #[inline(always)]
 fn reread<B>(blocks: [&B; 4]) -> [&B; 4] {
     blocks.map(|block| {
         let mut block: *const B = block;
-        // SAFETY: contains no instruction, so the reference that is returned is the argument.
+        // SAFETY: the assembly contains no instruction, so the returned reference is the argument.
         unsafe {
             asm!("/* {0} */", inout(reg) block, options(readonly, nostack, preserves_flags));
             &*block
@@ -311,8 +314,8 @@ fn pinned(mut x: int32x4_t) -> int32x4_t {
     x
 }
 
-/// [`join`], computed here instead of at its use, because the compiler would delay the computation, and copy the
-/// running sums.
+/// [`join`], but computed here instead of at its use, because otherwise the compiler would delay the computation and
+/// copy the running sums.
 #[inline(always)]
 fn join_now([a, b, c, d]: [int32x4_t; 4]) -> int32x4_t {
     let x;

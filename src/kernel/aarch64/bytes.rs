@@ -7,13 +7,14 @@ use bytemuck::must_cast;
 
 use crate::quant::{Bytes, Format};
 
-/// [`Bytes`] in two registers. It needs no detection, because every target that compiles this module has NEON.
+/// An implementation of [`Bytes`] in two registers. This type needs no detection, because every target that compiles
+/// this module has NEON.
 #[derive(Clone, Copy)]
 pub(super) struct Pair;
 
 impl Pair {
     /// Converts codes to signed bytes. The bias is subtracted only from codes that do not fit signed bytes; otherwise
-    /// it remains, see [`bias`].
+    /// the bias remains in the bytes, see [`bias`].
     #[inline(always)]
     pub fn signed<F: Format>(self, codes: [uint8x16_t; 2]) -> [int8x16_t; 2] {
         let codes = if F::MAX > 127 { self.sub(codes, self.splat(F::BIAS)) } else { codes };
@@ -43,8 +44,8 @@ pub(super) const fn bias<F: Format>() -> u8 {
     if F::MAX > 127 { 0 } else { F::BIAS }
 }
 
-/// Converts four f16 to f32. (Not by `vcvt_f32_f16`, because it is not stable in the minimum supported compiler
-/// version.)
+/// Converts four f16 to f32. `vcvt_f32_f16` is not used, because it is not stable in the minimum supported compiler
+/// version.
 #[inline(always)]
 pub(super) fn four_halves(x: uint16x4_t) -> float32x4_t {
     let out;
@@ -134,7 +135,7 @@ impl Bytes for Pair {
             3 => x.map(|x| vshlq_n_u8::<3>(x)),
             _ => x.map(|x| vshlq_n_u8::<4>(x)),
         };
-        // A mask of all remaining bits is left out, because a right shift fills with zeros.
+        // If the mask has all bits that remain after the shift, it is left out, because a right shift fills with zeros.
         if left < 0 && mask == 0xff >> -left { shifted } else { self.and(shifted, self.splat(mask)) }
     }
     #[inline(always)]

@@ -1,5 +1,5 @@
-//! Detects the features of the running machine. The operating system is asked, because user mode cannot read them from
-//! the processor. Without an operating system, the features of the build are used.
+//! Detects the features of the running machine. The operating system is asked, because user mode cannot read the
+//! features from the processor. Without an operating system, the features of the build are used.
 
 /// True if the processor has `sdot`.
 pub(super) fn dotprod() -> bool {
@@ -42,7 +42,7 @@ mod system {
         flag(c"hw.optional.arm.FEAT_I8MM")
     }
 
-    /// True if the system reports the feature; false if it does not know the name.
+    /// True if the system reports the feature; false if the system does not know the name.
     fn flag(name: &CStr) -> bool {
         let (mut value, mut size) = (0u32, size_of::<u32>());
         // SAFETY: the name ends in a zero byte, and `size` is the size of `value`.

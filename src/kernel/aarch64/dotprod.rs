@@ -1,4 +1,4 @@
-//! Dot products of four bytes by `sdot`, in assembly because its intrinsic is not stable.
+//! Dot products of four bytes by `sdot`, in assembly because the intrinsic of `sdot` is not stable.
 
 use super::safe::*;
 use core::arch::asm;
@@ -20,7 +20,7 @@ impl Dot for Sdot {
     #[inline(always)]
     fn dot(self, sums: int32x4_t, w: [int8x16_t; 2], x: [int8x16_t; 2]) -> int32x4_t {
         let out;
-        // SAFETY: `self` proves the instruction, which uses registers only.
+        // SAFETY: `self` proves that the processor has the instruction, which uses registers only.
         unsafe {
             asm!(
                 "sdot {sums:v}.4s, {w0:v}.16b, {x0:v}.16b",
@@ -39,7 +39,7 @@ impl Dot for Sdot {
     #[inline(always)]
     fn dot16(self, sums: int32x4_t, w: int8x16_t, x: int8x16_t) -> int32x4_t {
         let out;
-        // SAFETY: `self` proves the instruction, which uses registers only.
+        // SAFETY: `self` proves that the processor has the instruction, which uses registers only.
         unsafe {
             asm!(
                 "sdot {sums:v}.4s, {w:v}.16b, {x:v}.16b",
@@ -54,11 +54,11 @@ impl Dot for Sdot {
 }
 
 impl Sdot {
-    /// Adds to each lane the dot product of its four bytes of `w` and the four bytes in lane `LANE` of `x`.
+    /// Adds a dot product to each lane: of the lane's four bytes of `w` and the four bytes in lane `LANE` of `x`.
     #[inline(always)]
     fn lane<const LANE: usize>(self, sum: int32x4_t, w: int8x16_t, x: int8x16_t) -> int32x4_t {
         let out;
-        // SAFETY: `self` proves the instruction, which uses registers only.
+        // SAFETY: `self` proves that the processor has the instruction, which uses registers only.
         unsafe {
             asm!(
                 "sdot {sum:v}.4s, {w:v}.16b, {x:v}.4b[{lane}]",
@@ -73,10 +73,10 @@ impl Sdot {
     }
 }
 
-/// A panel interleaves four rows: four bytes of each, then the next four. A vector times four bytes of a token thus
-/// gives the sums of four rows.
-// SAFETY: `put` writes the 128 bytes of four rows; `products` reads the codes of eight rows and the quants that it
-// names.
+/// A panel interleaves four rows: four bytes of each row, then the next four bytes of each. A vector times four bytes
+/// of a token thus gives the sums of four rows.
+// SAFETY: `put` writes the 128 bytes of four rows; `products` reads the codes of eight rows and the quants that
+// `halves` selects.
 unsafe impl Along for Sdot {
     #[inline(always)]
     fn put(to: &mut [u8; 128], [a, b, c, d]: [[int8x16_t; 2]; 4]) {

@@ -1,5 +1,5 @@
-//! Products of byte matrices, 2 x 8 times 8 x 2, by `smmla`, in assembly because its intrinsic is not stable. The
-//! instruction multiplies panels only, because a single token gains nothing from it.
+//! Products of byte matrices, 2 x 8 times 8 x 2, by `smmla`, in assembly because the intrinsic of `smmla` is not
+//! stable. The instruction multiplies panels only, because a single token gains nothing from it.
 
 use super::safe::*;
 use core::arch::aarch64::vld4q_lane_s64;
@@ -13,14 +13,14 @@ use super::panel::{CODES, LINE, Panel, ROWS, eight_sums};
 /// The instruction `smmla`.
 pub(super) struct Smmla;
 
-/// Adds the products of two tokens and two rows, eight bytes of each. The lanes are
-/// `[token 0 row 0, token 0 row 1, token 1 row 0, token 1 row 1]`.
+/// Adds the dot products of each of two tokens with each of two rows, over eight bytes. The lanes are `[token 0 row 0,
+/// token 0 row 1, token 1 row 0, token 1 row 1]`.
 ///
 /// The assembly is not declared pure, because the compiler would then move all loads before all products and run out of
 /// registers.
 #[inline(always)]
 unsafe fn smmla(sum: &mut int32x4_t, x: int8x16_t, w: int8x16_t) {
-    // SAFETY: the caller promises the instruction, which uses registers only.
+    // SAFETY: the caller promises that the processor has the instruction, which uses registers only.
     unsafe {
         asm!(
             "smmla {sum:v}.4s, {x:v}.16b, {w:v}.16b",
@@ -32,8 +32,8 @@ unsafe fn smmla(sum: &mut int32x4_t, x: int8x16_t, w: int8x16_t) {
     }
 }
 
-/// Vectors for pairs of tokens, with one token in the lower half and one in the upper. Only even indices are used; an
-/// odd last token is paired with itself.
+/// Vectors for pairs of tokens, with one token in the lower half and the other token in the upper half. Only even
+/// indices are used; an odd last token is paired with itself.
 type Pairs<V, const T: usize> = [[V; 4]; T];
 
 /// The index of the first token of each pair, computed so that the compiler knows, even without unrolling, that the
@@ -43,7 +43,8 @@ fn evens<const T: usize>() -> impl Iterator<Item = usize> {
     (0..T.div_ceil(2)).map(|pair| 2 * pair)
 }
 
-/// A panel interleaves four rows: eight bytes of each, then the next eight. A vector has eight bytes of two rows.
+/// A panel interleaves four rows: eight bytes of each row, then the next eight bytes of each. A vector has eight bytes
+/// of two rows.
 // SAFETY: `put` writes the 128 bytes of four rows; the other methods read only the elements that their docs name.
 unsafe impl Panel for Smmla {
     type Quants<const T: usize> = Pairs<int8x16_t, T>;
@@ -92,7 +93,7 @@ unsafe impl Panel for Smmla {
         let pairs = vld4q_dup_f64(w);
         [pairs.0, pairs.1, pairs.2, pairs.3].map(|pair| vreinterpretq_f32_f64(pair))
     }
-    /// A chunk has four steps of eight codes, two of them in each half.
+    /// A chunk takes four steps of eight codes each. Two steps belong to each half of the chunk.
     #[inline(always)]
     unsafe fn products<const T: usize>(
         codes: &mut *const u8,
@@ -107,7 +108,7 @@ unsafe impl Panel for Smmla {
             }
             #[allow(clippy::needless_range_loop)] // the bounds are constants where this is inlined
             for step in 2 * halves.start..2 * halves.end {
-                // SAFETY: the caller promises a chunk of eight rows, and the instruction.
+                // SAFETY: the caller promises a chunk of eight rows, and that the processor has the instruction.
                 unsafe {
                     let w = load(codes);
                     for t in evens::<T>() {

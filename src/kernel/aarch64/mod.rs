@@ -1,6 +1,6 @@
 //! 64-bit Arm: tables for NEON, which every core has, for dot products (`sdot`) and for matrix products (`smmla`).
 
-// Closures around intrinsics are kept, because they name the operands.
+// Closures that only call an intrinsic stay closures, because they name the operands.
 #![allow(clippy::redundant_closure)]
 
 mod blocks;
@@ -37,8 +37,8 @@ formats_list!(choose neon_matmul floats neon_blocks);
 formats_list!(choose dotprod_matmul floats dotprod_blocks);
 formats_list!(choose i8mm_matmul floats i8mm_blocks);
 
-/// The matrix product of float weights. A sum takes four registers, so a tile of four sums leaves registers for its
-/// inputs.
+/// The matrix product of float weights. A sum takes four registers. A tile of only four sums therefore leaves registers
+/// for the inputs.
 fn floats<W: float::Weight>(job: &mut Job<'_>) {
     if job.x.tokens == 1 {
         float::matmul::<_, W, 4, 1>(Neon, job);
@@ -60,7 +60,8 @@ unsafe fn dotprod_decode<F: Format>(job: &mut Job<'_>) {
     unsafe { quantized::decode::<Rows<F, Sdot>, 1>(job) }
 }
 
-/// Defines the matrix product of block formats: decode by `$decode` for one token, otherwise panels for `$panel`.
+/// Defines the matrix product of block formats. One token is multiplied by `$decode`, several tokens with panels by
+/// `$panel`.
 macro_rules! blocks {
     ($name:ident, $module:ident, $decode:ident, $panel:ty $(, $feature:literal)?) => {
         mod $module {
@@ -88,8 +89,8 @@ macro_rules! blocks {
         }
 
         unsafe fn $name<F: Format>(job: &mut Job<'_>) {
-            // SAFETY: the caller promises the instruction; all functions are for format `F` and for the layout of
-            // `$panel`.
+            // SAFETY: the caller promises that the processor has the instruction; all functions are for format `F` and
+            // for the layout of `$panel`.
             unsafe {
                 if job.x.tokens == 1 {
                     $decode::<F>(job);

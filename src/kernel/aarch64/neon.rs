@@ -209,8 +209,8 @@ impl Dot for Widening {
         Self
     }
 
-    /// Quants are at least -127, so the sum of two products fits an i16. This is one block of assembly, because the
-    /// compiler would interleave the products of all rows and run out of registers.
+    /// Quants are at least -127, so the sum of two products fits an i16. The products are one block of assembly,
+    /// because otherwise the compiler would interleave the products of all rows and run out of registers.
     #[inline(always)]
     fn dot(self, sums: int32x4_t, w: [int8x16_t; 2], x: [int8x16_t; 2]) -> int32x4_t {
         let out;
@@ -242,7 +242,7 @@ impl Dot for Widening {
     }
 }
 
-/// A panel has its rows one after another, as in the file; products run along a row.
+/// The rows of a panel follow each other, as in the file, and products run along a row.
 // SAFETY: `put` writes the 128 bytes of four rows; `products` reads the codes of eight rows and the quants that
 // `halves` selects.
 unsafe impl Along for Widening {

@@ -1,6 +1,6 @@
-//! Prefill: packs rows into panels of 16 and multiplies them with several tokens. The multiply instruction is a type
-//! parameter ([`Panel`]). Formats with the same panel layout share the functions. Codes are signed here, so there is no
-//! bias to subtract.
+//! Prefill: packs rows into panels of 16 and multiplies the panels with several tokens. The multiply instruction is a
+//! type parameter ([`Panel`]). Formats with the same panel layout share the functions. Codes are signed here, so there
+//! is no bias to subtract.
 //!
 //! A panel stores its first eight rows, then the other eight. Eight rows have 256 bytes of codes per chunk. The scales
 //! of the rows follow each chunk, or each block of 256.
@@ -15,7 +15,7 @@ use crate::kernel::panel::{PANEL_ROWS, scales};
 use crate::kernel::quantized::{Pack, Tile};
 use crate::quant::{Bytes, Format};
 
-/// Rows that are multiplied at once: with four tokens, 8 integer sums and 8 float sums fit in registers.
+/// Number of rows that are multiplied at once: with four tokens, 8 integer sums and 8 float sums fit in registers.
 pub(super) const ROWS: usize = 8;
 /// Bytes of the codes of a chunk of eight rows.
 pub(super) const CODES: usize = ROWS * 32;
@@ -49,9 +49,9 @@ pub(super) unsafe trait Panel {
     unsafe fn scales<const T: usize>(d: &mut [*const f32; T]) -> Self::Scales<T>;
     /// Reads a float of each row.
     fn line(w: &[u8; LINE]) -> Self::Line;
-    /// The sums of the products of a chunk of eight rows with each token; moves `codes` to the end of the chunk.
-    /// `halves` selects the first 16 codes of the chunk, the last 16, or both. The caller promises that the quants that
-    /// `q` was made from are still valid and that the processor has the instruction.
+    /// Returns the sums of the products of a chunk of eight rows with each token, and moves `codes` to the end of the
+    /// chunk. `halves` selects the first 16 codes of the chunk, the last 16, or both. The caller promises that the
+    /// quants that `q` was made from are still valid and that the processor has the instruction.
     unsafe fn products<const T: usize>(
         codes: &mut *const u8,
         q: Self::Quants<T>,
@@ -61,10 +61,10 @@ pub(super) unsafe trait Panel {
     fn no_sums<const T: usize>() -> Self::Sums<T>;
     /// Adds `sums` times the i32 of each row in `scale` to `totals`.
     fn add_scaled<const T: usize>(totals: &mut Self::Sums<T>, sums: Self::Sums<T>, scale: &[u8; LINE]);
-    /// For each token, the sum of its 32 quants, repeated for every row. `sums` are the sums of 16 quants each.
+    /// For each token, the sum of its 32 quants, repeated for every row. `sums` has the sums of each 16 quants.
     fn of_chunk<const T: usize>(sums: [&[i16; 2]; T]) -> Self::Sums<T>;
     /// For each row and token, the sum over the groups of a block of `minimum * (sum of the group's quants)`. `w` has
-    /// the minimums of eight rows per group, as i16. `sums` are the sums of 16 quants each.
+    /// the minimums of eight rows per group, as i16. `sums` has the sums of each 16 quants.
     fn minimums<const T: usize, const GROUP: usize>(w: &[[u8; 16]], sums: [&[i16; 16]; T]) -> Self::Sums<T>;
     /// Zeros.
     fn zero<const T: usize>() -> Self::Floats<T>;
@@ -86,7 +86,8 @@ pub(super) unsafe trait Along {
     unsafe fn products<const T: usize>(w: *const u8, q: [*const i8; T], halves: Range<usize>) -> [[int32x4_t; 2]; T];
 }
 
-// SAFETY: `put` and `products` promise the same; the other methods read only the elements that their docs name.
+// SAFETY: `put` and `products` of [`Along`] make the same promises; the other methods read only the elements that their
+// docs name.
 unsafe impl<A: Along> Panel for A {
     type Quants<const T: usize> = [*const i8; T];
     type Sums<const T: usize> = [[int32x4_t; 2]; T];
@@ -187,9 +188,9 @@ unsafe impl<A: Along> Panel for A {
     }
 }
 
-/// Layout of a block of 256 of eight rows, as byte offsets. In order: the codes of eight chunks; per group a line of
-/// i32 scales; in formats with minimums, per group eight i16 minimums; a line of `d`; in formats with minimums, a line
-/// of `m`.
+/// Byte offsets in a block of 256 weights of eight rows. The block has, in this order: the codes of eight chunks; for
+/// each group, a line of i32 scales; in formats with minimums, for each group, eight i16 minimums; a line of `d`; in
+/// formats with minimums, a line of `m`.
 pub(super) struct BlockLayout {
     pub minimums: usize,
     pub d: usize,
@@ -208,7 +209,7 @@ impl BlockLayout {
     }
 }
 
-/// Packs the rows of [`Pack`].
+/// Packs rows into a panel, as [`Pack`] describes.
 ///
 /// # Safety
 ///
@@ -225,8 +226,9 @@ pub(super) unsafe fn pack<F: Format, P: Panel>(&Pack { w, row_bytes, rows, cols,
     let blocks = cols / F::ELEMENTS;
     let block_size = if F::ELEMENTS == 256 { layout.size } else { F::ELEMENTS / 32 * chunk_size };
     for first in (0..rows).step_by(4) {
-        // SAFETY: rows past the last one are replaced by it, and each row has `blocks` blocks. The panel has room for
-        // two halves of `blocks * block_size` bytes, and every write is inside the `block_size` bytes from `to`.
+        // SAFETY: rows past the last row are replaced by the last row, and each row has `blocks` blocks. The panel has
+        // room for two halves of `blocks * block_size` bytes, and every write is inside the `block_size` bytes from
+        // `to`.
         unsafe {
             let half = panel.add(first / 8 * blocks * block_size);
             for b in 0..blocks {

@@ -30,7 +30,7 @@ impl Scales {
         Self { scales, minimums, d, m }
     }
 
-    /// [`of`](Self::of) for Q4_K and Q5_K. The first 16 bytes of their blocks hold `d`, `m`, all scales and all
+    /// Like [`of`](Self::of), for Q4_K and Q5_K. The first 16 bytes of a block hold `d`, `m`, all scales and all
     /// minimums.
     #[inline(always)]
     fn of_six_bits<F: Format>(blocks: [&F::Block; 4]) -> Self {
@@ -42,7 +42,7 @@ impl Scales {
         let (scales, minimums) = (bytes(vtrn1q_u64(ab13, cd13)), bytes(vtrn2q_u64(ab02, cd02)));
         let rest = bytes(vtrn2q_u64(ab13, cd13));
 
-        // The low six bits of `first` are values 0 to 3. Values 4 to 7 have their low four bits in `rest` and their
+        // Values 0 to 3 are the low six bits of `first`. Values 4 to 7 have their low four bits in `rest` and their
         // high two bits in the high bits of `first`.
         let columns = |first, rest| {
             let second = vsliq_n_u8::<4>(rest, vshrq_n_u8::<6>(first));
@@ -58,7 +58,7 @@ impl Scales {
     }
 }
 
-/// Sixteen bytes of each of four rows, or eight with groups of 32, arranged as in [`Scales`].
+/// Arranges sixteen bytes of each of four rows as in [`Scales`], or eight bytes of each if groups have 32 weights.
 #[inline(always)]
 fn columns<F: Format>([a, b, c, d]: [[u64; 2]; 4]) -> [int32x4_t; 4] {
     let two = |a: u64, b: u64| vreinterpretq_s32_u64(vcombine_u64(vcreate_u64(a), vcreate_u64(b)));
@@ -83,7 +83,7 @@ pub(super) fn column<const GROUP: usize>(columns: [int32x4_t; 4]) -> int32x4_t {
     })
 }
 
-/// The sums of the activations of four groups, in both halves of a vector; one vector per four groups.
+/// For every four groups, a vector that has the four sums of the groups' activations in both halves.
 #[inline(always)]
 pub(super) fn group_sums<F: Format>(sums: &[i16; 16]) -> [int16x8_t; 4] {
     let sums: [int16x8_t; 2] = must_cast(*sums);
@@ -95,7 +95,7 @@ pub(super) fn group_sums<F: Format>(sums: &[i16; 16]) -> [int16x8_t; 4] {
     [a[0], a[1], b[0], b[1]]
 }
 
-/// For each row, the sum of its scales or minimums times the sums of the groups.
+/// For each row, the sum over the groups of the row's scale (or minimum) times the group's sum.
 #[inline(always)]
 pub(super) fn times_sums<F: Format>(columns: [int32x4_t; 4], sums: [int16x8_t; 4]) -> int32x4_t {
     let mut rows = [vdupq_n_s32(0); 4];

@@ -3,7 +3,7 @@
 /// The start values of sums.
 pub(super) static ZEROS: [f32; 16] = [0.0; 16];
 
-/// The directive that enables, in the assembler, the instructions that are detected at run time.
+/// The assembler directive that enables instructions that are detected at run time.
 #[cfg(arm_linux)]
 macro_rules! unit {
     () => {
@@ -20,7 +20,7 @@ macro_rules! unit {
 pub(super) use unit;
 
 /// Aligns code that takes addresses of its own labels. The assembler computes these addresses relative to a word
-/// boundary, but functions may begin at a half word.
+/// boundary, but a function may begin in the middle of a word.
 macro_rules! on_words {
     () => {
         ".p2align 2"
@@ -46,14 +46,14 @@ macro_rules! fpu {
 }
 pub(super) use fpu;
 
-/// For each pair of registers, adds the second to the first.
+/// For each pair of registers, adds the second register to the first.
 macro_rules! sums {
     ($($x:literal $y:literal),*) => { concat!($("vadd.f32 ", $x, ", ", $x, ", ", $y, "\n",)*) };
 }
 pub(super) use sums;
 
-/// Adds up sixteen sums as a tree, into the first register. The arguments are the registers of the eight lower lanes
-/// and of the eight upper lanes; s0 to s15 by default.
+/// Adds up sixteen lanes as a tree. The total goes to the first register. The arguments are the registers of the eight
+/// lower lanes, then the registers of the eight upper lanes; s0 to s15 by default.
 macro_rules! tree {
     () => {
         tree!("s0" "s1" "s2" "s3" "s4" "s5" "s6" "s7", "s8" "s9" "s10" "s11" "s12" "s13" "s14" "s15")

@@ -1,6 +1,7 @@
 //! Attention over f32 keys and values, row by row.
 //!
-//! Computes the same as [`attention::attend`], for one row at a time, and for scores without cap, bias and sinks only.
+//! Computes the same as [`attention::attend`], one row at a time. Only scores without cap, bias and sinks are
+//! supported.
 
 use core::mem::MaybeUninit;
 
@@ -58,10 +59,11 @@ fn any(job: &Attention<'_>, out: &mut [f32], out_stride: usize, scratch: &mut [f
     attention::attend(Scalar::<Fpu>::HERE, job, out, out_stride, scratch);
 }
 
-/// The locations of the tiles in the memory of a head; they are the same for each head.
+/// The locations of the tiles in the memory of a head. All heads have the same locations.
 struct Tiles<'a> {
     pages: &'a [u32],
-    /// Bytes per head, bytes per tile, and the index of a head's last tile.
+    /// Number of bytes per head; `bytes` is the number of bytes per tile, and `last` is the index of a head's last
+    /// tile.
     head: usize,
     bytes: usize,
     last: usize,
@@ -123,7 +125,7 @@ impl BlockRange {
 }
 
 /// Attends with the query at `q` to its visible positions in one head, whose tiles begin at `base`. `first` is the
-/// first block with visible positions and has at least one; [`later`] attends to the other blocks, up to position `hi`.
+/// first block with a visible position; [`later`] attends to the other blocks, up to position `hi`.
 ///
 /// # Safety
 ///
@@ -132,7 +134,7 @@ impl BlockRange {
 /// width.
 #[inline(always)]
 unsafe fn row(shape: &Shape<'_>, first: &BlockRange, hi: usize, base: *const f32, q: *const f32, out: *mut f32) {
-    // Room for a block of positions, and for the zeros after its last score.
+    // Room for a block of positions, and for the zeros after the block's last score.
     let mut weights = MaybeUninit::<[f32; BLOCK + TILE]>::uninit();
     let mut total = MaybeUninit::<[f32; TILE]>::uninit();
     let (weights, total) = (weights.as_mut_ptr().cast::<f32>(), total.as_mut_ptr().cast::<f32>());
@@ -151,7 +153,7 @@ unsafe fn row(shape: &Shape<'_>, first: &BlockRange, hi: usize, base: *const f32
     }
 }
 
-/// Attends to the blocks from position `block` to `hi`. A score larger than `best` rescales the sums so far.
+/// Attends to the blocks from position `block` to `hi`. If a score is larger than `best`, the sums so far are rescaled.
 ///
 /// # Safety
 ///
@@ -184,8 +186,8 @@ unsafe fn later(
     }
 }
 
-/// Adds the values of a block, times their weights, to the sums. The sums so far are read from `from`; for every 16
-/// elements of a value, `from` moves on by `step` floats.
+/// Adds the values of a block, each times its weight, to the sums. `from` has the sums so far; it moves on by `step`
+/// floats after every 16 elements of a value.
 ///
 /// # Safety
 ///
@@ -200,7 +202,7 @@ unsafe fn add_values(
 ) {
     let rows = (range.end - range.lane, TILE - range.lane);
     for i in (0..shape.width).step_by(16) {
-        // SAFETY: the caller promises the tiles and the sums, and `i` is less than their width.
+        // SAFETY: the caller promises the tiles and the sums, and `i` is less than the width of the sums.
         unsafe {
             let (values, to) = (base.wrapping_add(shape.tiles.values + i), shape.sums.add(i));
             let lanes = (shape.width, shape.dim - i);

@@ -2,7 +2,8 @@
 
 use super::assembly::{ZEROS, fpu, sums, tree};
 
-/// Adds eight floats of a row times a factor to the lower or the upper lanes; with `!` the pointer moves on.
+/// Adds eight floats of a row, times a factor, to the lower or the upper lanes. With `!`, the pointer moves past the
+/// floats.
 macro_rules! eight {
     (low! $row:literal, $x:literal) => {
         concat!("vldmia ", $row, "!, {{s16-s23}}\n", eight!(@ $x, "s0" "s1" "s2" "s3" "s4" "s5" "s6" "s7"))
@@ -24,22 +25,22 @@ macro_rules! eight {
     };
 }
 
-/// Adds 16 floats of a row times a factor; moves the pointer to the next row.
+/// Adds 16 floats of a row, times a factor, to the lanes, and moves the pointer to the next row.
 macro_rules! row {
     ($row:literal, $x:literal) => {
         concat!(eight!(low! $row, $x), eight!(high $row, $x), "add ", $row, ", ", $row, ", {step}\n")
     };
 }
 
-/// Adds a row of 16 keys times an element of the query; moves the pointer to the next row.
+/// Adds a row of 16 keys, times an element of the query, to the lanes, and moves the pointer to the next row.
 macro_rules! keys {
     ($x:literal) => {
         concat!(eight!(low! "{k}", $x), eight!(high "{k}!", $x))
     };
 }
 
-/// Adds the first eight floats of a row of 16 times a factor. All 16 are loaded, so that the pointer moves to the next
-/// row.
+/// Adds the first eight floats of a row of 16, times a factor, to the lanes. All 16 floats are loaded, so that the
+/// pointer moves to the next row.
 macro_rules! half {
     ($row:literal, $x:literal) => {
         concat!(
@@ -103,7 +104,7 @@ macro_rules! largest {
             larger!("gt" "r0" "34" "44", "r1" "35" "45", "r2" "36" "46", "r3" "37" "47"),
             "subs {n}, {n}, #4\n",
             "bge 52b\n",
-            // One to three floats remain: compare the last four, which overlap the ones before.
+            // One to three floats remain: compares the last four floats, some of which were compared before.
             "54:\n",
             "adds {n}, {n}, #4\n",
             "beq 59f\n",
@@ -131,9 +132,9 @@ macro_rules! largest {
     };
 }
 
-/// Writes the scores of `n` positions, from the first of a tile on: the dot products of the query with the keys, times
-/// `factor`. Returns the largest score from position `lane` on. `at` has the distance of each tile from `base`, in
-/// bytes; `dim` is a multiple of four, and not 0.
+/// Writes the scores of `n` positions, from the first position of a tile on: the dot products of the query with the
+/// keys, times `factor`. Returns the largest score from position `lane` on. `at` has the distance of each tile from
+/// `base`, in bytes; `dim` is a multiple of four, and not 0.
 ///
 /// # Safety
 ///
@@ -212,8 +213,8 @@ pub(super) unsafe fn scores(
 ///
 /// # Safety
 ///
-/// All pointers are aligned to 4 bytes. `from` and each row have 16 floats, `x` has `all`, which is not 0, and `to` has
-/// room for 16.
+/// All pointers are aligned to 4 bytes. `from` and each row have 16 floats, `x` has `all` floats, `all` is not 0, and
+/// `to` has room for 16 floats.
 #[allow(clippy::too_many_arguments)] // four ranges of memory, and their sizes
 #[inline(always)]
 pub(super) unsafe fn add_rows(
@@ -259,7 +260,7 @@ pub(super) unsafe fn add_rows(
             "subs {n}, {n}, #1",
             "bne 4b",
             "b 8f",
-            // For at most eight lanes of the result, half of a row is enough.
+            // If only eight lanes of the result or fewer are needed, half of a row is enough.
             "7:",
             "vldmia {x}!, {{s24-s27}}",
             half!("{rows}", "s24"),
@@ -290,8 +291,8 @@ pub(super) unsafe fn add_rows(
             rows = inout(reg) from => _,
             n = inout(reg) first => _,
             x = inout(reg) x => _,
-            // Other rows are computed in all lanes, because the code for half of the lanes needs contiguous rows of
-            // sixteen.
+            // Rows with a different stride are computed in all lanes, because the code for half of the lanes needs
+            // contiguous rows of sixteen.
             lanes = in(reg) if stride == 16 { lanes } else { 16 },
             step = in(reg) stride.wrapping_mul(4).wrapping_sub(32),
         );
@@ -312,7 +313,7 @@ macro_rules! sixteen_sums {
 ///
 /// # Safety
 ///
-/// These floats and 16 sums may be read, and there is room for 16 sums.
+/// The floats and the 16 sums at `from` may be read, and `to` has room for 16 sums.
 #[inline(always)]
 pub(super) unsafe fn add_sixteens(x: *const f32, end: *const f32, from: *const f32, to: *mut f32) {
     // SAFETY: reads and writes these floats only.
@@ -362,7 +363,7 @@ pub(super) unsafe fn sum(x: *const f32) -> f32 {
 ///
 /// # Safety
 ///
-/// `total` points to 16 floats, and `from` and `to` point to `n`.
+/// `total` points to 16 floats, and `from` and `to` point to `n` floats each.
 #[inline(always)]
 pub(super) unsafe fn normalize(total: *const f32, from: *const f32, to: *mut f32, n: usize) {
     // SAFETY: reads and writes these floats only.

@@ -1,6 +1,6 @@
 //! Integer dot products by SMLAD, which adds two products of 16 bits in one instruction.
 //!
-//! Two rows are multiplied at a time: eight quants of the token are in four registers, and are multiplied with words of
+//! Two rows are multiplied at a time: four registers hold eight quants of the token, which are multiplied with words of
 //! both rows.
 
 use core::arch::asm;
@@ -12,7 +12,7 @@ use crate::kernel::Job;
 use crate::quant::formats::{iq4_nl, mxfp4};
 use crate::quant::{Format, Shape, TensorType};
 
-/// Number of blocks that are processed at once. They have 256 columns.
+/// Number of blocks that are processed at once: 256 columns.
 const BLOCKS: usize = 8;
 
 /// A block of a token's quants as pairs of i16, prepared once for all rows. Four bytes become two pairs: bytes 0 and 2,
@@ -20,16 +20,15 @@ const BLOCKS: usize = 8;
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Spread {
-    /// For formats with halves of bytes, the start value of the integer sums, `-256 * bias * sum(quants)`, or the sum of the
-    /// quants if there are minimums. For rows that are
-    /// read in words, the first of two blocks stores the bits of the second block's scale in this field. The field is 0
-    /// in all other cases.
+    /// For formats with codes in the halves of bytes: the start value of the integer sums, `-256 * bias * sum(quants)`,
+    /// or the sum of the quants if the format has minimums. For rows that are read in words, the first of two blocks
+    /// stores the bits of the second block's scale in this field. The field is 0 in all other cases.
     start: i32,
     scale: f32,
     pairs: [[u32; 4]; 4],
 }
 
-/// Spreads the word `first` and the seven words at `rest` to sixteen words.
+/// Spreads eight words to sixteen words of pairs: the word `first` and the seven words at `rest`.
 ///
 /// # Safety
 ///
@@ -67,12 +66,13 @@ unsafe fn spread_all(first: u32, rest: *const i8, to: *mut u32) {
 
 impl Spread {
     /// Writes the block in the order in which the kernel reads it. If the scale of the `next` block is given, the last
-    /// two quants come first. (The block is written in place, because copying it would take as long.)
+    /// two quants come first. (The block is written in place, because copying the block would take as long as writing
+    /// it.)
     #[inline(always)]
     fn write<F: Format>(to: &mut MaybeUninit<Self>, q: &[i8; 32], [a, b]: [i16; 2], scale: f32, next: Option<f32>) {
         let words: &[[u8; 4]; 8] = bytemuck::must_cast_ref(q);
-        // SAFETY: the fields may be written, and `pairs` has 64 bytes. `spread_all` reads seven words from the fourth
-        // byte on, or from the second, which end inside the 32 quants.
+        // SAFETY: the fields may be written, and `pairs` has 64 bytes. `spread_all` reads seven words, from the fourth
+        // byte or from the second byte on, which end inside the 32 quants.
         unsafe {
             let to = to.as_mut_ptr();
             let pairs = &raw mut (*to).pairs;
@@ -95,14 +95,14 @@ impl Spread {
     }
 }
 
-/// True if this module or `halves.rs` has a kernel for the format. Those take fewer instructions than the general ones of
-/// `words.rs`.
+/// True if this module or `halves.rs` has a kernel for the format. Such a kernel takes fewer instructions than the
+/// general kernels of `words.rs`.
 pub(super) const fn has<F: Format>() -> bool {
     of_halves::<F>().is_some() || matches!(F::SHAPE, Shape::Bytes(2) | Shape::Halves(_))
 }
 
-/// For formats with four bits of each weight in the halves of bytes: returns the words that a word of quants of the low halves
-/// and one of the high halves become.
+/// For formats with four bits of each weight in the halves of bytes: a function from a word of quants for the low
+/// halves and a word of quants for the high halves to four words of pairs.
 const fn of_halves<F: Format>() -> Option<fn(u32, u32) -> [u32; 4]> {
     match F::KIND {
         TensorType::Q4_0 | TensorType::Q4_1 => Some(of_nibbles),
@@ -112,7 +112,7 @@ const fn of_halves<F: Format>() -> Option<fn(u32, u32) -> [u32; 4]> {
     }
 }
 
-/// Multiplies all rows with all tokens. Sums that continue in the next 256 columns are kept in the output.
+/// Multiplies all rows with all tokens. Between two groups of 256 columns, the output holds the unfinished sums.
 ///
 /// # Safety
 ///
@@ -147,9 +147,9 @@ pub(super) unsafe fn matmul<F: Format>(job: &mut Job<'_>) {
                 let next = if in_words && n % 2 == 1 { d.get(n).copied() } else { None };
                 Spread::write::<F>(spread, q, *sums, *scale, next);
             }
-            // SAFETY: the token has an output per row. `n` blocks, at least one, are written, and each row has as many
-            // from `w` on; rows are `row_bytes` apart. With `in_words`, `row_bytes` is a multiple of 4, so the number
-            // of blocks of 34 bytes in a row is even, and so is every `n`.
+            // SAFETY: the token has an output per row. `n` blocks of the token, at least one, are written, and each row
+            // has `n` blocks from `w` on; rows are `row_bytes` apart. With `in_words`, `row_bytes` is a multiple of 4,
+            // so the number of blocks of 34 bytes in a row is even, and so is every `n`.
             unsafe {
                 let out = job.out.add(t * job.stride);
                 if chunk == 0 {
@@ -174,8 +174,8 @@ pub(super) unsafe fn matmul<F: Format>(job: &mut Job<'_>) {
     }
 }
 
-/// Writes `n` zeros, at least one. (In assembly, because the function that the compiler would call takes four
-/// instructions per float.)
+/// Writes `n` zeros, at least one. This is assembly, because the function that the compiler would call takes four
+/// instructions per float.
 ///
 /// # Safety
 ///
@@ -221,9 +221,9 @@ macro_rules! kernel {
     ($name:ident($($r12:tt)*), $start:literal, $($block:expr,)*) => {
         /// # Safety
         ///
-        /// The token's blocks from `x` to `end`, at least one, are written. `a` and `b` point to as many blocks of the
-        /// first two rows. The blocks of the next two rows begin `step` bytes after the end of these, and so on. There
-        /// are as many rows as floats between `out` and `out_end`, an even number.
+        /// The token's blocks from `x` to `end`, at least one, are written. `a` and `b` point to the same number of
+        /// blocks of the first two rows. The blocks of the next two rows begin `step` bytes after the end of the blocks
+        /// of the first two, and so on. There are as many rows as floats between `out` and `out_end`, an even number.
         #[inline(never)]
         unsafe fn $name(
             x: *const Spread,
@@ -304,8 +304,8 @@ macro_rules! eight {
     };
 }
 
-/// Loads eight quants, and eight weights of each of two rows, and multiplies them. With `words`, the weights are
-/// aligned to four bytes.
+/// Loads eight quants and eight weights of each of two rows, and multiplies the quants with the weights of both rows.
+/// With `words`, the weights are aligned to four bytes.
 macro_rules! eights {
     ($($first:ident)?) => {
         concat!(
@@ -322,7 +322,7 @@ macro_rules! eights {
         concat!(quants!(), eights!(@ $on))
     };
     (words first) => {
-        // This also loads the fields `start` and `scale` of the block, which are not used.
+        // The load also reads the fields `start` and `scale` of the block, which are not used.
         concat!("ldmia r0!, {{r3, r4, r5, r8, r9, r10}}\n", eights!(@ "8" first))
     };
     (@ $on:literal $($first:ident)?) => {
@@ -335,8 +335,9 @@ macro_rules! eights {
     };
 }
 
-/// Multiplies the first eight weights of two blocks. The first word has the scale and two weights, the second four
-/// weights; the ninth has the last two weights and the scale of the second block. The scales go to `$scale`.
+/// Multiplies the first eight weights of two blocks. The first word has the first block's scale and two weights, and
+/// the second word has four weights. The ninth word has the block's last two weights and the scale of the second block.
+/// The scales go to `$scale`.
 macro_rules! first {
     ($w:literal, $sum:literal, $scale:literal) => {
         concat!(
@@ -357,8 +358,8 @@ macro_rules! scales {
 }
 
 /// Adds a block of each of two rows to the sums in s0 and s1, by one multiply-add each. The scales of the rows are in
-/// the bottom or top halves of `$a` and `$b`, the token's scale is in `$x`. The integer sums are in r3 and r4, with as
-/// many bits after the binary point as `$fraction` says (none if it is empty).
+/// the bottom or top halves of `$a` and `$b`, the token's scale is in `$x`. The integer sums are in r3 and r4, with
+/// `$fraction` bits after the binary point (no bits if `$fraction` is empty).
 macro_rules! add {
     ($half:literal, $a:literal, $b:literal, $x:literal, $fraction:literal) => {
         concat!(
@@ -407,8 +408,9 @@ macro_rules! add {
     };
 }
 
-/// Adds a block of each of two rows, whose scales and minimums are the halves of r6 and r11, to the sums in s0 and s1. The
-/// integer sums are in r3 and r4 with eight bits after the binary point, the token's scale is in s5, the sum of its quants in s4.
+/// Adds a block of each of two rows, whose scales and minimums are the halves of r6 and r11, to the sums in s0 and s1.
+/// The integer sums are in r3 and r4 with eight bits after the binary point, the token's scale is in s5, and the sum of
+/// the token's quants is in s4.
 macro_rules! add_with_minimums {
     () => {
         "vmov s6, s7, r6, r11
@@ -432,8 +434,8 @@ macro_rules! add_with_minimums {
     };
 }
 
-/// Multiplies eight weights of a row with the quants: four in the low halves of a word's bytes, four in the high
-/// halves.
+/// Multiplies eight weights of a row with the quants: four weights are in the low halves of a word's bytes, four in the
+/// high halves.
 macro_rules! nibbles {
     ($w:literal, $sum:literal) => {
         concat!(
@@ -623,8 +625,9 @@ pub(super) static OF_IQ4_NL: [u32; 256] = table(iq4_nl::TABLE, 127);
 /// The weights of MXFP4 for every byte of indices.
 static OF_MXFP4: [u32; 256] = table(mxfp4::TABLE, 12);
 
-/// Multiplies four bytes of indices of a row, from offset `$at` on, with the quants in the last four registers. The table is at
-/// the first register, the second is overwritten. With `first`, the products begin a new sum.
+/// Multiplies four bytes of indices of a row, from offset `$at` on, with the quants in the last four registers. The
+/// first register has the address of the table; the second register is overwritten. With `first`, the products begin a
+/// new sum.
 macro_rules! indices {
     (first $w:literal, $sum:literal, $table:literal $x:literal $a:literal $b:literal $c:literal $d:literal, $at:literal) => {
         concat!(
@@ -677,7 +680,7 @@ kernel! {
     "vmov s6, s7, r6, r11",
     add!("b", "s6", "s7", "s5", ""),
 }
-// See `Mxfp4::d`. The code before 2 is for exponents below 2, which are rare.
+// See `Mxfp4::d`. The code before label 2 handles exponents below 2, which are rare.
 kernel! {
     two_rows_of_mxfp4 of OF_MXFP4,
     "b 5f

@@ -8,13 +8,15 @@ use crate::kernel::scalar::Scalar;
 use crate::kernel::{Activation, float};
 use crate::memory::KvType;
 
-/// [`Kernels::activate`](crate::kernel::Kernels): SiLU in assembly, the other activations over [`Fpu`].
+/// The function [`Kernels::activate`](crate::kernel::Kernels). SiLU is in assembly; all other activations are computed
+/// over [`Fpu`].
 pub(super) unsafe fn activate(f: Activation, x: &mut [f32], up: Option<&[f32]>) {
     if !float::is_silu(f) {
         return other_activation(f, x, up);
     }
     let len = up.map_or(x.len(), |up| up.len().min(x.len()));
-    // Floats after the last whole four are computed one by one, and so are all floats if there is no `up`.
+    // Floats after the last whole group of four are computed one by one. Without an `up`, all floats are computed one
+    // by one.
     let whole = if up.is_some() { len & !3 } else { 0 };
     let x = x.as_mut_ptr();
     // SAFETY: `x` has at least `len` floats, and so has `up`.
@@ -42,7 +44,7 @@ pub(super) unsafe fn rms_norm(x: &mut [f32], weight: &[u8], eps: f32) {
         && weight.len() == 4 * x.len()
         && weight.as_ptr().addr().is_multiple_of(4);
     if fits {
-        // SAFETY: the length is a multiple of 16 and not 0, and there are as many aligned weights.
+        // SAFETY: the length is a multiple of 16 and not 0, and `weight` has as many aligned floats.
         unsafe { vectors::rms_norm(x.as_mut_ptr(), weight.as_ptr(), x.len(), eps) };
     } else {
         plain::rms_norm(x, weight, eps);

@@ -6,7 +6,7 @@ use super::assembly::{ZEROS, fpu, on_words};
 #[repr(C)]
 struct Constants {
     /// The constants that stay in s22 to s27: the first coefficient of the polynomial, the constants of `n` and `r`,
-    /// and a number below the square of either end.
+    /// and a number that is less than the square of either end of the range of arguments.
     kept: [f32; 6],
     /// The start value of `n`, for four floats.
     whole: [f32; 4],
@@ -39,9 +39,9 @@ impl Constants {
 static OF_X: Constants = Constants::of(1.0);
 static OF_MINUS_X: Constants = Constants::of(-1.0);
 
-/// Branches to `9:` if the sum of the squares is above s27, because only then can a float be beyond the ends. This is
-/// rare. (A NaN compares as unordered, which is not "lower or same", and so branches too.) `$on` is the label to
-/// continue at.
+/// Branches to `9:` if the sum of the squares is above s27, because only then can a float be outside the range that
+/// [`exp`] accepts. This is rare. (A NaN compares as unordered, which is not "lower or same", and so branches too.)
+/// `$on` is the label to continue at.
 macro_rules! inside {
     ($on:literal $first:literal $($x:literal)*) => {
         concat!(
@@ -57,8 +57,8 @@ macro_rules! inside {
     };
 }
 
-/// The code at label 9 clamps s0 to s3 to the ends, one after the other. It turns any NaN into one whose low bits are
-/// 0, which [`parts`] leaves as they are.
+/// The code at label 9 clamps s0 to s3, one after the other, to the range of arguments. Any NaN becomes a NaN whose low
+/// bits are 0, and [`parts`] keeps these bits.
 macro_rules! ends {
     () => {
         concat!(
@@ -90,8 +90,8 @@ macro_rules! ends {
     };
 }
 
-/// Replaces x by the r of `lanes::exp_parts`, and leaves n in the low bits of a register that begins as 1.5 * 2^23.
-/// (The last bit of a float of this size is worth 1.) Clobbers s29.
+/// Replaces x by the r of `lanes::exp_parts`, and leaves the n of that function in the low bits of a register that
+/// begins as 1.5 * 2^23. (The last bit of a float of this size is worth 1.) Clobbers s29.
 macro_rules! parts {
     ($($x:literal $n:literal),*) => {
         concat!($(
@@ -103,15 +103,15 @@ macro_rules! parts {
     };
 }
 
-/// Evaluates the polynomial of r, or with VFMS of -r. Its coefficients and partial results are in every second
-/// register.
+/// Evaluates the polynomial of r or, with VFMS, the polynomial of -r. The coefficients and partial results are in every
+/// second register.
 macro_rules! polynomial {
     ($fma:literal, $r:literal, $($q:literal $next:literal),*) => {
         concat!($($fma, ".f32 ", $next, ", ", $q, ", ", $r, "\n",)*)
     };
 }
 
-/// `exp` of two floats in two core registers: the polynomials times powers of two. The power is added to the exponent
+/// `exp` of two floats in two core registers: each polynomial times a power of two. The power is added to the exponent
 /// bits, which is right because the results are not denormal.
 macro_rules! two {
     ($fma:literal, $x:literal, $y:literal, $n:literal, $m:literal, $a:literal, $b:literal $(, $again:literal)?) => {
@@ -127,7 +127,7 @@ macro_rules! two {
     };
 }
 
-/// `exp` of s0 to s3, or of their negatives, in r0 to r3. Preserves s22 to s28.
+/// Writes `exp` of s0 to s3, or of their negatives, to r0 to r3. Preserves s22 to s28.
 macro_rules! exps {
     ($fma:literal) => {
         concat!(
@@ -189,8 +189,8 @@ pub(super) unsafe fn exp(x: *mut f32, best: f32, fours: usize) {
     }
 }
 
-/// `exp(score - best)` of the scores `lane..end`, in place; `lane` is in the first sixteen. The scores before `lane`
-/// and the 16 floats from `end` on become zeros, which do not change a total of whole sixteens.
+/// `exp(score - best)` of the scores `lane..end`, in place; `lane` is less than 16. The scores before `lane` and the 16
+/// floats from `end` on become zeros, so that sums over whole groups of sixteen are right.
 ///
 /// # Safety
 ///

@@ -35,8 +35,8 @@ macro_rules! of_one {
     }};
 }
 
-/// Sixteen or eight multiply-adds of the floats at the pointers `$a` and `$b`, which move on. The sums are in s0 to
-/// s15.
+/// Sixteen or eight multiply-adds of the floats at `$a` and `$b`. The pointers move past the floats. The sums are in s0
+/// to s15.
 macro_rules! products {
     (16, $a:literal, $b:literal) => {
         concat!(
@@ -120,7 +120,7 @@ unsafe impl Unit for Fpu {
     #[inline(always)]
     fn fma_lanes(a: [f32; 16], b: [f32; 16], c: [f32; 16]) -> [f32; 16] {
         let mut out = MaybeUninit::<[f32; 16]>::uninit();
-        // SAFETY: reads three arrays of 16, and writes the whole result.
+        // SAFETY: reads three arrays of 16 floats, and writes the whole result.
         unsafe {
             fpu!(
                 "vldmia {c}, {{s0-s15}}",
@@ -139,8 +139,8 @@ unsafe impl Unit for Fpu {
     #[inline(always)]
     fn zero() -> [f32; 16] {
         let mut out = MaybeUninit::<[f32; 16]>::uninit();
-        // SAFETY: reads 16 floats of `ZEROS`, and writes the whole result. (The compiler would call a loop that clears
-        // bytes.)
+        // SAFETY: reads 16 floats of `ZEROS`, and writes the whole result. (This is assembly, because the compiler
+        // would call a function that clears byte by byte.)
         unsafe {
             fpu!(
                 "vldmia {zeros}, {{s0-s15}}",
@@ -235,7 +235,7 @@ unsafe impl Unit for Fpu {
         let heads = x.len().checked_div(dim).unwrap_or(0);
         let pairs = (dim / 2).min(cos.len()).min(sin.len());
         if heads > 0 {
-            // SAFETY: `x` has `heads * dim` floats, and `cos` and `sin` have `pairs`.
+            // SAFETY: `x` has `heads * dim` floats, and `cos` and `sin` have `pairs` floats each.
             unsafe { rotate_pairs(x.as_mut_ptr(), (heads, dim), cos.as_ptr(), sin.as_ptr(), pairs) };
         }
     }

@@ -1,7 +1,7 @@
 //! Blocks of 256 weights whose groups have scales (Q2_K, Q3_K, Q5_K, Q6_K, IQ4_XS), by SMLAD.
 //!
-//! A loop runs over the words of four chunks, whose sums are in registers. A word of codes is put together from its
-//! parts, and multiplied as in `words.rs`. Blocks of IQ4_XS are multiplied like blocks of IQ4_NL in `dsp.rs`.
+//! A loop runs over the words of four chunks, whose sums are in registers. A word of codes is put together from low and
+//! high bits, and multiplied as in `words.rs`. Blocks of IQ4_XS are multiplied like blocks of IQ4_NL in `dsp.rs`.
 
 use core::arch::asm;
 
@@ -12,9 +12,10 @@ use crate::quant::{Format, TensorType};
 
 /// The order in which the codes of a block are multiplied.
 enum Order {
-    /// Words of each of four chunks, in this order. First the first groups of 16 of all chunks, then the second ones.
+    /// The words of each of four chunks, in this order. The first groups of 16 of all chunks come first, then the
+    /// second groups.
     Groups([usize; 4]),
-    /// Words of each of four chunks, whose groups have 32 weights.
+    /// The words of each of four chunks; a chunk's 32 weights are one group.
     Chunks,
     /// Bytes of two indices each.
     Indices,
@@ -38,7 +39,8 @@ pub(super) const fn has<F: Format>() -> bool {
 struct Token {
     /// For each unit (a group of each of four chunks): the start values of the four sums, then the pairs of quants in
     /// the order in which the codes are multiplied. All products have the factor 256. The sums of all groups follow as
-    /// pairs of i16: groups 0 and 2, 1 and 3, and so on. (Of [`Order::Indices`], only the pairs for each byte.)
+    /// pairs of i16: groups 0 and 2, 1 and 3, and so on. For [`Order::Indices`], there are only the pairs of quants for
+    /// each byte of indices.
     words: [u32; 4 * (4 + 32) + 8],
 }
 
@@ -90,7 +92,7 @@ fn push<'a>(to: &mut impl Iterator<Item = &'a mut u32>, pair: [u32; 2]) {
     pair.into_iter().zip(to).for_each(|(word, to)| *to = word);
 }
 
-/// Multiplies all rows with all tokens. Sums that continue in the next block are kept in the output.
+/// Multiplies all rows with all tokens. Between two blocks, the output holds the unfinished sums.
 ///
 /// # Safety
 ///
@@ -111,7 +113,7 @@ pub(super) unsafe fn matmul<F: Format>(job: &mut Job<'_>) {
         let blocks = x.q.as_chunks::<256>().0.iter().zip(x.d).zip(x.sums.as_chunks::<16>().0);
         for (number, ((q, &scale), sums)) in blocks.enumerate() {
             token.write(q, sums, order, F::BIAS);
-            // SAFETY: the job has these rows, with as many blocks as the token, and an output for each.
+            // SAFETY: the job has these rows, each with as many blocks as the token, and an output for each row.
             unsafe {
                 let out = job.out.add(t * job.stride);
                 if number == 0 {
@@ -162,7 +164,7 @@ macro_rules! quants {
     };
 }
 
-/// Puts the codes of two chunks together and multiplies them.
+/// Puts the codes of two chunks together and multiplies the codes with the quants.
 macro_rules! two {
     ($a:literal, $high_a:literal $shift_a:literal, $sum_a:literal; $b:literal, $high_b:literal $shift_b:literal, $sum_b:literal) => {
         concat!(
@@ -182,8 +184,8 @@ macro_rules! words {
     };
 }
 
-/// Loads the total and the pointer to scales to r7 and r10, and two words of scales to r8 and r9: two of the four bytes
-/// become the high bytes of i16.
+/// Loads the total to r7, the pointer to the scales to r10, and two words of scales to r8 and r9, in which two of the
+/// four bytes become the high bytes of i16.
 macro_rules! scales {
     ($first:literal, $second:literal) => {
         concat!(
@@ -200,8 +202,8 @@ macro_rules! scales {
     };
 }
 
-/// Adds the sums of two groups to the total, times the scales in a register. (SMLAW drops the low 16 bits of a product: the
-/// factors 256 of the sum and of the scale.)
+/// Adds the sums of two groups to the total, times the scales in a register. (SMLAW drops the low 16 bits of a product,
+/// which removes the factor 256 of the sum and the factor 256 of the scale.)
 macro_rules! scaled {
     ($bottom:literal $top:literal, $scales:literal) => {
         concat!("smlawb r7, ", $bottom, ", ", $scales, ", r7\n", "smlawt r7, ", $top, ", ", $scales, ", r7\n")
@@ -209,13 +211,14 @@ macro_rules! scaled {
 }
 
 /// Defines a loop over rows. `$scales` sets r7 to the byte before the scales, for which there is room at sp + 20;
-/// `$products` leaves the total in s0, and moves r1 on by `$moved`; `$finish` adds to the output in s2. The
-/// factor of the activations is in s6, `$lr` in lr.
+/// `$products` leaves the total in s0, and moves r1 by `$moved`; `$finish` adds to the output in s2. The factor of the
+/// activations is in s6, `$lr` in lr.
 macro_rules! rows {
     ($name:ident, $lr:expr, $moved:literal, $scales:expr, $products:expr, $finish:expr) => {
         /// # Safety
         ///
-        /// There is a block for each float between `out` and `out_end`; the first is at `w`, and they are `step` bytes apart.
+        /// There is a block for each float between `out` and `out_end`. The first block is at `w`, and the blocks are
+        /// `step` bytes apart.
         #[inline(never)]
         unsafe fn $name(token: &Token, w: *const u8, step: usize, out: *mut f32, out_end: *const f32, scale: f32) {
             // SAFETY: reads the blocks and the token, and writes the outputs. r6 and r7, which cannot be operands, are saved on
@@ -287,7 +290,7 @@ macro_rules! add_with_minimum {
     };
 }
 
-/// The units of both groups of 16: `$half` multiplies half `0` or `1` of the block.
+/// The units of both groups of 16 weights. `$half` multiplies one half of the block; its argument is `0` or `1`.
 macro_rules! both_groups {
     ($first:expr, $second:expr) => {
         concat!(

@@ -23,7 +23,7 @@ macro_rules! f16s {
     };
 }
 
-/// Multiplies the two bf16 of a register with two columns: they are the upper halves of floats.
+/// Multiplies the two bf16 of a register with two columns: a bf16 is the upper half of a float.
 macro_rules! bf16s {
     ($w:literal, $a:literal $x:literal, $b:literal $y:literal) => {
         concat!(
@@ -46,8 +46,9 @@ macro_rules! rows {
     ($name:ident, $load:literal, $two:ident, $a:literal $b:literal $c:literal $d:literal) => {
         /// # Safety
         ///
-        /// `x` has floats up to `end`, a multiple of 16, at least 16. There is a row of as many weights for each float of
-        /// `out`, which is not empty; the first begins at `w`, aligned to four bytes.
+        /// `x` has floats up to `end`, a multiple of 16, at least 16. `out` is not empty, and for each float of `out`
+        /// there is a row that has as many weights as `x` has floats. The first row begins at `w`, aligned to four
+        /// bytes.
         #[inline(never)]
         unsafe fn $name(w: *const u8, x: *const f32, end: *const f32, out: *mut f32, out_end: *const f32) {
             // SAFETY: reads these weights and floats, and writes the outputs.
@@ -92,8 +93,8 @@ macro_rules! rows {
 rows!(rows_of_f16, "vldmia {w}!, {{s16-s19}}", f16s, "s16" "s17" "s18" "s19");
 rows!(rows_of_bf16, "ldmia {w}!, {{r0-r3}}", bf16s, "r0" "r1" "r2" "r3");
 
-/// Multiplies all rows with all tokens. Returns false without a result if the rows are not whole sixteens, or are not
-/// aligned to four bytes.
+/// Multiplies all rows with all tokens. Returns false without a result if the length of the rows is not a multiple of
+/// 16, or if they are not aligned to four bytes.
 ///
 /// # Safety
 ///

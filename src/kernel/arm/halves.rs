@@ -1,6 +1,6 @@
 //! Blocks of 256 four-bit codes by SMLAD: see [`Shape::Halves`](crate::quant::Shape).
 //!
-//! Codes are multiplied at their bit position in a word, as in `dsp.rs`, so all products are multiplied by 256. With
+//! Codes are multiplied at their bit position in a word, as in `dsp.rs`, so all products have the factor 256. Even with
 //! this factor, the sum of a group is less than 2^24.
 
 use core::arch::asm;
@@ -20,8 +20,8 @@ struct Token {
     /// The quants in order.
     #[cfg(helium)]
     quants: [i8; 256],
-    /// The sums of the groups as pairs of i16. For every four groups: the sums of the even groups, then of the odd
-    /// ones.
+    /// The sums of the groups as pairs of i16. For every four groups: the sums of the even groups, then the sums of the
+    /// odd groups.
     sums: [[u32; 2]; 2],
 }
 
@@ -74,14 +74,15 @@ impl Token {
     }
 }
 
-/// The scales of two rows' groups, then for each row the sum of its groups' products times scales.
+/// The scales of two rows' groups. Afterwards, for each row, the sum over the groups of the sum of products times the
+/// scale.
 #[repr(C, align(8))]
 struct Totals {
     scales: [u64; 2],
     totals: [i32; 2],
 }
 
-/// Multiplies all rows with all tokens. Sums that continue in the next block are kept in the output.
+/// Multiplies all rows with all tokens. Between two blocks, the output holds the unfinished sums.
 ///
 /// # Safety
 ///
@@ -96,7 +97,7 @@ pub(super) unsafe fn matmul<F: Format>(job: &mut Job<'_>, place: usize) {
             for r in (0..job.rows).step_by(2) {
                 // An odd last row is used as both of the two rows.
                 let rows = [r, (r + 1).min(job.rows - 1)];
-                // SAFETY: the job has these rows, with as many blocks as the token, and outputs for them.
+                // SAFETY: the job has these rows, each with as many blocks as the token, and an output for each row.
                 unsafe {
                     let w = job.w.as_ptr().add(number * size_of::<F::Block>());
                     let blocks = rows.map(|r| &*w.add(r * row_bytes).cast::<F::Block>());
@@ -122,8 +123,8 @@ pub(super) unsafe fn matmul<F: Format>(job: &mut Job<'_>, place: usize) {
     }
 }
 
-/// Multiplies eight codes of a row with the quants in r8 to r11: four in the low halves of a word's bytes, four in the
-/// high halves.
+/// Multiplies eight codes of a row with the quants in r8 to r11: four codes are in the low halves of a word's bytes,
+/// four in the high halves.
 #[cfg(not(helium))]
 macro_rules! eight {
     ($w:literal, $low:literal, $high:literal) => {
@@ -159,7 +160,7 @@ macro_rules! eight {
     };
 }
 
-/// Adds the sums of a group of both rows, times their scales, to the totals.
+/// For both rows, adds the sum of a group, times the group's scale, to the row's total.
 #[cfg(not(helium))]
 macro_rules! scaled {
     ($a:literal, $b:literal) => {
@@ -186,7 +187,7 @@ macro_rules! scaled {
     };
 }
 
-/// For each of two rows, the sum of a block's groups times their scales.
+/// Computes, for each of two rows, the sum over a block's groups of the group's sum of products times its scale.
 ///
 /// # Safety
 ///

@@ -1,22 +1,23 @@
 //! Products of blocks of 32 elements, and the integer sums of Q4_K, with Helium, the M-profile vector extension: one
 //! instruction multiplies 16 pairs of bytes and adds the products.
 //!
-//! With blocks of 32, four rows are computed at a time; each has one lane for the float part. Helium flushes denormals
-//! to zero, and the reference does not, so [`matmul`] leaves products that could yield a denormal to `dsp.rs`. For the
-//! same reason the program must be compiled for a processor without Helium: the compiler would otherwise use it for
-//! floats.
+//! With blocks of 32, four rows are computed at a time. For the float part, each row has one lane. Helium flushes
+//! denormals to zero, and the reference does not, so [`matmul`] leaves products that could yield a denormal to
+//! `dsp.rs`. For the same reason the program must be compiled for a processor without Helium: otherwise the compiler
+//! would use Helium for floats.
 
 use super::assembly::fpu;
 use crate::kernel::Job;
 use crate::quant::{Format, Shape};
 
 /// Minimum scale of activations, 2^-76. The scale of a block of weights is 0 or at least 2^-24, so the rounded product
-/// of both scales is 0 or at least 2^-100, and therefore a multiple of 2^-123. All sums are then multiples of 2^-123,
-/// and none is denormal.
+/// of the two scales is 0 or at least 2^-100, and therefore a multiple of 2^-123. All sums are then multiples of
+/// 2^-123, and none is denormal.
 const SMALLEST: f32 = f32::from_bits((127 - 76) << 23);
 
 /// The operands of a kernel that stay the same for all rows. `step` is the size of three rows in bytes, and `end` the
-/// end of the outputs. `scales` are the offsets of four rows' scales from the first row's address after its block.
+/// end of the outputs. `scales` has, for each of four rows, the offset of the row's scale. The offsets count from the
+/// first row's pointer after it has moved past the block.
 #[repr(C)]
 struct Operands {
     q: *const i8,
@@ -47,14 +48,14 @@ pub(super) unsafe fn matmul<F: Format>(job: &mut Job<'_>) -> bool {
     let (row_bytes, block_bytes) = (job.w.len() / job.rows, size_of::<F::Block>());
     for t in 0..job.x.tokens {
         let x = job.x.row(t);
-        // The last four rows overlap the ones before if the number of rows is not a multiple of four, so that no row is
-        // left over.
+        // If the number of rows is not a multiple of four, the last four rows overlap the previous four, so that no row
+        // is left over.
         for (first, end) in [(0, job.rows & !3), (job.rows - 4, job.rows)] {
             if end == first || first != 0 && job.rows.is_multiple_of(4) {
                 continue;
             }
-            // SAFETY: the job has the rows from `first` to `end`, a multiple of four and not 0, with as many blocks as
-            // the token, and outputs for them.
+            // SAFETY: the job has the rows from `first` to `end`, a multiple of four and not 0, each with as many
+            // blocks as the token, and an output for each row.
             unsafe {
                 let out = job.out.add(t * job.stride);
                 let operands = Operands {
@@ -79,12 +80,13 @@ macro_rules! kernel {
     ($name:ident, $row:ident, $bias:literal) => {
         /// # Safety
         ///
-        /// `operands` has the activations of a token and their scales, and the number of blocks of the token and of
-        /// each row, not 0. `w` points to the first row's weights; rows are `row_bytes` apart. There are as many rows
-        /// as floats from `out` to the operands' `end`, a multiple of four and not 0.
+        /// `operands` has a token's activations and scales, and the number of blocks, which is the same for the token
+        /// and each row, and is not 0. `w` points to the first row's weights; rows are `row_bytes` apart. There are as
+        /// many rows as floats from `out` to the operands' `end`, a multiple of four and not 0.
         #[inline(never)]
         unsafe fn $name(operands: &Operands, w: *const u8, row_bytes: usize, out: *mut f32) {
-            // Each group of four begins with a step over three rows, from the end of the group before.
+            // Each group of four rows begins with a step over three rows, from the end of the previous group's first
+            // row.
             let first = w.wrapping_sub(operands.step);
             // SAFETY: reads the blocks and writes the outputs that the caller promises. r6 and r7, which cannot be
             // operands, are kept in s28 and s29.
@@ -189,8 +191,8 @@ kernel!(four_rows, bytes, "");
 // Subtracts eight times the sum of the activations.
 kernel!(four_rows_of_nibbles, nibbles, "vaddv.s8 r2, q0\nvaddva.s8 r2, q1\nlsl r2, r2, #3\nvsub.i32 q5, q5, r2\n");
 
-/// Multiplies 16 bytes of codes of a row: the low halves with the quants in `$x`, to `$low`; the high halves with those
-/// in `$y`, to `$high`.
+/// Multiplies 16 bytes of codes of a row: the low halves with the quants in `$x`, and the high halves with the quants
+/// in `$y`. The sums go to `$low` and `$high`.
 macro_rules! halves {
     ($w:literal, $multiply:literal, $low:literal $x:literal, $high:literal $y:literal) => {
         concat!(
@@ -215,8 +217,8 @@ macro_rules! halves {
     };
 }
 
-/// Computes for each of two rows the sum of a block's groups times their scales. `scales` points to eight `i8` scales
-/// of each row; the two `i32` sums are written after them.
+/// Computes, for each of two rows, the sum over a block's groups of the group's sum of products times its scale.
+/// `scales` points to eight `i8` scales of each row; the two `i32` sums are written after them.
 ///
 /// # Safety
 ///

@@ -6,21 +6,22 @@ use super::assembly::{ZEROS, fpu, on_words, sums, tree};
 use crate::kernel::Job;
 
 /// The data that is loaded at the start of every row: the first 24 floats of a token, in groups of eight, and zeros as
-/// start values of sums. The order is first group, third group, zeros, second group, zeros, so that one load fills
-/// several groups of registers.
+/// start values of sums. The order is first group, third group, zeros, second group, zeros, because in this order one
+/// load fills several groups of registers.
 struct Start(MaybeUninit<[[f32; 8]; 5]>);
 
 impl Start {
     const EMPTY: Self = Self(MaybeUninit::uninit());
 
-    /// Writes the data and returns its address. (This is assembly, because the compiler would copy the data twice.)
+    /// Writes the data and returns the address of the data. (This is assembly, because the compiler would copy the data
+    /// twice.)
     ///
     /// # Safety
     ///
     /// `first` points to 24 floats.
     #[inline(always)]
     unsafe fn write(&mut self, first: *const f32) -> *const f32 {
-        // SAFETY: reads 24 floats at `first` and 8 of `ZEROS`, and writes all 40 floats.
+        // SAFETY: reads 24 floats at `first` and 8 floats of `ZEROS`, and writes all 40 floats.
         unsafe {
             fpu!(
                 "vldmia {x}, {{s0-s23}}",
@@ -39,7 +40,7 @@ impl Start {
     }
 }
 
-/// Multiplies rows of f32 with tokens. The 16 sums of a row are in registers and are joined by the tree.
+/// Multiplies rows of f32 with tokens. A row's 16 sums are in registers and are added up as a tree.
 ///
 /// # Safety
 ///
@@ -66,8 +67,8 @@ macro_rules! fmas {
     ($($sum:literal $w:literal $x:literal),*) => { concat!($("vfma.f32 ", $sum, ", ", $w, ", ", $x, "\n",)*) };
 }
 
-/// Multiplies eight columns, into the sums of the lower or the upper lanes. `$x` points to the token's floats; with a
-/// `!`, the pointer moves on.
+/// Multiplies eight columns and adds the products to the sums of the lower or the upper lanes. `$x` points to the
+/// token's floats; with a `!`, the pointer moves past them.
 macro_rules! eight {
     (@ low) => {
         concat!(
@@ -86,7 +87,8 @@ macro_rules! eight {
     };
 }
 
-/// Multiplies the first 24 columns. The sums of the lower lanes are in s24 to s31, of the upper lanes in s16 to s23.
+/// Multiplies the first 24 columns. The sums of the lower lanes are in s24 to s31, the sums of the upper lanes in s16
+/// to s23.
 macro_rules! start {
     () => {
         concat!(
@@ -128,7 +130,7 @@ macro_rules! row {
     };
 }
 
-/// Multiplies all rows with one token of 64 columns.
+/// Multiplies all rows with one token, for matrices of 64 columns.
 ///
 /// # Safety
 ///
@@ -138,8 +140,8 @@ unsafe fn times_64(job: &Job<'_>, start: *const f32, x: *const f32, out: *mut f3
     // SAFETY: reads 64 floats of the token and of each row, and writes a float per row.
     unsafe {
         fpu!(
-            // An iteration multiplies four rows. If `rows` is not a multiple of four, the first iteration multiplies
-            // the remaining one to three rows, by a jump into the loop.
+            // An iteration multiplies four rows. If `rows` is not a multiple of four, the code first jumps into the
+            // loop, so that the first iteration multiplies the remaining one to three rows.
             "ands {over}, {rows}, #3",
             "add {rows}, {rows}, #3",
             "lsr {rows}, {rows}, #2",
@@ -174,7 +176,7 @@ unsafe fn times_64(job: &Job<'_>, start: *const f32, x: *const f32, out: *mut f3
     }
 }
 
-/// Multiplies four columns, into the sums in the registers `$a` to `$d`.
+/// Multiplies four columns of a row with the token, and adds the products to the sums in the registers `$a` to `$d`.
 macro_rules! four {
     ($a:literal, $b:literal, $c:literal, $d:literal) => {
         concat!(
@@ -185,7 +187,7 @@ macro_rules! four {
     };
 }
 
-/// Multiplies all rows with one token, whose number of columns is a multiple of four.
+/// Multiplies all rows with one token. The number of columns is a multiple of four.
 ///
 /// # Safety
 ///
@@ -198,8 +200,9 @@ unsafe fn times(job: &Job<'_>, start: *const f32, x: *const f32, out: *mut f32) 
     unsafe {
         fpu!(
             on_words!(),
-            // `after` becomes the address at which each row enters the loop after its first 24 columns, at the second
-            // half of a sixteen. The loop is unrolled five times, with 80 bytes of code per sixteen.
+            // `after` becomes the address at which each row enters the loop after its first 24 columns. There, the
+            // second half of a group of sixteen columns begins. The loop is unrolled five times, with 80 bytes of code
+            // per group.
             "adr {go}, 5f",
             "add {after}, {after}, {go}",
             // `go` becomes the address of the code for the remaining columns.
@@ -233,8 +236,8 @@ unsafe fn times(job: &Job<'_>, start: *const f32, x: *const f32, out: *mut f32) 
             "7:",
             eight!(low "{at}!"),
             four!("s16", "s17", "s18", "s19"),
-            // Adds one 0 for the missing products of the last sixteen, which is enough because they matter only if all
-            // sums are -0.
+            // Adds one 0 for all missing products of the last sixteen columns. One is enough, because zeros only change
+            // a sum if it is -0.
             "3:",
             "vldr s0, [{start}, #64]",
             "vadd.f32 s23, s23, s0",

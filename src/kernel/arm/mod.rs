@@ -58,8 +58,8 @@ use float::Fpu as Here;
 #[cfg(arm_linux)]
 pub(super) use neon::available;
 
-/// The table of this target. A function is in assembly if that takes fewer instructions (`benches/functions.sh` counts
-/// the instructions of a token, here with the model stories260K).
+/// The table of this target. A function is in assembly if assembly takes fewer instructions (`benches/functions.sh`
+/// counts the instructions per token; the model was stories260K).
 const OF_UNIT: Kernels = Kernels {
     #[cfg(arm_fpu)]
     attend: attend::attend,
@@ -83,7 +83,7 @@ pub(super) fn available() -> impl Iterator<Item = &'static Kernels> {
 
 formats_list!(choose products floats blocks);
 
-// (`other_floats` and `blocks` are not inlined, so that each type only needs the stack frame of its own function.)
+// `other_floats` and `blocks` are not inlined, so that a call for one type does not need stack for the other types.
 #[inline(always)]
 unsafe fn floats<W: Weight>(job: &mut Job<'_>) {
     // SAFETY: the table's machine has the instructions, and the caller promises a valid job.

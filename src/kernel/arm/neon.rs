@@ -1,9 +1,9 @@
-//! NEON under Linux, which reports whether the processor has it together with fused multiply-adds (VFPv4).
+//! NEON under Linux. Linux reports whether the processor has NEON and fused multiply-adds (VFPv4).
 //!
 //! NEON is used for integers only, because it flushes denormal floats to zero; floats are computed by the
-//! floating-point unit, as on a Cortex-M. Rust has no stable type for eight bytes in a register, but f64 is held in the
-//! same registers and moves unchanged. (The code uses only d0 to d15: whether the compiler uses the other registers
-//! depends on its options, and cannot be queried.)
+//! floating-point unit, as on a Cortex-M. Rust has no stable type for eight bytes in a register, but an f64 is held in
+//! the same registers, and moves do not change it. (The code uses only d0 to d15: whether the compiler uses the other
+//! registers depends on its options, and cannot be queried.)
 
 use core::arch::asm;
 use core::mem::MaybeUninit;
@@ -38,7 +38,8 @@ macro_rules! quants {
     };
 }
 
-/// Multiplies the quants with a row's codes, into two sums. A 16-bit lane has room for two products. Clobbers q2 to q4.
+/// Multiplies the quants with a row's codes and adds the products to two sums. A 16-bit lane has room for the sum of
+/// two products. Clobbers q2 to q4.
 macro_rules! row {
     (16, $codes:literal, $less:literal, $sums:literal) => {
         concat!(
@@ -73,7 +74,7 @@ macro_rules! row {
     };
 }
 
-/// [`Vectors::dots`] of 16 or 32 codes; `$less` subtracts the bias.
+/// Computes [`Vectors::dots`] of 16 or 32 codes; `$less` subtracts the bias.
 macro_rules! dots {
     ($n:tt, $less:literal, $codes:ident, $bias:ident, $q:ident, $out:ident) => {
         asm!(
@@ -102,7 +103,7 @@ macro_rules! dots {
 }
 
 // SAFETY: each block states what it reads and writes. Sums of 16 or 32 products of bytes are exact in 32 bits, and sums
-// of two in 16 bits, as quants are at least -127.
+// of two products are exact in 16 bits, because quants are at least -127.
 unsafe impl Vectors for Fpu {
     type Bytes = Neon;
     const BYTES: Neon = Neon;

@@ -20,18 +20,19 @@ pub(super) fn spread(four: u32) -> [u32; 2] {
     [even, odd]
 }
 
-/// The quants that a word of nibbles is multiplied with: four (`low`) for the low halves of its bytes, four (`high`)
-/// for the high halves. Nibbles are multiplied at their bit position in the word, except that the high halves of odd
-/// bytes are shifted to the position of the low halves. The quants are scaled to compensate for the position, so that
-/// every product is 256 times the true product.
+/// The quants that a word of nibbles is multiplied with: four (`low`) for the low halves of the word's bytes, four
+/// (`high`) for the high halves. Nibbles are multiplied at their bit position in the word, except that the high halves
+/// of odd bytes are shifted to the position of the low halves. The quants are scaled to compensate for the position, so
+/// that every product is 256 times the true product.
 #[inline(always)]
 pub(super) fn of_nibbles(low: u32, high: u32) -> [u32; 4] {
     let ([even, odd], [high_even, high_odd]) = (spread(low), spread(high));
     [(even & 0x00ff_00ff) << 8, odd, (high_even & 0x0fff_0fff) << 4, high_odd]
 }
 
-/// The quants that two words of codes are multiplied with. A word of codes is `256 * odd + even`, and is multiplied with the odd
-/// quants; the even codes with `256 * even - odd`. Every product is 256 times the true product.
+/// The quants that two words of codes are multiplied with. As pairs of i16, a word of codes is `256 * odd + even`. It
+/// is multiplied with the odd quants, and its even codes with `256 * even - odd`. Every product is 256 times the true
+/// product.
 #[inline(always)]
 pub(super) fn of_codes(low: u32, high: u32) -> [u32; 4] {
     let ([a, b], [c, d]) = (of_code(low), of_code(high));
@@ -56,7 +57,8 @@ pub(super) fn of_code(quants: u32) -> [u32; 2] {
     [out, odd]
 }
 
-/// The quants that a word of indices is multiplied with: one of `low`, then one of `high`, for each byte.
+/// The quants that a word of indices is multiplied with: for each byte of the word, a quant of `low`, then a quant of
+/// `high`.
 #[inline(always)]
 pub(super) fn of_indices(low: u32, high: u32) -> [u32; 4] {
     let ([even, odd], [high_even, high_odd]) = (spread(low), spread(high));
@@ -64,8 +66,8 @@ pub(super) fn of_indices(low: u32, high: u32) -> [u32; 4] {
     [first, odd & 0xffff | high_odd << 16, third, odd >> 16 | high_odd & 0xffff_0000]
 }
 
-/// The pair of weights for every byte of two four-bit indices into `codes`: the weight of its low half, then the weight
-/// of its high half.
+/// For every value of a byte, a pair of weights. The byte's halves are indices into `codes`: the low half gives the
+/// first weight, the high half the second.
 pub(super) const fn table(codes: &[u8; 16], bias: u8) -> [u32; 256] {
     let (mut table, mut byte) = ([0; 256], 0);
     while byte < 256 {
@@ -76,7 +78,7 @@ pub(super) const fn table(codes: &[u8; 16], bias: u8) -> [u32; 256] {
     table
 }
 
-/// For four bits: byte `i` is 16 where bit `i` of the index is set.
+/// For every index of four bits, a word. Byte `i` of the word is 16 if bit `i` of the index is set, and otherwise 0.
 pub(super) static FLAGS: [u32; 16] = {
     let (mut flags, mut i) = ([0; 16], 0);
     while i < 16 {

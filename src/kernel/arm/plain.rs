@@ -1,6 +1,6 @@
 //! Small and slow code for rare cases: f32 weights that are not aligned to four bytes, which no known program writes;
-//! rows of fewer than 32 columns, or not of a multiple of four; norms without weights, or whose width is not a multiple
-//! of 16.
+//! rows that have fewer than 32 columns or whose number of columns is not a multiple of four; norms without weights, or
+//! whose width is not a multiple of 16.
 
 use super::float::Fpu;
 use crate::kernel::Job;
@@ -17,7 +17,7 @@ pub(super) unsafe fn matmul(job: &mut Job<'_>) {
         for (r, row) in job.w.chunks_exact((4 * job.cols).max(4)).enumerate() {
             let mut pairs = row.as_chunks().0.iter().zip(x);
             let sum = dot(&mut || pairs.next().map(|(w, x)| (f32::from_le_bytes(*w), *x)), job.cols);
-            // SAFETY: row `r` and token `t` are the job's, so their output may be written.
+            // SAFETY: the job has row `r` and token `t`, so the output for them may be written.
             unsafe { *job.out.add(t * job.stride + r) = sum };
         }
     }
@@ -36,8 +36,8 @@ pub(super) fn rms_norm(x: &mut [f32], weight: &[u8], eps: f32) {
     }
 }
 
-/// The sum of `n` products in sixteen lanes, joined by the same tree as elsewhere; missing products of the last sixteen
-/// are 0. (`dyn`, so that the code exists once.)
+/// Returns the sum of `n` products in sixteen lanes, which are added up by the same tree as in all other kernels.
+/// Missing products of the last sixteen are 0. `next` is `dyn`, so that the code exists once.
 #[inline(never)]
 fn dot(next: &mut dyn FnMut() -> Option<(f32, f32)>, n: usize) -> f32 {
     let mut acc = [0.0; 16];

@@ -5,8 +5,8 @@ use core::arch::asm;
 /// The bits of infinity; the bits of a NaN are larger.
 const INFINITE: u32 = f32::INFINITY.to_bits();
 
-/// [`Unit::quantize_block`](crate::kernel::scalar::Unit::quantize_block) for a multiple of 16 floats. (It is not
-/// generic, so that an image has one copy for blocks of 32 and of 256.)
+/// Does the same as [`Unit::quantize_block`](crate::kernel::scalar::Unit::quantize_block), for a multiple of 16 floats.
+/// (The function is not generic, so that an image has one copy for blocks of 32 and of 256.)
 #[inline(never)]
 pub(super) fn quantize(x: &[f32], q: &mut [i8], sums: &mut [i16]) -> f32 {
     let sixteens = x.len().min(q.len()).min(16 * sums.len()) / 16;
@@ -21,17 +21,17 @@ pub(super) fn quantize(x: &[f32], q: &mut [i8], sums: &mut [i16]) -> f32 {
         return f32::NAN;
     }
     let largest = f32::from_bits(largest);
-    // All quants are 0 if `largest` is 0 or so small that the scale becomes 0.
+    // If `largest` is 0 or so small that the scale becomes 0, all quants are 0.
     let inverse = 127.0 / largest;
     let inverse = if inverse == f32::INFINITY { 0.0 } else { inverse };
-    // SAFETY: `x` and `q` have at least `16 * sixteens` elements, and `sums` has `sixteens`; `largest * inverse` is at
-    // most 127.
+    // SAFETY: `x` and `q` have at least `16 * sixteens` elements, and `sums` has `sixteens` elements; `largest *
+    // inverse` is at most 127.
     unsafe { round(x.as_ptr(), inverse, sixteens, q.as_mut_ptr(), sums.as_mut_ptr()) };
     largest
 }
 
-/// Compares magnitudes (their bits times 2) with the largest so far. A new maximum is rare, so its branch is out of
-/// line.
+/// Compares magnitudes (their bits times 2) with the largest magnitude so far. A new maximum is rare, so its branch is
+/// out of line.
 macro_rules! compare {
     ($($x:literal $then:literal $on:literal),*) => {
         concat!($("cmp {most}, ", $x, ", lsl #1\n", "blo ", $then, "f\n", $on, ":\n",)*)
@@ -75,7 +75,7 @@ unsafe fn largest(x: *const f32, sixteens: usize) -> u32 {
     most >> 1
 }
 
-/// Packs, stores and sums the low bytes of four rounded floats; the sums are in pairs.
+/// Packs, stores and sums the low bytes of four rounded floats; the sums are kept as pairs.
 macro_rules! four {
     ($s0:literal, $s1:literal, $s2:literal, $s3:literal) => {
         concat!(
@@ -99,20 +99,21 @@ macro_rules! four {
     };
 }
 
-/// Multiplies floats by the inverse and rounds them: s17 is 1.5 * 2^23, and the last bit of a float of this size is
-/// worth 1.
+/// Multiplies floats by the inverse and rounds the products. s17 is 1.5 * 2^23, and the last bit of a float of this
+/// size is worth 1.
 macro_rules! rounded {
     ($($s:literal)*) => {
         concat!($("vmul.f32 ", $s, ", ", $s, ", s16\n", "vadd.f32 ", $s, ", ", $s, ", s17\n",)*)
     };
 }
 
-/// Multiplies floats by `inverse`, rounds half to even, and writes the bytes and the sum of every 16.
+/// Multiplies floats by `inverse` and rounds half to even. Writes the results as bytes to `q`, and the sum of every 16
+/// results to `sums`.
 ///
 /// # Safety
 ///
-/// `x` and `q` point to `16 * sixteens` elements, `sums` to `sixteens`, and `sixteens` is not 0; the products are at
-/// most 127.
+/// `x` and `q` point to `16 * sixteens` elements, `sums` points to `sixteens` elements, and `sixteens` is not 0; the
+/// products are at most 127.
 unsafe fn round(x: *const f32, inverse: f32, sixteens: usize, q: *mut i8, sums: *mut i16) {
     // SAFETY: reads and writes these elements only. Words may be stored at any address.
     unsafe {

@@ -1,4 +1,4 @@
-//! Sums of rows of sixteen elements of the KV cache, each row times a factor. The elements are converted in registers.
+//! Sums rows of the KV cache, each row times a factor. A row has sixteen elements, which are converted in registers.
 
 use super::assembly::fpu;
 use crate::kernel::lanes::Elements;
@@ -15,8 +15,8 @@ macro_rules! halves {
     };
 }
 
-/// Multiplies four signed fields of `$bits` bits of each word, which begin at the bits `$i` to `$l`. First,
-/// the bits of `$first` are inverted.
+/// Multiplies four signed fields of each word by a factor and adds the products to the lanes. The fields have `$bits`
+/// bits and begin at the bits `$i` to `$l`. First, the bits of `$first` are inverted.
 macro_rules! fields {
     ($first:literal, $bits:literal, $i:literal $j:literal $k:literal $l:literal) => {
         concat!(
@@ -49,12 +49,12 @@ macro_rules! fields {
     };
 }
 
-/// Defines a loop over rows. `$load` loads a row, `$row` adds its products to s0 to s15.
+/// Defines a loop over rows. `$load` loads a row, `$row` adds the row's products to s0 to s15.
 macro_rules! sum_of_rows {
     ($name:ident, $load:literal, $row:expr) => {
         #[inline(never)]
         unsafe fn $name(sums: *mut f32, rows: *const u8, stride: usize, x: *const f32, n: usize) {
-            // SAFETY: reads the rows and factors, and updates the sums, that the caller promises.
+            // SAFETY: reads only the rows and factors that the caller promises, and updates the sums.
             unsafe {
                 fpu!(
                     "vldmia {sums}, {{s0-s15}}",
@@ -94,11 +94,11 @@ sum_of_rows!(of_bytes, "ldmia {rows}, {{r0-r3}}", fields!("0", "8", "0" "8" "16"
 sum_of_rows!(of_low_halves, "ldmia {rows}, {{r0-r3}}", fields!("0x08080808", "4", "0" "8" "16" "24"));
 sum_of_rows!(of_high_halves, "ldmia {rows}, {{r0-r3}}", fields!("0x80808080", "4", "4" "12" "20" "28"));
 
-/// Adds `n` rows, `stride` bytes apart, times their factors to the sums.
+/// Adds `n` rows, each times its factor, to the sums. Rows are `stride` bytes apart.
 ///
 /// # Safety
 ///
-/// These rows, which are aligned to four bytes, and factors may be read.
+/// The rows and the factors may be read. Rows are aligned to four bytes.
 #[inline(always)]
 pub(super) unsafe fn add_rows(
     elements: Elements,

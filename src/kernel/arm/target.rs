@@ -1,15 +1,16 @@
 //! The build script: determines the instructions of a 32-bit Arm target.
 //!
-//! This script derives them from the target's name and, for ARMv8-M, from `-C target-cpu` and `-C target-feature`,
-//! because stable compilers do not report them in `cfg(target_feature)`. It sets these cfgs:
+//! This script derives the instructions from the target's name and, for ARMv8-M, from `-C target-cpu` and `-C
+//! target-feature`, because stable compilers do not report these instructions in `cfg(target_feature)`. It sets these
+//! cfgs:
 //!
 //! - `cortex_m0`: a Cortex-M0, M0+ or M1, without products of 64 bits.
 //! - `riscv_fpu`: 32-bit RISC-V with a floating-point unit.
 //! - `cortex_m_fpu`: a Cortex-M with VFMA and conversions of f16.
 //! - `cortex_m_dsp`: a Cortex-M with the DSP extension (SMLAD).
-//! - `helium`: an ARMv8-M processor with both of these, if the Cargo feature `helium` is on.
-//! - `arm_linux`: 32-bit Arm with Linux and hard floats. VFMA and the conversions are detected at run time,
-//!   together with NEON.
+//! - `helium`: an ARMv8-M processor with `cortex_m_fpu` and `cortex_m_dsp`, if the Cargo feature `helium` is on.
+//! - `arm_linux`: 32-bit Arm with Linux and hard floats. VFMA and the conversions are detected at run time, together
+//!   with NEON.
 //! - `arm_fpu`: `cortex_m_fpu` or `arm_linux`.
 //!
 //! The script declares one more cfg, `memory_sanitizer`, but does not set it. `.ci/instrument memory` sets this cfg,
@@ -39,13 +40,13 @@ fn main() {
         println!("cargo::rustc-cfg=arm_fpu");
         println!("cargo::rustc-cfg=cortex_m_fpu");
     }
-    // ARMv8-M has the DSP extension as an option; the processors named below have it.
+    // The DSP extension is an option of ARMv8-M. The processors named below have this extension.
     let flags = var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
     let (mut cpu_has_dsp, mut dsp) = (false, None);
     for (name, value) in settings(&flags) {
         match name {
-            // Refused, because for these processors the compiler would use vector instructions that flush denormals,
-            // which changes results.
+            // These values are refused, because for these processors the compiler would use vector instructions that
+            // flush denormals, which changes results.
             "target-cpu" if ["cortex-m52", "cortex-m55", "cortex-m85"].contains(&value) => refuse_vectors(name, value),
             "target-cpu" => cpu_has_dsp = ["cortex-m33", "cortex-m35p"].contains(&value),
             "target-feature" => {

@@ -2,7 +2,7 @@
 
 use super::assembly::{ZEROS, fpu, sums, tree};
 
-/// [`Unit::copy`](crate::kernel::scalar::Unit::copy) of `n` floats.
+/// Does the same as [`Unit::copy`](crate::kernel::scalar::Unit::copy), for `n` floats.
 ///
 /// # Safety
 ///
@@ -35,14 +35,15 @@ pub(super) unsafe fn copy(x: *mut f32, y: *const f32, n: usize) {
     }
 }
 
-/// Writes keys and values of several heads to position `slot` of their tiles, `apart` floats from head to head. `dim`
-/// is a multiple of four. The tiles have the f32 layout of [`HeadLayout`](crate::memory::HeadLayout): a key is a column
-/// of rows of 16, a value is a row padded with zeros.
+/// Writes keys and values of several heads to position `slot` of each head's tile. From one head's tile to the next
+/// head's tile are `apart` floats. `dim` is a multiple of four. The tiles have the f32 layout of
+/// [`HeadLayout`](crate::memory::HeadLayout): a key is a column of rows of 16, a value is a row padded with zeros.
 ///
 /// # Safety
 ///
 /// `keys` and `values` have `heads` times `dim` floats, and neither is 0; `dim` is a multiple of four. There is a tile
-/// for each head, `apart` floats after the one before; its value rows have `width` floats, and `slot` is less than 16.
+/// for each head, `apart` floats after the tile of the previous head. A tile's value rows have `width` floats, and
+/// `slot` is less than 16.
 #[inline(never)]
 pub(super) unsafe fn store_kv(
     (keys, values): (*const f32, *const f32),
@@ -95,7 +96,7 @@ pub(super) unsafe fn store_kv(
     }
 }
 
-/// [`Unit::add`](crate::kernel::scalar::Unit::add) of `n` floats.
+/// Does the same as [`Unit::add`](crate::kernel::scalar::Unit::add), for `n` floats.
 ///
 /// # Safety
 ///
@@ -132,7 +133,8 @@ pub(super) unsafe fn add(x: *mut f32, y: *const f32, n: usize) {
     }
 }
 
-/// Rotates pairs by cosines and sines, into other registers. (VMLA and VMLS round the product before the sum.)
+/// Rotates pairs by cosines and sines, and leaves the results in new registers. (VMLA and VMLS round the product before
+/// the sum, as the reference does.)
 macro_rules! turned {
     ($($a:literal $b:literal, $cos:literal $sin:literal, $x:literal $y:literal);*) => {
         concat!($(
@@ -144,7 +146,8 @@ macro_rules! turned {
     };
 }
 
-/// [`Unit::rotate_pairs`](crate::kernel::scalar::Unit::rotate_pairs) of the first `pairs` pairs of each head.
+/// Does the same as [`Unit::rotate_pairs`](crate::kernel::scalar::Unit::rotate_pairs), for the first `pairs` pairs of
+/// each head.
 ///
 /// # Safety
 ///
@@ -222,7 +225,7 @@ macro_rules! scaled {
 ///
 /// # Safety
 ///
-/// `x` points to `len` floats, a multiple of 16 and not 0; `weight` points to as many, aligned to 4 bytes.
+/// `x` points to `len` floats, a multiple of 16 and not 0; `weight` points to `len` floats, aligned to 4 bytes.
 pub(super) unsafe fn rms_norm(x: *mut f32, weight: *const u8, len: usize, eps: f32) {
     // SAFETY: reads and writes these floats only.
     unsafe {

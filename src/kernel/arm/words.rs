@@ -1,8 +1,9 @@
 //! Products of the block formats without minimums by SMLAD, which adds two products of 16 bits in one instruction.
 //!
 //! [`Format::unpack`] runs over [`Word`], whose vector is one word: four codes of a chunk. Four codes become two pairs
-//! of i16 without their bytes being separated: as i16, the word is `256 * odd + even`, so the products of the word with
-//! the odd quants, and of the even codes with `256 * even quant - odd quant`, add up to 256 times the products.
+//! of i16 without separating all bytes: as i16, half of a word is `256 * odd + even`. It is multiplied with the odd
+//! quant, and the even code is multiplied with `256 * even quant - odd quant`. Together these products are 256 times
+//! the true products.
 
 use core::arch::asm;
 use core::array;
@@ -63,7 +64,8 @@ impl Field {
             (mask, left) => shifted(self.x, left) & in_register(shifted(mask, left)),
         }
     }
-    /// One instruction without a register for the mask. The instruction that uses the result also shifts it.
+    /// Returns the field's bits, shifted. This takes one instruction and no register for the mask, because the
+    /// instruction that uses the result also does the shift.
     #[inline(always)]
     fn operand(self) -> u32 {
         match (self.mask, self.left) {
@@ -209,8 +211,8 @@ unsafe fn two(at: &mut *const u32) -> [u32; 2] {
     [a, b]
 }
 
-/// `acc + factor * scale * sum / 2^fraction` of two rows, rounded like the reference; `fraction` is 0 or 8. The factors are f16, or
-/// bits of f32.
+/// Returns `acc + factor * scale * sum / 2^fraction` for each of two rows, rounded like the reference. `fraction` is 0
+/// or 8. The factors are f16, or the bits of f32.
 #[inline(always)]
 fn add_two_scaled(f16: bool, factors: [u32; 2], scale: f32, sums: [i32; 2], fraction: u32, acc: [f32; 2]) -> [f32; 2] {
     let [mut a, mut b] = acc.map(f32::to_bits);
@@ -260,14 +262,15 @@ fn add_two_scaled(f16: bool, factors: [u32; 2], scale: f32, sums: [i32; 2], frac
 enum Order {
     /// Words of four codes, as [`Format::unpack`] returns them.
     Words,
-    /// Fields of so many bits, in the order of the weights, from offset 2 on.
+    /// Fields of this many bits, in the order of the weights. They begin at byte 2 of the block.
     Fields(usize),
-    /// Bytes that are fractions in base 3, as in TQ1_0: see [`sums_of_fractions`].
+    /// Bytes that store several weights as a fraction in base 3, as in TQ1_0: see [`sums_of_fractions`].
     Fractions,
 }
 
-/// The runs of bytes of a block of [`Order::Fractions`]: the number of words, and the digits of a byte. The weights of a run
-/// are those of the first digits of its bytes, then those of the second digits, and so on.
+/// The runs of bytes of a block of [`Order::Fractions`]: for each run, the number of words, and the number of digits in
+/// a byte. The first weights of a run are the first digits of all its bytes, the next weights are the second digits,
+/// and so on.
 const FRACTIONS: [(usize, usize); 3] = [(8, 5), (4, 5), (1, 4)];
 /// Words of a block, and most digits of a byte.
 const FRACTION_WORDS: usize = 13;
@@ -281,8 +284,8 @@ trait Layout: Format {
         TensorType::TQ1_0 => Order::Fractions,
         _ => Order::Words,
     };
-    /// Groups of 16 weights whose codes are in the same bytes, and are unpacked together: halves of several chunks, or
-    /// the two halves of a chunk in blocks of fewer than 256.
+    /// Number of groups of 16 weights whose codes are in the same bytes and are therefore unpacked together. These
+    /// groups are halves of several chunks or, in blocks of fewer than 256, the two halves of a chunk.
     const TOGETHER: usize = match Self::KIND {
         TensorType::Q2_0 => 1, // each half has its own word
         _ if Self::ELEMENTS < SPAN => 2,
@@ -290,12 +293,12 @@ trait Layout: Format {
     };
     /// True if a block of 256 has one scale, so that all products have one sum.
     const ONE_SCALE: bool = matches!(Self::KIND, TensorType::TQ1_0 | TensorType::TQ2_0);
-    /// Rows that are multiplied together. (There are as many sums as the registers can hold.)
+    /// Number of rows that are multiplied together. (The registers cannot hold the sums of more rows.)
     const ROWS: usize = match Self::KIND {
         _ if Self::ONE_SCALE || Self::TOGETHER <= 2 => 2,
         _ => 1,
     };
-    /// Words of each chunk in a unit: those of its group of 32 or 16 weights.
+    /// Number of words that each chunk has in a unit: the words of a group of 32 or 16 weights.
     const WORDS: usize = if Self::ELEMENTS == SPAN && Self::GROUP == 32 && !Self::ONE_SCALE { 8 } else { 4 };
     /// Sums of a unit.
     const SUMS: usize = match Self::ELEMENTS {
@@ -309,7 +312,7 @@ trait Layout: Format {
 }
 impl<F: Format> Layout for F {}
 
-/// Pair `i` of a half of a chunk, in an order other than [`Order::Words`]: two weights, or two codes.
+/// Pair `i` of a half of a chunk, in an order other than [`Order::Words`]. A pair has two weights or two codes.
 #[inline(always)]
 fn pair<F: Layout>(block: &F::Block, chunk: usize, half: usize, i: usize) -> u32 {
     let bytes = block.as_ref();
@@ -333,8 +336,8 @@ fn word_at(bytes: &[u8], at: usize) -> u32 {
 
 /// The activations of a span, prepared in the order in which the kernels read them.
 struct Spread {
-    /// For each unit of groups that are unpacked together: the start values of their sums, then the pairs for each word
-    /// of each group.
+    /// A unit is the groups that are unpacked together. For each unit: the start values of its sums, then the pairs for
+    /// each word of each group.
     words: [MaybeUninit<u32>; SPAN / 2 + SPAN / 16],
     scales: [f32; SPAN / 32],
 }
@@ -362,9 +365,9 @@ impl Spread {
     }
 }
 
-/// Writes [`Spread::words`] for units of `together` groups of 16, `apart` groups from each other, with `starts` sums: 1, or one
-/// for each group. The quants of a pair are `distance` apart; with a distance of 0, the pairs are for words of codes. (Not
-/// generic, so that an image has one copy.)
+/// Writes [`Spread::words`] for units of `together` groups of 16, `apart` groups from each other, with `starts` sums:
+/// 1, or one for each group. The quants of a pair are `distance` apart; with a distance of 0, the pairs are for words
+/// of codes. (The function is not generic, so that an image has one copy.)
 #[inline(never)]
 fn spread_all(
     q: &[i8],
@@ -415,8 +418,8 @@ fn spread_all(
     }
 }
 
-/// Writes [`Spread::words`] for [`sums_of_fractions`]: the start value of a row's sum, then, for each word of four bytes and each
-/// of [`DIGITS`] digits, the pairs for bytes 0 and 2, and for bytes 1 and 3.
+/// Writes [`Spread::words`] for [`sums_of_fractions`]: the start value of a row's sum, then, for each word of four
+/// bytes and each of [`DIGITS`] digits, the pair for bytes 0 and 2, and the pair for bytes 1 and 3.
 #[inline(never)]
 fn spread_fractions(q: &[i8], sums: &[i16], words: &mut [MaybeUninit<u32>]) {
     let mut to = words.iter_mut();
@@ -456,12 +459,12 @@ fn high_bytes(x: u32) -> u32 {
     out
 }
 
-/// The sum of all products of a block of [`Order::Fractions`] of each row.
+/// For each row, the sum of all products of one block, in a format with [`Order::Fractions`].
 ///
-/// Let `s_k` be the whole part of `byte * 3^k / 256`. Then digit `k` of the byte, counted from 0, is `s_(k+1) - 3 s_k`, and the sum
-/// of `digit_k * x_k` is the sum of `s_k * (x_(k-1) - 3 x_k)` from `k = 1` on, without the second part for the last digit.
-/// `byte * 3^5` is less than 2^16, so `s_k` is the high byte of a half of a word. A digit that a byte does not have is multiplied
-/// by 0.
+/// Let `s_k` be the whole part of `byte * 3^k / 256`. Then digit `k` of the byte, counted from 0, is `s_(k+1) - 3 s_k`,
+/// and the sum of `digit_k * x_k` is the sum of `s_k * (x_(k-1) - 3 x_k)` from `k = 1` on, without the second part for
+/// the last digit. `byte * 3^5` is less than 2^16, so `s_k` is the high byte of a half of a word. A digit that a byte
+/// does not have is multiplied by 0.
 ///
 /// # Safety
 ///
@@ -482,7 +485,8 @@ unsafe fn sums_of_fractions<F: Layout, const R: usize>(blocks: [&F::Block; R], m
                 // SAFETY: as above.
                 let [a, b] = unsafe { two(&mut words) };
                 for ([even, odd], sum) in thirds.iter_mut().zip(&mut sums) {
-                    // In a register, so that the compiler does not multiply by 27, 81 and 243 instead.
+                    // The values pass through a register, because otherwise the compiler would multiply by 27, 81 and
+                    // 243 instead.
                     (*even, *odd) = (in_register(*even * 3), in_register(*odd * 3));
                     *sum = smlad(high_bytes(*even), a, *sum);
                     *sum = smlad(high_bytes(*odd), b, *sum);
@@ -494,8 +498,9 @@ unsafe fn sums_of_fractions<F: Layout, const R: usize>(blocks: [&F::Block; R], m
     sums
 }
 
-/// Computes `S` sums of each of `R` rows: products of the `K` chunks from `first` on, or of half `half` of them; in blocks
-/// of fewer than 256, of the two halves of a chunk. `words` moves on.
+/// Computes `S` sums of products for each of `R` rows. The sums are over the `K` chunks from `first` on, or over half
+/// `half` of each of these chunks. In blocks of fewer than 256, they are over the two halves of a chunk. `words` moves
+/// past the words of this unit.
 ///
 /// # Safety
 ///
@@ -544,7 +549,7 @@ unsafe fn unit<F: Layout, const K: usize, const S: usize, const R: usize>(
     sums
 }
 
-/// The sum of all products of a block of 256 of each row, times the scales of their groups.
+/// For each row, the sum of all products of a block of 256 weights, each times the scale of its group.
 ///
 /// # Safety
 ///
@@ -578,7 +583,7 @@ unsafe fn sums_of_block<F: Layout, const K: usize, const S: usize, const R: usiz
     totals
 }
 
-/// Adds the sums of a chunk of each of two rows to `acc`, times the scale of the activations and the factors of the blocks.
+/// Adds the sum of a chunk, times the scale of the activations and the factor of the block, to the `acc` of each row.
 #[inline(always)]
 fn add_chunk<F: Layout, const R: usize>(
     blocks: [&F::Block; R],
@@ -654,7 +659,7 @@ unsafe fn add_rows<F: Layout, const R: usize>(
     }
 }
 
-/// Multiplies all rows with all tokens. Sums that continue in the next span are kept in the output.
+/// Multiplies all rows with all tokens. Between two spans, the output holds the unfinished sums.
 ///
 /// # Safety
 ///
@@ -669,7 +674,7 @@ pub(super) unsafe fn matmul<F: Format>(job: &mut Job<'_>) {
         for at in (0..job.cols).step_by(SPAN) {
             let spread = Spread::new::<F>(x, at);
             let n = (job.cols - at).min(SPAN) / 32;
-            // SAFETY: the job has these rows, with as many blocks as the token, and outputs for them.
+            // SAFETY: the job has these rows, each with as many blocks as the token, and an output for each row.
             unsafe {
                 let w = job.w.as_ptr().add(at / F::ELEMENTS * size_of::<F::Block>());
                 let out = job.out.add(t * job.stride);

@@ -12,8 +12,8 @@ use crate::memory::{HeadLayout, TILE};
 ///
 /// `scores` writes the scores of every tile. All reads are inside a tile of the layout.
 pub unsafe trait Keys {
-    /// Stores the dot products of each query with the 16 keys of each tile, tile after tile, at the query's pointer in
-    /// `to`.
+    /// Computes the dot products of each query with the 16 keys of each tile. Stores a query's products at its pointer
+    /// in `to`, tile after tile.
     unsafe fn scores<S: Isa, const R: usize, const N: usize>(
         s: S,
         tiles: [Tile; N],
@@ -34,9 +34,9 @@ pub unsafe trait Keys {
 pub unsafe trait Values {
     /// Offset in bytes of elements `i..i + 16` of a value.
     fn offset(i: usize) -> usize;
-    /// The type of elements `i..i + 16`, if [`Isa::add_rows`] converts it.
+    /// The storage type of elements `i..i + 16`, if [`Isa::add_rows`] can convert elements of this type.
     fn elements(i: usize) -> Option<Elements>;
-    /// Elements `i..i + 16` of the value at `at`, without their scale.
+    /// Elements `i..i + 16` of the value at `at`, not yet multiplied by their scale.
     unsafe fn value<S: Isa>(s: S, at: *const u8, i: usize) -> S::V;
     /// The scales of elements `i..i + 16` of the 16 values of a tile; `None` if this element type has no scales.
     #[inline(always)]
@@ -105,7 +105,7 @@ macro_rules! float_element {
                 unsafe { s.$load(&*tile.add(d * (TILE * $bytes)).cast()) }
             }
         }
-        // SAFETY: elements `i..i + 16` of a value are $bytes * 16 bytes of its padded row.
+        // SAFETY: elements `i..i + 16` of a value are `$bytes * 16` bytes of the value's padded row.
         unsafe impl Values for $name {
             #[inline(always)]
             fn offset(i: usize) -> usize {
@@ -126,9 +126,10 @@ macro_rules! float_element {
 float_element!(F32, 4, load_f32, None);
 float_element!(F16, 2, load_f16, Some(Elements::F16));
 
-/// The dot products of quantized keys with queries. Each block of 32 dimensions is one chain of fma over its
-/// dimensions, codes times query, then one fma with the block's scale. `codes` returns the 16 keys' codes in a dimension,
-/// which is in the first or, with `true`, in the second half of a block. `rows` returns the offset of their row.
+/// The dot products of quantized keys with queries. For each block of 32 dimensions, one chain of fma adds up codes
+/// times query, then one fma with the block's scale adds the result to the score. `codes` returns the codes of 16 keys
+/// in one dimension; its flag is true for a dimension in the second half of a block. `rows` returns the offset of the
+/// row with these codes.
 ///
 /// # Safety
 ///
@@ -176,11 +177,12 @@ unsafe fn block_scores<S: Isa, const R: usize, const N: usize>(
     }
 }
 
-/// Adds the products of keys and queries in the dimensions `range`, in order, to the sums of each tile and query.
+/// Adds products to the sums of each tile and query: for each dimension in `range`, in order, the keys' codes times the
+/// query's element.
 ///
 /// # Safety
 ///
-/// `codes` reads inside a tile, and each query has these dimensions.
+/// `codes` reads inside a tile, and each query has the dimensions in `range`.
 #[inline(always)]
 unsafe fn add_codes<S: Isa, const R: usize, const N: usize>(
     s: S,
@@ -270,7 +272,7 @@ unsafe impl Keys for Q4 {
     #[inline(always)]
     unsafe fn keys<S: Isa>(s: S, tile: *const u8, layout: HeadLayout, d: usize) -> S::V {
         let (block, i) = (d / 32, d % 32);
-        // SAFETY: each block is 16 rows of 16 bytes; after all of them comes one row of 16 f16 per block.
+        // SAFETY: each block is 16 rows of 16 bytes; after all blocks comes one row of 16 f16 per block.
         unsafe {
             let scale = s.load_f16(&*tile.add(layout.key_scales() + block * TILE * 2).cast());
             s.load_i4(&*tile.add((block * 16 + i % 16) * TILE).cast(), i >= 16).mul(scale)

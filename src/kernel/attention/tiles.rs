@@ -9,7 +9,7 @@ pub const TILES: usize = 4;
 pub const BLOCK: usize = TILES * TILE;
 
 /// A tile of the cache, and the tile to prefetch while this one is used. `later` is several tiles ahead, because with
-/// few rows the time spent on one tile is too short to fetch the next one from memory.
+/// few rows the time spent on one tile is too short to fetch the next tile from memory.
 #[derive(Clone, Copy)]
 pub struct Tile {
     pub at: *const u8,
@@ -22,10 +22,11 @@ pub struct Tiles<'a> {
     tile_bytes: usize,
     /// Number of tiles of the head in the cache.
     pages: usize,
-    /// The first tile that any row attends to, and the number of tiles from there to the last one.
+    /// The first tile that any row attends to, and the number of tiles from there to the last tile that any row attends
+    /// to.
     first: usize,
     count: usize,
-    /// Number of tiles from the one in use to the one that is prefetched.
+    /// Distance, in tiles, from the tile in use to the tile that is prefetched.
     distance: usize,
 }
 
@@ -42,7 +43,7 @@ impl<'a> Tiles<'a> {
     #[inline(always)]
     fn at(&self, tile: usize) -> *const u8 {
         let entry = tile.checked_rem(self.job.pages.len()).and_then(|entry| self.job.pages.get(entry));
-        // Any page will do for an entry without one, because no row attends to its positions.
+        // An entry without a page gets any page, because no row attends to the positions of such an entry.
         let page = entry.map_or(0, |page| *page as usize).min(self.pages - 1);
         self.job.tiles.as_ptr().wrapping_add(page * self.tile_bytes)
     }
@@ -50,7 +51,8 @@ impl<'a> Tiles<'a> {
     /// The four tiles of a block of positions.
     #[inline(always)]
     pub fn block(&self, block: usize) -> [Tile; TILES] {
-        // (Not by `from_fn`, because it would compile to a call, and compute `later` even if it is unused.)
+        // This does not use `from_fn`, because that would compile to a call, and would compute `later` even if it is
+        // unused.
         let first = block * TILES;
         [self.tile(first), self.tile(first + 1), self.tile(first + 2), self.tile(first + 3)]
     }
@@ -62,7 +64,8 @@ impl<'a> Tiles<'a> {
         if !cfg!(target_arch = "x86_64") {
             return Tile { at, later: at };
         }
-        // After the last tile of this head comes the first tile of the next head, whose memory follows this head's.
+        // After the last tile of this head comes the first tile of the next head, whose memory follows the memory of
+        // this head.
         let later = tile + self.distance;
         let heads = later.saturating_sub(self.first).checked_div(self.count).unwrap_or(0);
         let next = self.at(later.wrapping_sub(heads * self.count));

@@ -1,6 +1,6 @@
-//! Multiplies rows of blocks with one token. Codes and quants are widened to i16, and their products are summed in
-//! pairs. The bias is not subtracted from the codes: the sum of the quants times the bias is subtracted from the sum of
-//! the products.
+//! Multiplies rows of blocks with one token. Codes and quants are widened to i16, and the products are summed in pairs.
+//! The bias is not subtracted from the codes: the sum of the quants times the bias is subtracted from the sum of the
+//! products.
 
 use core::arch::wasm32::*;
 use core::marker::PhantomData;
@@ -14,7 +14,8 @@ use crate::quant::{self, Format, Shape};
 /// Four rows of format `F`.
 pub(super) struct Rows<F>(PhantomData<F>);
 
-// SAFETY: `dot` reads the blocks of four rows and the activations for as many blocks, and writes four outputs.
+// SAFETY: `dot` reads the blocks of four rows, reads the activations of as many blocks as a row has, and writes four
+// outputs.
 unsafe impl<F: Format> Blocks for Rows<F> {
     type Format = F;
     const ROWS: usize = 4;
@@ -143,7 +144,7 @@ impl<F: Format> Rows<F> {
         F::M.map_or(f32x4_splat(0.0), |(offset, factor)| halves::<F>(blocks, offset, factor))
     }
 
-    /// The sums of the quants of each group; with groups of 32, the second eight are zeros.
+    /// For each group, the sum of its quants. With groups of 32, the last eight sums are zeros.
     ///
     /// # Safety
     ///
@@ -184,7 +185,7 @@ fn halves<F: Format>(blocks: [&F::Block; 4], offset: usize, factor: f32) -> v128
     if factor == 1.0 { floats } else { f32x4_mul(floats, f32x4_splat(factor)) }
 }
 
-/// Loads 32 signed bytes as i16.
+/// Loads 32 signed bytes and widens them to i16.
 ///
 /// # Safety
 ///
@@ -201,7 +202,7 @@ fn dot32(codes: [v128; 4], quants: [v128; 4]) -> v128 {
     i32x4_add(dot16(codes, quants, 0), dot16(codes, quants, 1))
 }
 
-/// [`dot32`] of the first or the second 16 codes and quants.
+/// Like [`dot32`], but only for the first or the second 16 codes and quants.
 #[inline(always)]
 fn dot16(codes: [v128; 4], quants: [v128; 4], half: usize) -> v128 {
     let [a, b, c, d] = codes;

@@ -4,8 +4,8 @@ use core::arch::wasm32::*;
 
 use crate::quant::Bytes;
 
-/// [`Bytes`] in two 128-bit vectors. It needs no detection, because this file is compiled only for targets with such
-/// vectors.
+/// An implementation of [`Bytes`] in two 128-bit vectors. This type needs no detection, because this file is compiled
+/// only for targets with such vectors.
 #[derive(Clone, Copy)]
 pub(super) struct Pair;
 

@@ -1,5 +1,5 @@
-//! WebAssembly with 128-bit vectors, if the module is compiled for them. There is no detection at run time, because a
-//! runtime without vectors rejects the module.
+//! WebAssembly with 128-bit vectors, if the module is compiled for such vectors. There is no detection at run time,
+//! because a runtime without vectors rejects the module.
 
 mod blocks;
 mod bytes;
@@ -13,8 +13,8 @@ pub(super) static SIMD128: Kernels = table!("simd128", Simd128, matmul);
 
 formats_list!(choose matmul floats rows);
 
-/// The matrix product of float weights. Two rows share the conversion of an activation to f64, and not three, because
-/// the sum of a third row does not fit in the registers.
+/// The matrix product of float weights. Two rows share the conversion of an activation to f64. Three rows do not,
+/// because the sum of a third row would not fit in the registers.
 fn floats<W: float::Weight>(job: &mut Job<'_>) {
     float::matmul::<_, W, 2, 1>(Simd128, job);
 }

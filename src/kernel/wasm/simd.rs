@@ -4,7 +4,7 @@ use core::arch::wasm32::*;
 
 use crate::kernel::lanes::{Isa, Lanes};
 
-/// The instruction set with vectors of 128 bits, which the module is compiled for.
+/// The instruction set with vectors of 128 bits. The module is compiled for this instruction set.
 #[derive(Clone, Copy)]
 pub(super) struct Simd128;
 
@@ -27,10 +27,11 @@ fn upper(x: v128) -> v128 {
 }
 
 /// Returns `a * b + c` of four f32, computed in f64, and a vector that is not zero in lanes where rounding twice may
-/// give another result than rounding once.
+/// give a different result than rounding once.
 ///
-/// In f64 the product is exact, so the sum is rounded to 53 bits and then to 24. Only two cases may differ from
-/// rounding once: the rounded sum is exactly between two f32, or it is so small that an f32 has fewer than 24 bits.
+/// In f64 the product is exact, so the sum is rounded to 53 bits and then to 24. The result may differ from rounding
+/// once in only two cases: the sum, rounded to 53 bits, is exactly between two f32, or it is so small that an f32 has
+/// fewer than 24 bits.
 #[inline(always)]
 fn fma_but(a: v128, b: v128, c: v128) -> (v128, v128) {
     let wide = |a, b, c| {
@@ -41,8 +42,9 @@ fn fma_but(a: v128, b: v128, c: v128) -> (v128, v128) {
     let ends = i32x4_shuffle::<0, 2, 4, 6>(first, second);
     let middle = i32x4_eq(v128_and(ends, i32x4_splat(0x1fff_ffff)), i32x4_splat(0x1000_0000));
     // A lane is small if its sum is below 2^-126 but not 0. `magnitude` is the upper half of the f64, shifted to drop
-    // the sign bit; it is 0x7020_0000 for 2^-126. The code subtracts 1 from both sides of the comparison, which makes 0
-    // the largest, and flips the highest bit of both, which makes the signed comparison an unsigned one.
+    // the sign bit; it is 0x7020_0000 for 2^-126. The code subtracts 1 from both sides of the comparison, so that 0
+    // becomes the largest value. Then it flips the highest bit of both sides, so that the signed comparison compares
+    // them as unsigned.
     let magnitude = i32x4_shl(i32x4_shuffle::<1, 3, 5, 7>(first, second), 1);
     let small = i32x4_lt(i32x4_add(magnitude, i32x4_splat(0x7fff_ffff)), i32x4_splat(0x7020_0000 - 1 + i32::MIN));
     (result, v128_or(middle, small))
@@ -67,8 +69,8 @@ fn each(a: v128, b: v128, c: v128) -> v128 {
     f32x4(lane!(0), lane!(1), lane!(2), lane!(3))
 }
 
-/// Converts four f16, each in the lower half of 32 bits. A multiplication corrects the exponents, also of subnormals;
-/// infinity and NaN are corrected separately.
+/// Converts four f16, each in the lower half of 32 bits. A multiplication corrects the exponents, including those of
+/// subnormals; infinity and NaN are corrected separately.
 #[inline(always)]
 pub(super) fn from_f16(halves: v128) -> v128 {
     let magnitude = i32x4_shl(v128_and(halves, i32x4_splat(0x7fff)), 13);
@@ -106,7 +108,7 @@ unsafe impl Isa for Simd128 {
     #[inline(always)]
     fn load_f32(self, bytes: &[u8; 64]) -> Floats {
         let p: *const v128 = bytes.as_ptr().cast();
-        // SAFETY: loads four times 16 of the 64 bytes; vectors may be loaded from any address.
+        // SAFETY: loads the 64 bytes as four vectors of 16; vectors may be loaded from any address.
         Floats(unsafe { [v128_load(p), v128_load(p.add(1)), v128_load(p.add(2)), v128_load(p.add(3))] })
     }
     #[inline(always)]
@@ -133,7 +135,7 @@ impl Lanes for Floats {
     fn store(self, to: &mut [f32; 16]) {
         let p: *mut v128 = to.as_mut_ptr().cast();
         for (i, x) in self.0.into_iter().enumerate() {
-            // SAFETY: stores four times four of the 16 floats; vectors may be stored to any address.
+            // SAFETY: stores the 16 floats as four vectors of four; vectors may be stored to any address.
             unsafe { v128_store(p.add(i), x) };
         }
     }

@@ -1,11 +1,11 @@
-//! Prefetching, into the first-level cache (`_MM_HINT_T0`) or into the second (`_MM_HINT_T1`).
+//! Prefetches into the first-level cache (`_MM_HINT_T0`) or into the second-level cache (`_MM_HINT_T1`).
 
 use core::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
 
 /// Prefetches the cache line at `at`. Any address is allowed.
 #[inline(always)]
 pub(super) fn prefetch<const HINT: i32>(at: *const u8) {
-    // SAFETY: a prefetch never faults, and every processor of this architecture has the instruction.
+    // SAFETY: a prefetch never faults, and every processor of this architecture has the prefetch instruction.
     unsafe { _mm_prefetch::<HINT>(at.cast()) };
 }
 

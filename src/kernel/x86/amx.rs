@@ -1,4 +1,4 @@
-//! Intel AMX: the permission to use its tiles, their configuration, and the product of two tiles.
+//! Intel AMX: the permission to use tiles, the configuration of tiles, and the product of two tiles.
 //!
 //! A tile register has up to 16 rows of 64 bytes. Intel's *Software Developer's Manual* describes tiles in volume 1
 //! ("Programming with Intel AMX"), and the instructions in volume 2.
@@ -27,7 +27,7 @@ pub(super) fn is_permitted() -> bool {
 pub(super) fn request() -> bool {
     // CPUID reports AMX-TILE and AMX-INT8. XCR0 reports that the system saves the configuration and the data of tiles.
     let has_tiles = cpuid(7, 0).edx >> 24 & 3 == 3 && cpuid(1, 0).ecx >> 27 & 1 != 0 && {
-        // SAFETY: CPUID's bit 27 (OSXSAVE) says that the instruction is enabled.
+        // SAFETY: CPUID's bit 27 (OSXSAVE) says that the instruction that reads XCR0 is enabled.
         let saved = unsafe { xcr0() };
         saved >> 17 & 3 == 3
     };
@@ -42,7 +42,7 @@ fn xcr0() -> u64 {
     unsafe { _xgetbv(0) }
 }
 
-/// Makes the system call `arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA)`. Returns true if it succeeds.
+/// Makes the system call `arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA)`. Returns true if the call succeeds.
 #[cfg(target_os = "linux")]
 fn ask() -> bool {
     const ARCH_PRCTL: isize = 158;
@@ -74,8 +74,8 @@ struct Configuration {
 }
 
 impl Configuration {
-    /// Two tiles each of sums (tmm0, tmm1), activations (tmm2, tmm3) and codes (tmm4, tmm5), for groups of `span`
-    /// weights.
+    /// Configures two tiles of sums (tmm0, tmm1), two tiles of activations (tmm2, tmm3) and two tiles of codes (tmm4,
+    /// tmm5), for groups of `span` weights.
     const fn of(span: usize) -> Self {
         let mut this = Self { palette: 1, start_row: 0, reserved: [0; 14], row_bytes: [0; 16], rows: [0; 16] };
         let mut set = 0;
@@ -90,11 +90,11 @@ impl Configuration {
 }
 
 /// Runs `f` with tiles for groups of `SPAN` weights. Releases the tiles at the end, so that the system need not save
-/// their 8 KB when it switches to another thread.
+/// the tiles' 8 KB when it switches threads.
 ///
 /// # Safety
 ///
-/// The processor has AMX, and the process has the permission to use it. `f` does not panic.
+/// The processor has AMX, and the process has the permission to use AMX. `f` does not panic.
 #[inline(always)]
 pub(super) unsafe fn with_tiles<const SPAN: usize>(f: impl FnOnce()) {
     let configuration = const { &Configuration::of(SPAN) };
@@ -102,11 +102,11 @@ pub(super) unsafe fn with_tiles<const SPAN: usize>(f: impl FnOnce()) {
     // nor changes them.
     unsafe { asm!("ldtilecfg [{}]", in(reg) configuration, options(readonly, nostack, preserves_flags)) };
     f();
-    // SAFETY: the tiles that are used are declared as overwritten.
+    // SAFETY: all code that uses tiles declares them as overwritten.
     unsafe { asm!("tilerelease", options(nomem, nostack, preserves_flags)) };
 }
 
-/// Two tiles of sums in memory: the tile unit computes one while the vector units read the other.
+/// Two tiles of sums in memory: the tile unit writes one while the vector units read the other.
 #[repr(C, align(64))]
 pub(super) struct Scratch([MaybeUninit<[[i32; 16]; TOKENS]>; 2]);
 
@@ -115,8 +115,8 @@ impl Scratch {
         Self([MaybeUninit::uninit(); 2])
     }
 
-    /// The address of the sums of group `g`: a line of 16 rows per token. Only the last two groups that were multiplied
-    /// are kept.
+    /// The address of the sums of group `g`. Each token has a line with the sums of 16 rows. Only the sums of the last
+    /// two multiplied groups are kept.
     #[inline(always)]
     fn sums(&self, g: usize) -> *const __m512i {
         self.0.as_ptr().wrapping_add(g % 2).cast()
@@ -126,26 +126,26 @@ impl Scratch {
     ///
     /// # Safety
     ///
-    /// The processor has AVX-512, and group `g` is one of the last two that were multiplied.
+    /// The processor has AVX-512, and group `g` is one of the last two multiplied groups.
     #[inline(always)]
     pub unsafe fn token(&self, g: usize, t: usize) -> __m512i {
         // SAFETY: the caller promises that `multiply` has written the sums.
         unsafe { _mm512_load_si512(self.sums(g).add(t)) }
     }
 
-    /// Multiplies group `g` of 16 rows with 16 tokens: the lines of codes at `w` with the activations at `q`, which are
-    /// `cols` apart from token to token.
+    /// Multiplies group `g` of 16 rows with 16 tokens: multiplies the lines of codes at `w` with the activations at
+    /// `q`. The activations of two tokens are `cols` bytes apart.
     ///
     /// # Safety
     ///
-    /// The call is inside of [`with_tiles`]. The codes and the activations are as long as the groups of its tiles.
+    /// The call is inside of [`with_tiles`]. There are as many codes and activations as a group of these tiles has.
     #[inline(always)]
     pub unsafe fn multiply(&mut self, g: usize, w: *const u8, q: *const i8, cols: usize) {
         let to = self.0.as_mut_ptr().wrapping_add(g % 2);
         macro_rules! multiply {
             ($sums:tt $q:tt $w:tt) => {
                 // SAFETY: the configuration has these tiles. They are read from the codes and the activations that the
-                // caller promises, and the sums are written to one of the two places for them.
+                // caller promises, and the sums are written to one of the two tiles in memory.
                 unsafe {
                     asm!(
                         concat!("tilezero ", $sums),

@@ -17,7 +17,7 @@ pub(super) struct Avx2(());
 #[derive(Clone, Copy)]
 pub(super) struct Floats(__m256, __m256);
 
-/// Reduces eight lanes: combines lane `i` with lane `i + 4`, then with `i + 2`, `i + 1`.
+/// Reduces eight lanes: combines lane `i` with lane `i + 4`, then with lane `i + 2`, then `i + 1`.
 macro_rules! tree {
     ($x:expr, $op:ident, $op1:ident) => {{
         let x: __m256 = $x;
@@ -42,7 +42,8 @@ unsafe fn four(kind: TensorType, at: *const u8) -> __m128 {
     }
 }
 
-/// [`Isa::four_columns`] of a row and the row `apart` bytes after it, side by side.
+/// The first four weights of two rows, converted to floats, side by side. The second row is `apart` bytes after the
+/// first.
 #[cfg(feature = "lora")]
 #[inline(always)]
 pub(super) unsafe fn pair(kind: TensorType, at: *const u8, apart: usize) -> __m256 {

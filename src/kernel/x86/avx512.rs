@@ -27,7 +27,7 @@ fn halves(x: __m512) -> (__m256, __m256) {
     (_mm512_castps512_ps256(x), _mm512_extractf32x8_ps::<1>(x))
 }
 
-/// [`Isa::four_columns`] of rows 0, 4, 8 and 12, side by side.
+/// The first four weights of rows 0, 4, 8 and 12, converted to floats, side by side.
 #[cfg(feature = "lora")]
 #[inline(always)]
 unsafe fn four_rows(kind: TensorType, at: *const u8, stride: usize) -> __m512 {
@@ -48,13 +48,14 @@ unsafe fn columns_of_halves(rows: *const u8, stride: usize) -> [__m512i; 4] {
     // Loads four rows from row `r` on, side by side.
     let four = |r: usize| {
         if stride == 16 {
-            // SAFETY: the rows follow each other, and the caller promises them.
+            // SAFETY: the rows follow each other without gaps, and the caller promises that they may be read.
             return unsafe { _mm512_loadu_si512(rows.add(r * 16).cast()) };
         }
         let x = _mm512_inserti32x4::<1>(_mm512_castsi128_si512(row(r)), row(r + 1));
         _mm512_inserti32x4::<3>(_mm512_inserti32x4::<2>(x, row(r + 2)), row(r + 3))
     };
-    // The last step's source of each word: word `i` of the result is row `i % 16` of column `i / 16` of the pair.
+    // For each word of the result of the last step, the index of its source. Word `i` of the result belongs to row `i %
+    // 16`, in column `i / 16` of the pair.
     let words: [i16; 32] = core::array::from_fn(|i| (i % 4 * 8 + i / 16 * 4 + i % 16 / 4) as i16);
     let order = must_cast(words);
     let (a, b, c, d) = (four(0), four(4), four(8), four(12));

@@ -72,7 +72,7 @@ impl Bytes for Ymm {
         fn sub(_s, a: __m256i, b: __m256i) -> __m256i {
             _mm256_sub_epi8(a, b)
         }
-        /// The shift moves bits between the bytes of a 16-bit word; the mask is reduced to the bits that stay in their
+        /// The shift moves bits between the bytes of a 16-bit word; the mask keeps only the bits that stay in their
         /// byte.
         fn shift(_s, x: __m256i, left: i32, mask: u8) -> __m256i {
             let by = _mm_cvtsi32_si128(left.abs());
@@ -96,8 +96,8 @@ impl Bytes for Ymm {
     }
 }
 
-/// Makes the compiler forget the contents of `x`, so that it reads them from memory: a load broadcasts for free, but
-/// broadcasting a register takes a shuffle.
+/// Makes the compiler forget the contents of `x`, so that it reads them from memory. The reason is that a load
+/// broadcasts for free, but broadcasting a register takes a shuffle.
 #[inline(always)]
 pub(super) fn hide<T>(x: &T) {
     // SAFETY: contains no instruction.
@@ -113,7 +113,7 @@ pub(super) fn in_order() {
 }
 
 /// Returns `x`, and hides from the compiler how `x` was computed. Otherwise the compiler knows that scales were widened
-/// and then shuffled: it shuffles first and widens each result, which takes five instructions instead of one.
+/// and then shuffled: it shuffles first and then widens each result, which takes five instructions instead of one.
 #[inline]
 #[target_feature(enable = "avx2")]
 pub(super) fn opaque(mut x: __m256i) -> __m256i {

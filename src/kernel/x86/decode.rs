@@ -1,10 +1,10 @@
 //! Decode: eight rows of the file's own blocks times one token.
 //!
 //! Two rows share a 256-bit register, 16 bytes of each. The partial sums of eight rows are then four registers with
-//! four lanes per row; one tree sums them across lanes, and one fused multiply-add serves all eight rows. Wider
-//! registers gain nothing, except in the formats of [`wide`] and [`q6k`]. Eight rows are contiguous in memory, but they
-//! are read as eight short streams, which the hardware prefetcher does not follow. Therefore later rows are prefetched
-//! line by line while eight rows are computed.
+//! four lanes per row; one tree sums these registers across lanes, and one fused multiply-add serves all eight rows.
+//! Wider registers gain nothing, except in the formats of [`wide`] and [`q6k`]. Eight rows are contiguous in memory,
+//! but they are read as eight short streams, which the hardware prefetcher does not follow. Therefore later rows are
+//! prefetched line by line while eight rows are computed.
 
 use core::arch::x86_64::*;
 use core::marker::PhantomData;
@@ -26,21 +26,22 @@ pub(super) struct Rows<D, F>(PhantomData<(D, F)>);
 
 impl<D: Dot, F: Format> Rows<D, F> {
     const BYTES: usize = size_of::<F::Block>();
-    /// True if the sums of the next block are computed before the sums of this one are accumulated, so that loads and
-    /// products overlap with the latency of the accumulation.
+    /// True if the sums of the next block are computed before the sums of the current block are accumulated, so that
+    /// the loads and products of the next block overlap with the latency of the accumulation.
     const AHEAD: bool = matches!(F::SHAPE, Shape::Nibbles(..));
     /// The row lengths, in bytes, for which the next eight rows are prefetched into the first-level cache, so that
-    /// memory is read in order of address. The cache has room for these and the current eight rows. This prefetch is
+    /// memory is read in order of address. The cache has room for the next and the current eight rows. This prefetch is
     /// worth 3 to 11 % of the speed of a 0.6 B model in Q4_0, 16 % in Q6_K (Zen 5). Longer rows would be evicted before
     /// their use; shorter rows arrive early enough from the second level.
     const NEXT: Range<usize> = if matches!(F::SHAPE, Shape::Bytes(_)) { 1024..2049 } else { 512..2049 };
-    /// Bytes ahead at which a row of any other length is prefetched into the first-level cache: first for rows shorter
-    /// than a kilobyte, then for longer rows. 0 means no prefetch, for formats whose computation takes longer than
-    /// their loads. With the first distance for long rows, a model in Q8_0 would be 2 to 5 % slower (Zen 4).
+    /// Distance in bytes at which rows of all other lengths are prefetched into the first-level cache: first for rows
+    /// shorter than a kilobyte, then for longer rows. 0 means no prefetch, for formats whose computation takes longer
+    /// than their loads. If long rows had the distance of short rows, a model in Q8_0 would be 2 to 5 % slower (Zen 4).
     const NEAR: [usize; 2] = if matches!(F::SHAPE, Shape::Bytes(_)) { [576, 384] } else { [0; 2] };
 }
 
-// SAFETY: `dot` reads the blocks of eight rows and the activations for as many blocks, and writes eight outputs.
+// SAFETY: `dot` reads the blocks of eight rows, reads the activations of as many blocks as a row has, and writes eight
+// outputs.
 unsafe impl<D: Dot, F: Format> Blocks for Rows<D, F> {
     type Format = F;
     const ROWS: usize = 8;
@@ -53,7 +54,7 @@ unsafe impl<D: Dot, F: Format> Blocks for Rows<D, F> {
 
     #[inline(always)]
     unsafe fn dots<const T: usize>(w: *const u8, row_bytes: usize, x: [Row<'_>; T], out: *mut f32, stride: usize) {
-        // SAFETY: the caller promises the features, and eight rows as long as each of `x`.
+        // SAFETY: the caller promises the features, and eight rows that are as long as each token of `x`.
         unsafe {
             let rows = EightRows::new(w, row_bytes);
             let next = Self::NEXT.contains(&row_bytes);
@@ -108,17 +109,17 @@ impl EightRows {
 }
 
 impl<D: Dot, F: Format> Rows<D, F> {
-    /// The dot products of eight rows with each token, even rows first, for formats with blocks of less than 256. If `next`,
-    /// the next eight rows are prefetched: see [`Self::NEXT`].
+    /// Returns the dot products of eight rows with each token, even rows first, for formats with blocks of less than
+    /// 256. If `next` is true, also prefetches the next eight rows: see [`Self::NEXT`].
     #[inline(always)]
     unsafe fn chunks<const T: usize>(rows: &EightRows, x: [Row<'_>; T], next: bool) -> [__m256; T] {
-        // SAFETY: the caller promises the features, and eight rows as long as each of `x`.
+        // SAFETY: the caller promises the features, and eight rows that are as long as each token of `x`.
         unsafe {
             let mut acc = [_mm256_setzero_ps(); T];
             let mut ahead = [[[_mm256_setzero_si256(); 4]; 2]; T];
             let chunks = x[0].d.len();
-            // Not with more tokens, because these leave no registers for the next sums, and overlap with each other
-            // anyway.
+            // Does not compute ahead for more tokens, because these leave no registers for the next sums, and their
+            // computations overlap anyway.
             let is_ahead = Self::AHEAD && (T == 1 || D::WIDE && T == 2);
             if is_ahead && chunks > 0 {
                 ahead = Self::sums(rows, &x, 0, next);
@@ -151,11 +152,11 @@ impl<D: Dot, F: Format> Rows<D, F> {
         }
     }
 
-    /// For each token, the sums of chunk `i` of eight rows: a register per two rows, four lanes per row. If the halves of a
-    /// chunk have their own scales, the sums of the second halves are separate.
+    /// For each token, the sums of chunk `i` of eight rows: a register per two rows, four lanes per row. If each half
+    /// of a chunk has its own scale, the sums of the second halves are separate.
     #[inline(always)]
     unsafe fn sums<const T: usize>(rows: &EightRows, x: &[Row<'_>; T], i: usize, next: bool) -> [[[__m256i; 4]; 2]; T] {
-        // SAFETY: the caller promises the features, and chunk `i` in every row and in each of `x`.
+        // SAFETY: the caller promises the features, and that every row and every token of `x` has a chunk `i`.
         unsafe {
             let (block, chunk) = (i / (F::ELEMENTS / 32), i % (F::ELEMENTS / 32));
             let at = block * Self::BYTES;
@@ -166,7 +167,8 @@ impl<D: Dot, F: Format> Rows<D, F> {
                 let both = x[t].q.as_ptr().add(i * 32);
                 q[t] = [twice_16(both), twice_16(both.add(16))];
                 if F::BIAS > 0 && !D::signed::<F>() {
-                    // The contribution of the bias is subtracted in one of four lanes, because their sum is the result.
+                    // The contribution of the bias is subtracted in only one of four lanes, because the result is the
+                    // sum of these lanes.
                     let sums = x[t].sums.as_ptr().add(i * 2).cast::<i32>().read_unaligned();
                     start[t] = biases::<F>(_mm256_set1_epi32(sums));
                 }
@@ -190,7 +192,8 @@ impl<D: Dot, F: Format> Rows<D, F> {
         }
     }
 
-    /// The codes of the first 16 weights of a chunk, of block `a` and then of block `b`; and those of the next 16.
+    /// The codes of a chunk of two blocks, `a` in the lower half and `b` in the upper half. The first register has the
+    /// codes of the first 16 weights, the second register the codes of the next 16.
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     fn halves(s: Ymm, a: &F::Block, b: &F::Block, chunk: usize) -> [__m256i; 2] {
@@ -217,11 +220,11 @@ impl<D: Dot, F: Format> Rows<D, F> {
         }
     }
 
-    /// The dot products of eight rows with each token, even rows first, for formats with blocks of 256. If `next`, the next
-    /// eight rows are prefetched: see [`Self::NEXT`].
+    /// Returns the dot products of eight rows with each token, even rows first, for formats with blocks of 256. If
+    /// `next` is true, also prefetches the next eight rows: see [`Self::NEXT`].
     #[inline(always)]
     unsafe fn blocks<const T: usize>(rows: &EightRows, x: [Row<'_>; T], next: bool) -> [__m256; T] {
-        // SAFETY: the caller promises the features, and eight rows as long as each of `x`.
+        // SAFETY: the caller promises the features, and eight rows that are as long as each token of `x`.
         unsafe {
             let mut acc = [_mm256_setzero_ps(); T];
             let mut scales = Scales([[0; 8]; 8]);
@@ -272,7 +275,7 @@ impl<D: Dot, F: Format> Rows<D, F> {
     /// prefetched into the first-level cache, because whole models did not become faster.
     #[inline(always)]
     unsafe fn wide<const T: usize>(rows: &EightRows, x: [Row<'_>; T]) -> [__m256; T] {
-        // SAFETY: the caller promises AVX-512 with VNNI, and eight rows as long as each of `x`.
+        // SAFETY: the caller promises AVX-512 with VNNI, and eight rows that are as long as each token of `x`.
         unsafe {
             let mut acc = [_mm256_setzero_ps(); T];
             for b in 0..x[0].d.len() {
@@ -299,7 +302,7 @@ impl<D: Dot, F: Format> Rows<D, F> {
         }
     }
 
-    /// `d` of eight blocks, for the weights from element `i`: even rows, then odd rows.
+    /// The scales `d` of eight blocks, for the weights from element `i` on: even rows, then odd rows.
     #[inline(always)]
     fn scales(s: Ymm, blocks: &[&F::Block; 8], i: usize) -> __m256 {
         let d = |r: usize| F::d(blocks[r], i, |bytes| s.f16(bytes));
@@ -312,7 +315,7 @@ impl<D: Dot, F: Format> Rows<D, F> {
         }
     }
 
-    /// `d` and `m` of eight blocks, for the weights from element `i`, times `dx`: even rows, then odd rows.
+    /// The `d` and the `m` of eight blocks, for the weights from element `i` on, times `dx`: even rows, then odd rows.
     #[inline(always)]
     fn scales_and_minimums(s: Ymm, blocks: &[&F::Block; 8], i: usize, dx: __m256) -> [__m256; 2] {
         // SAFETY: `s` proves AVX2 and F16C.
@@ -332,9 +335,9 @@ impl<D: Dot, F: Format> Rows<D, F> {
         }
     }
 
-    /// Prefetches for later rows while pair `i` of the eight blocks at byte `at` is computed. Every eight rows are
-    /// contiguous in memory, and a pair prefetches a quarter of the lines that correspond to these blocks, because all
-    /// lines at once would wait for each other, which costs 7 % of the speed of Q6_K.
+    /// Prefetches for later rows while pair `i` of the eight blocks at byte `at` is computed. Eight rows are contiguous
+    /// in memory. Each pair prefetches only a quarter of the lines that correspond to these blocks, because prefetches
+    /// of all lines at once would wait for each other, which costs 7 % of the speed of Q6_K.
     ///
     /// Second-level cache: prefetch at least 10 to 15 KB ahead. Less costs 10 % with rows of 324 bytes and 5 % with
     /// rows of 612 bytes. First-level cache: the next eight rows for row lengths in [`Self::NEXT`], otherwise the
@@ -373,7 +376,7 @@ impl<D: Dot, F: Format> Rows<D, F> {
     }
 }
 
-/// Sixteen activations in both halves.
+/// Loads sixteen activations into both halves of a register.
 ///
 /// # Safety
 ///
@@ -385,8 +388,8 @@ unsafe fn twice_16(q: *const i8) -> __m256i {
     unsafe { _mm256_broadcastsi128_si256(_mm_loadu_si128(q.cast())) }
 }
 
-/// The contributions of the bias to the sums of a chunk, in one of four lanes: of both halves, or of each half if they have
-/// their own scales. `sums` are the activations' sums of both halves.
+/// The contributions of the bias to the sums of a chunk, in one of four lanes. There is one contribution for the whole
+/// chunk, or one for each half if each half has its own scale. `sums` has the sums of the activations of both halves.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn biases<F: Format>(sums: __m256i) -> [__m256i; 2] {
@@ -420,11 +423,11 @@ fn twice([scales, _]: [u64; 2]) -> [i32; 8] {
     must_cast(_mm256_blend_epi16::<0b1010_1010>(low, _mm256_slli_epi32::<16>(low)))
 }
 
-/// The sums of the activations of a block, per group of 16 or 32.
+/// The sums of the activations of a block, one sum per group of 16 or 32.
 #[derive(Clone, Copy)]
 struct Sums {
-    /// The sums as i16. With groups of 16, even groups are in the lower half and odd groups in the upper; with groups
-    /// of 32, the same eight sums are in both halves.
+    /// The sums as i16. With groups of 16, even groups are in the lower half and odd groups in the upper half; with
+    /// groups of 32, the same eight sums are in both halves.
     words: __m256i,
     /// With groups of 32, the sums times minus the bias.
     less: __m256i,
@@ -457,7 +460,7 @@ fn apart([low, high]: [u64; 2]) -> __m256i {
     opaque(_mm256_cvtepi8_epi16(_mm_shuffle_epi8(_mm_set_epi64x(high as i64, low as i64), order)))
 }
 
-/// For each of two rows, the sum of minimums times activation sums, in four lanes.
+/// For each of two rows, the sum of minimums times activation sums, spread over four lanes.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn minimums<F: Format>(a: [u64; 2], b: [u64; 2], sums: &Sums) -> __m256i {
@@ -468,8 +471,8 @@ fn minimums<F: Format>(a: [u64; 2], b: [u64; 2], sums: &Sums) -> __m256i {
     _mm256_madd_epi16(words, sums.words)
 }
 
-/// For each token, eight i32 whose sum is the integer dot product of a block of 256. `scales` are the scales of groups of
-/// 32.
+/// For each token, eight i32 whose sum is the integer dot product of a block of 256. `scales` has the scales, if groups
+/// have 32 weights.
 #[inline(always)]
 unsafe fn block_sums<D: Dot, F: Format, const T: usize>(
     s: Ymm,

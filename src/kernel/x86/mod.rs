@@ -1,8 +1,8 @@
 //! x86-64: AVX2 with FMA, AVX-VNNI, AVX-512 with VNNI, and AMX. Processors without AVX2 use the scalar kernels.
 //!
-//! Weights stay unsigned codes, because the byte products of x86 multiply unsigned by signed bytes. The contribution of
-//! the bias is subtracted with the help of the activations' sums. These integer operations are exact. (AVX2 without
-//! VNNI multiplies signed weights in some formats: see [`products::signed`].)
+//! Weights stay unsigned codes, because the instructions of x86 multiply unsigned bytes by signed bytes. The
+//! contribution of the bias is subtracted with the help of the activations' sums. These integer operations are exact.
+//! (AVX2 without VNNI multiplies signed weights in some formats: see [`products::signed`].)
 
 /// Defines methods whose bodies are compiled for an instruction set. A value of `$type` proves that the processor has
 /// the instruction set.
@@ -67,10 +67,10 @@ pub(super) fn request_amx() -> bool {
 }
 
 /// Runs the CPUID instruction. `__cpuid_count` is unsafe in the minimum supported compiler version and safe in newer
-/// ones.
+/// versions.
 #[allow(unused_unsafe)]
 fn cpuid(leaf: u32, sub_leaf: u32) -> CpuidResult {
-    // SAFETY: every processor of this architecture has the instruction.
+    // SAFETY: every processor of this architecture has the CPUID instruction.
     unsafe { __cpuid_count(leaf, sub_leaf) }
 }
 
@@ -79,11 +79,11 @@ const AVXVNNI: Kernels = Kernels { name: "avxvnni", matmul: avxvnni_matmul, ..AV
 const AVX512: Kernels = table!("avx512", avx512::Avx512, avx512_matmul, "avx512dq,avx512bw,avx512vl,avx512vnni");
 const AMX: Kernels = Kernels { name: "amx", matmul: amx_matmul, ..AVX512 };
 
-/// The table of AMX, without asking for the permission.
+/// Returns the table of AMX without asking the operating system for permission.
 ///
 /// # Safety
 ///
-/// The processor has AVX-512 with VNNI. It also has AMX and the process may use it, or something else executes the
+/// The processor has AVX-512 with VNNI. It also has AMX and the process may use AMX, or an emulator executes the AMX
 /// instructions.
 #[cfg(feature = "internals")]
 pub unsafe fn amx_table() -> &'static Kernels {
@@ -109,9 +109,9 @@ unsafe fn avx512_floats<W: float::Weight>(job: &mut Job<'_>) {
     float::matmul::<_, W, 4, 5>(unsafe { avx512::Avx512::new() }, job);
 }
 
-/// The largest number of tokens, at most five, that are multiplied row by row, without a packed panel. This is faster
-/// because weights are unpacked once for all tokens: three to five tokens take 0.55 to 1.0 of the time of a panel (Zen
-/// 4, weights from memory, AVX-512 and AVX2).
+/// The largest number of tokens, at most five, that are multiplied row by row, without a packed panel. For few tokens
+/// this is faster: weights are unpacked once for all tokens, and three to five tokens take 0.55 to 1.0 times the time
+/// of a panel (Zen 4, weights from memory, AVX-512 and AVX2).
 const fn few<F: Format>() -> usize {
     use TensorType::*;
     match F::KIND {

@@ -1,9 +1,9 @@
 //! Prefill: packs 16 rows into a panel.
 //!
-//! A chunk of a panel has 512 bytes of codes, 32 of each row: eight lines, each with four codes of all 16 rows side by
-//! side. One instruction multiplies four codes of 16 (or 8) rows with four activations that are broadcast from memory.
-//! Every row has its own lane throughout, and nothing is summed across lanes. The scales of the rows follow each chunk,
-//! or each block of 256.
+//! A chunk of a panel has 512 bytes of codes, 32 bytes of each row. It consists of eight lines, each with four codes of
+//! all 16 rows side by side. One instruction multiplies four codes of 16 (or 8) rows with four activations that are
+//! broadcast from memory. Every row keeps its own lane, and nothing is summed across lanes. The scales of the rows
+//! follow each chunk, or each block of 256.
 
 use core::arch::x86_64::*;
 
@@ -17,13 +17,13 @@ use crate::quant::{Bytes, Format};
 
 /// Bytes of the codes of a chunk, for all 16 rows.
 pub(super) const CODES: usize = PANEL_ROWS * 32;
-/// Bytes of a line of a panel: four bytes or one f32 per row.
+/// Number of bytes in a line of a panel: four bytes or one f32 per row.
 pub(super) const LINE: usize = PANEL_ROWS * 4;
 
 /// Layout of a panel for one block of 256, as byte offsets. The codes of eight chunks come first, then a line of i32
-/// scales per group. At `pairs` are eight lines, one per chunk, with two i16 per row. The i16 belong to the halves of
-/// the chunk: their minimums, or in formats without minimums their scales times minus the bias. A line of `d` follows,
-/// and in formats with minimums a line of `m`.
+/// scales per group. At `pairs` are eight lines, one per chunk, with two i16 per row, one for each half of the chunk.
+/// An i16 is the minimum of the half or, in formats without minimums, the half's scale times minus the bias. A line of
+/// `d` follows and, in formats with minimums, a line of `m`.
 pub(super) struct BlockLayout {
     pub pairs: usize,
     pub d: usize,
@@ -41,14 +41,14 @@ impl BlockLayout {
     }
 }
 
-/// Bytes of a panel per chunk of formats with smaller blocks: the codes, then `floats` lines. The first line has `d`. A
-/// second line, in formats that have one, has `m` or the `d` of the second half of the chunk.
+/// Number of bytes per chunk of a panel, for formats with smaller blocks: the codes, then `floats` lines. The first
+/// line has `d`. If there is a second line, it has `m`, or the `d` of the second half of the chunk.
 pub(super) const fn chunk_size(floats: usize) -> usize {
     CODES + floats * LINE
 }
 
-/// Writes eight dwords of every row transposed: line `k` has dword `k` of all rows. This is a macro, because a closure
-/// that is not inlined would be compiled without the instruction set.
+/// Transposes eight dwords of every row and writes them: line `k` has dword `k` of all rows. This is a macro, because a
+/// closure that is not inlined would be compiled without the instruction set.
 macro_rules! transpose {
     ($to:expr, |$r:ident| $row:expr) => {{
         let to: *mut u8 = $to;
@@ -104,8 +104,8 @@ pub(super) unsafe fn avx512<F: Format>(pack: &Pack<'_>) {
     unsafe { all::<F, true, false>(pack) }
 }
 
-/// Packs all blocks, with 512-bit registers if `WIDE`. `MADD` is for products by AVX2 without VNNI, for which the codes
-/// of some formats are stored as signed weights (see [`signed`]).
+/// Packs all blocks, with 512-bit registers if `WIDE` is true. `MADD` is for products by AVX2 without VNNI, for which
+/// the codes of some formats are stored as signed weights (see [`signed`]).
 #[inline(always)]
 unsafe fn all<F: Format, const WIDE: bool, const MADD: bool>(pack: &Pack<'_>) {
     // SAFETY: the caller promises the rows, and room in the panel.
@@ -115,8 +115,8 @@ unsafe fn all<F: Format, const WIDE: bool, const MADD: bool>(pack: &Pack<'_>) {
         for b in 0..pack.cols / F::ELEMENTS {
             ahead.step();
             // These rows are in the second-level cache, prefetched during the previous panel. With 256-bit registers it
-            // helps to prefetch them into the first level as well, because sixteen streams are more than the hardware
-            // prefetcher follows.
+            // helps to prefetch them into the first-level cache, too, because the hardware prefetcher cannot follow
+            // sixteen streams.
             if !WIDE && (b % 2 == 0 || bytes > 64) {
                 for r in 0..PANEL_ROWS {
                     prefetch_near(pack.w.wrapping_add(r * pack.row_bytes + b * bytes + 192), bytes);
@@ -127,12 +127,12 @@ unsafe fn all<F: Format, const WIDE: bool, const MADD: bool>(pack: &Pack<'_>) {
     }
 }
 
-/// Packs block `b` of each row. If `RAW`, scales and minimums that are f16 in the file stay f16 in the panel; this
-/// applies only to blocks of less than 256.
+/// Packs block `b` of each row. If `RAW` is true, scales and minimums that are f16 in the file stay f16 in the panel.
+/// `RAW` matters only for blocks of less than 256.
 ///
 /// # Safety
 ///
-/// `pack` is as described at [`Pack`]; the processor has AVX2 and F16C, and AVX-512 if `WIDE`.
+/// `pack` is as described at [`Pack`]; the processor has AVX2 and F16C, and AVX-512 if `WIDE` is true.
 #[inline(always)]
 pub(super) unsafe fn block<F: Format, const WIDE: bool, const MADD: bool, const RAW: bool>(pack: &Pack<'_>, b: usize) {
     // SAFETY: the caller promises the rows, which have a block `b`, and room in the panel.
@@ -179,7 +179,7 @@ pub(super) unsafe fn block<F: Format, const WIDE: bool, const MADD: bool, const 
     }
 }
 
-/// A block of each row of a panel. Missing rows repeat the last one.
+/// A block of each row of a panel. Missing rows repeat the last row.
 #[derive(Clone, Copy)]
 struct SixteenRows {
     first: *const u8,
@@ -197,7 +197,7 @@ impl SixteenRows {
     /// [`at`](Self::at) is the address of a block of format `F`.
     #[inline(always)]
     unsafe fn row<'a, F: Format>(self, r: usize) -> &'a F::Block {
-        // SAFETY: the caller promises the block; it is an array of bytes, so any address and contents are valid.
+        // SAFETY: the caller promises the block. A block is an array of bytes, so any address and contents are valid.
         unsafe { &*self.at(r).cast() }
     }
 }
@@ -213,7 +213,7 @@ fn prefetch_near(from: *const u8, bytes: usize) {
 /// Writes the codes of a chunk of every row.
 #[inline(always)]
 unsafe fn codes<F: Format, const WIDE: bool, const MADD: bool>(s: Ymm, blocks: SixteenRows, chunk: usize, to: *mut u8) {
-    // SAFETY: the caller promises the blocks, room for their codes, and AVX-512 if `WIDE`.
+    // SAFETY: the caller promises the blocks, room for their codes, and AVX-512 if `WIDE` is true.
     unsafe {
         if const { WIDE && F::BYTEWISE } {
             let lines = transposed::<F>(core::array::from_fn(|r| blocks.row::<F>(r)), chunk);
@@ -244,7 +244,7 @@ unsafe fn scales<F: Format>(s: Ymm, blocks: SixteenRows, at: usize, to: *mut u8)
     }
 }
 
-/// Writes eight dwords of eight rows transposed: half of the work of `transpose!`.
+/// Transposes eight dwords of eight rows and writes them: half of the work of `transpose!`.
 #[inline(always)]
 unsafe fn transpose_eight(first: [__m256i; 4], second: [__m256i; 4], to: *mut u8) {
     // SAFETY: the caller promises AVX2, and room for half of each of eight lines.

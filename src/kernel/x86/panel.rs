@@ -11,8 +11,8 @@ use crate::kernel::panel::{functions, scales};
 use crate::kernel::quantized::{Multiply, PackAndMultiply, Tile, further};
 use crate::quant::Format;
 
-/// The sum of 32 activations, or of their first or second half, from two sums of 16. It is computed in integer
-/// registers, which are otherwise idle: in vector registers it takes 8 % of the total time.
+/// The sum of 32 activations, or of the first or the last 16 of them, computed from two sums of 16. This uses integer
+/// registers, which are otherwise idle, because in vector registers it would take 8 % of the total time.
 #[inline(always)]
 unsafe fn sum(sums: *const i16, selection: Selection) -> i32 {
     // SAFETY: the caller promises two sums.
@@ -52,8 +52,9 @@ fn prefetch<const T: usize>(tile: &Tile<'_>) {
 ///
 /// `products` reads only the codes and the activations that its documentation names.
 unsafe trait EightRows {
-    /// Adds to `sums` the products of `STEPS` lines of codes, [`LINE`] bytes apart and with four codes of eight rows
-    /// each, with as many activations. With a scale, the products are multiplied by it.
+    /// Multiplies `STEPS` lines of codes with activations and adds the products to `sums`. Lines are [`LINE`] bytes
+    /// apart. A line has four codes of each of eight rows, and is multiplied with four activations. If there is a
+    /// scale, the products are multiplied by it.
     ///
     /// # Safety
     ///
@@ -100,7 +101,7 @@ unsafe impl EightRows for Vnni {
 }
 
 /// Products by AVX2, for codes such that the sum of `2 * FIT` products with activations fits an i16. `FIT` is 0 if not
-/// even two products do; the codes are then signed.
+/// even the sum of two products fits; the codes are then signed.
 struct Madd<const FIT: usize>;
 // SAFETY: reads `STEPS` lines of codes, and four activations per line.
 unsafe impl<const FIT: usize> EightRows for Madd<FIT> {
@@ -267,7 +268,7 @@ unsafe fn blocks<E: EightRows, const T: usize, const GROUP: usize, const MINIMUM
 }
 
 /// The largest power of two, at most 8, for which the sum of `2 * fit` products of codes and activations fits an i16; 0
-/// if not even two products do.
+/// if not even the sum of two products fits.
 const fn fit<F: Format>() -> usize {
     let mut fit = 8;
     while fit > 0 && !fits_i16::<F>(2 * fit) {

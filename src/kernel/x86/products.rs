@@ -1,24 +1,24 @@
-//! Products of unsigned and signed bytes, for each instruction set, and sums of their lanes.
+//! Products of unsigned bytes with signed bytes for each instruction set, and functions that sum the lanes of a vector.
 
 use core::arch::asm;
 use core::arch::x86_64::*;
 
 use crate::quant::Format;
 
-/// Products of codes and activations. The sums are exact.
+/// Products of codes and activations. All sums of products are exact.
 ///
 /// # Safety
 ///
-/// The methods require the instruction set.
+/// The methods require a processor that has the instruction set of the implementing type.
 pub(super) trait Dot: Sized {
     /// True if the instruction set has 512-bit registers.
     const WIDE: bool = false;
-    /// True if weights that are [`signed`] are multiplied without a bias.
+    /// True if weights in formats that are [`signed`] are multiplied without a bias.
     fn signed<F: Format>() -> bool {
         false
     }
-    /// `acc` plus the products of `codes` and `x`, each i32 lane with the sum of four or more. A product stays in its
-    /// 128-bit half, in any lane. Codes are at most `F::MAX`.
+    /// Returns `acc` plus the products of `codes` and `x`. Each i32 lane gets the sum of four or more products. A
+    /// product stays in its 128-bit half, in any lane. Codes are at most `F::MAX`.
     unsafe fn dot<F: Format>(acc: __m256i, codes: __m256i, x: __m256i) -> __m256i;
     /// `acc` plus the products of i16, summed in pairs.
     unsafe fn words(acc: __m256i, a: __m256i, b: __m256i) -> __m256i;
@@ -29,8 +29,8 @@ pub(super) const fn fits_i16<F: Format>(n: u32) -> bool {
     F::MAX as u32 * 127 * n <= 32767
 }
 
-/// True if AVX2 multiplies signed weights in place of codes: the sum of two products of codes does not fit an i16, but
-/// the sum of two products of signed weights does.
+/// True if AVX2 multiplies signed weights instead of codes, because the sum of two products of codes does not fit an
+/// i16, but the sum of two products of signed weights does.
 pub(super) const fn signed<F: Format>() -> bool {
     !fits_i16::<F>(2)
 }
@@ -96,9 +96,9 @@ impl Dot for Vnni512 {
     }
 }
 
-/// Defines a function for one `vpdpwssd`: `acc` plus products of i16, summed in pairs. The compiler splits the
-/// intrinsic into a multiplication and an addition, in an order in which registers run out: Q4_K loses 10 % of its
-/// speed.
+/// Defines a function for one `vpdpwssd`: `acc` plus products of i16, summed in pairs. The intrinsic is not used,
+/// because the compiler splits it into a multiplication and an addition, in an order in which registers run out: Q4_K
+/// would lose 10 % of its speed.
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident, $features:literal, $v:ty, $register:ident, $b:ty, $operand:ident, $form:literal $(, $unsafe:tt)?) => {
         $(#[$doc])*
@@ -116,7 +116,7 @@ words!(
     words512, "avx512f,avx512vnni", __m512i, zmm_reg, __m512i, zmm_reg, "vpdpwssd {}, {}, {}"
 );
 words!(
-    /// [`words512`] with the two i16 at `b` in every lane of the second factor.
+    /// Like [`words512`], with the two i16 at `b` in every lane of the second factor.
     ///
     /// # Safety
     ///
@@ -128,7 +128,7 @@ words!(
     words256, "avx512f,avx512vl,avx512vnni", __m256i, ymm_reg, __m256i, ymm_reg, "vpdpwssd {}, {}, {}"
 );
 
-/// Adds the halves of each argument: four lanes of `a`, then four lanes of `b`.
+/// Adds the two halves of each argument. The result has four lanes of `a`, then four lanes of `b`.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(super) fn join(a: __m256i, b: __m256i) -> __m256i {

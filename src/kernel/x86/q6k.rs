@@ -7,9 +7,9 @@ use bytemuck::must_cast;
 use super::products::words512;
 use crate::quant::bytes_at;
 
-/// For each token, eight i32 whose sum is the dot product. The sum of four products of 6 by 8 bits fits an i16, so the
-/// sums of two times 64 weights are packed to i16, and one instruction multiplies them with their scales. `extra` is the
-/// contribution of the bias, which is subtracted.
+/// For each token, eight i32 whose sum is the dot product. The sum of four products of 6 by 8 bits fits an i16. The
+/// sums of 64 weights and of the next 64 weights are therefore packed to i16, and one instruction multiplies them with
+/// their scales. `extra` is the contribution of the bias, which is subtracted.
 #[inline]
 #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
 pub(super) fn sums512<const T: usize>(block: &[u8], x: &[&[i8; 256]; T], extra: [__m256i; T]) -> [__m256i; T] {
@@ -18,8 +18,8 @@ pub(super) fn sums512<const T: usize>(block: &[u8], x: &[&[i8; 256]; T], extra: 
     let scales = _mm256_cvtepi8_epi16(scales);
     let scales = _mm512_castsi256_si512(scales);
     let mut acc = [_mm512_setzero_si512(); T];
-    // `pick` repeats each scale in four words, in the order of the packed sums: a scale of the first 64 weights, then
-    // one of the second 64.
+    // `pick` repeats each scale in four words, in the order of the packed sums: a scale of the first 64 weights, then a
+    // scale of the second 64.
     const fn four(scale: i64) -> i64 {
         scale * 0x0001_0001_0001_0001
     }
@@ -46,7 +46,7 @@ pub(super) fn sums512<const T: usize>(block: &[u8], x: &[&[i8; 256]; T], extra: 
     })
 }
 
-/// 64 weights, each from a low nibble of `low` and two bits of `high`.
+/// Puts 64 codes together, each from the low nibble of a byte of `low` and two bits of `high`.
 #[inline]
 #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
 fn weights(low: __m512i, high: __m512i) -> __m512i {

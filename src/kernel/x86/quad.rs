@@ -1,5 +1,5 @@
-//! Transposes the codes of sixteen rows. Four rows are unpacked at once, into registers with a quarter for each row, so
-//! two interleaving steps are enough.
+//! Transposes the codes of sixteen rows. Four rows are unpacked at once. Each row has a quarter of a register, so two
+//! interleaving steps are enough.
 
 use core::arch::x86_64::*;
 
@@ -7,23 +7,24 @@ use bytemuck::must_cast;
 
 use crate::quant::{Bytes, Format, bytes_at};
 
-/// [`Bytes`] of four blocks at once: one register has 16 bytes of each block in its quarters, a second register the
-/// next 16. A value proves that the processor has AVX-512.
+/// An implementation of [`Bytes`] for four blocks at once: the quarters of one register have 16 bytes of each block,
+/// and the quarters of a second register have the next 16 bytes of each. A value proves that the processor has AVX-512.
 ///
 /// `load` and `nibbles` take their bytes from the first block, as [`Format::BYTEWISE`] says, and read the other blocks
 /// at the same offset. Bytes outside the blocks are zeros.
 #[derive(Clone, Copy)]
 pub(super) struct Quad<'a>([&'a [u8]; 4]);
 
-/// The codes of a chunk of 16 blocks of a [bytewise](Format::BYTEWISE) format, interleaved: codes 0 to 3 of each block
-/// in the first register, codes 4 to 7 in the second, and so on.
+/// The codes of one chunk from each of 16 blocks, interleaved, for a [bytewise](Format::BYTEWISE) format: codes 0 to 3
+/// of each block in the first register, codes 4 to 7 in the second, and so on.
 ///
 /// # Safety
 ///
 /// The processor has AVX-512 (F, DQ, BW, VL).
 #[inline(always)]
 pub(super) unsafe fn transposed<F: Format>(blocks: [&F::Block; 16], chunk: usize) -> [__m512i; 8] {
-    // Unpacks rows that are four apart. Interleaving their dwords then puts adjacent rows side by side.
+    // Unpacks rows that are four apart, because interleaving the dwords of such rows then puts adjacent rows side by
+    // side.
     macro_rules! rows {
         ($r:literal) => {{
             let [a, b, c, d] = [blocks[$r], blocks[$r + 4], blocks[$r + 8], blocks[$r + 12]];
@@ -47,7 +48,7 @@ pub(super) unsafe fn transposed<F: Format>(blocks: [&F::Block; 16], chunk: usize
 }
 
 impl Quad<'_> {
-    /// `N` bytes of block `r`, at the offset that `place` has in the first block.
+    /// Returns `N` bytes of block `r`. Their offset in the block is the offset of `place` in the first block.
     #[inline(always)]
     fn row<const N: usize>(&self, place: &[u8; N], r: usize) -> [u8; N] {
         let at = place.as_ptr().addr().wrapping_sub(self.0[0].as_ptr().addr());
@@ -103,7 +104,7 @@ impl Bytes for Quad<'_> {
         fn sub(_s, a: [__m512i; 2], b: [__m512i; 2]) -> [__m512i; 2] {
             [_mm512_sub_epi8(a[0], b[0]), _mm512_sub_epi8(a[1], b[1])]
         }
-        /// The shift moves bits between the bytes of a 16-bit word; the mask is reduced to the bits that stay in their
+        /// The shift moves bits between the bytes of a 16-bit word; the mask keeps only the bits that stay in their
         /// byte.
         fn shift(_s, x: [__m512i; 2], left: i32, mask: u8) -> [__m512i; 2] {
             let mask = if left < 0 { mask & (0xff >> -left) } else { mask & (0xff << left) };

@@ -1,9 +1,9 @@
 //! Decode of blocks of 256 with low-bit scales under AVX-512: 64 codes of a row per register, and the scales of four
 //! rows per register.
 //!
-//! The bottleneck of these formats is the number of instructions per block and not memory: scales of six bits take as
-//! many instructions as the products. Therefore scales and minimums are unpacked for four rows at once, each row in a
-//! quarter of a register, and multiplied with sums of four products, which are packed to i16 if they fit.
+//! The bottleneck of these formats is not memory but the number of instructions per block, because scales of six bits
+//! take as many instructions as the products. Therefore scales and minimums are unpacked for four rows at once, each
+//! row in a quarter of a register, and multiplied with sums of four products, which are packed to i16 if they fit.
 
 use core::arch::x86_64::*;
 
@@ -26,11 +26,11 @@ pub(super) struct Activations {
     /// 64 activations per register, arranged by [`order`].
     q: [__m512i; 4],
     /// The sums of the activations of each group, as i16. With groups of 32, each quarter has all eight sums. With
-    /// groups of 16, a quarter has the sums of the even groups and the next quarter those of the odd groups.
+    /// groups of 16, one quarter has the sums of the even groups, and the next quarter has the sums of the odd groups.
     sums: __m512i,
 }
 
-/// The chunks of a block in the two halves of each of four registers.
+/// The indices of the chunks that are in the two halves of each of four registers.
 const fn order<F: Format>() -> [[usize; 2]; 4] {
     match F::KIND {
         TensorType::Q4_K => [[0, 2], [1, 3], [4, 6], [5, 7]],
@@ -92,7 +92,7 @@ const fn fits_in_words<F: Format>() -> bool {
     F::MAX as u32 * 127 * 4 <= 32767
 }
 
-/// The scales of a row, which every quarter of `scales` has, as factors for [`Activations::dot`].
+/// Turns the scales of a row into factors for [`Activations::dot`]. Every quarter of `scales` has all of these scales.
 #[inline]
 #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
 fn factors<F: Format>(scales: __m512i) -> [__m512i; 4] {
@@ -107,7 +107,7 @@ fn factors<F: Format>(scales: __m512i) -> [__m512i; 4] {
 }
 
 /// For each token, the integer dot products of eight rows' blocks, and the sums for their minimums: even rows, then odd
-/// rows. Meanwhile, eight blocks' bytes from `ahead` on are prefetched into the second-level cache.
+/// rows. Meanwhile, as many bytes as eight blocks have are prefetched from `ahead` into the second-level cache.
 #[inline]
 #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
 pub(super) fn dots<F: Format, const T: usize>(
@@ -154,7 +154,7 @@ pub(super) fn dots<F: Format, const T: usize>(
     })
 }
 
-/// The lanes of four registers, each summed to the four lanes of a quarter.
+/// Sums the lanes of each of four registers to the four lanes of one quarter.
 #[inline]
 #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
 fn quarters_of([a, b, c, d]: [__m512i; 4]) -> __m512i {
@@ -162,8 +162,8 @@ fn quarters_of([a, b, c, d]: [__m512i; 4]) -> __m512i {
     half(half(a, b), half(c, d))
 }
 
-/// Prefetches row `row`'s eighth of the eight blocks at `at`. Not all at once, because this would delay the loads of
-/// the rows, which costs 4 % of the speed of Q4_K.
+/// Prefetches one eighth of the eight blocks at `at`; each row calls this with its index `row`. They are not prefetched
+/// all at once, because this would delay the loads of the rows, which costs 4 % of the speed of Q4_K.
 #[inline(always)]
 fn prefetch<F: Format>(at: *const u8, row: usize) {
     let lines = (8 * size_of::<F::Block>()).div_ceil(64);
@@ -172,8 +172,8 @@ fn prefetch<F: Format>(at: *const u8, row: usize) {
     }
 }
 
-/// Byte indices of two words per quarter, four times each: `first` in the lower half of the register, `second` in the
-/// upper.
+/// Byte indices that repeat two words four times in each quarter: the words `first` in the lower half of the register,
+/// the words `second` in the upper half.
 #[inline]
 #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
 fn four_times(first: [usize; 2], second: [usize; 2]) -> __m512i {
@@ -183,7 +183,7 @@ fn four_times(first: [usize; 2], second: [usize; 2]) -> __m512i {
 }
 
 /// Byte indices that put a word into the upper word of every dword: word `first` in the lower half of the register,
-/// `second` in the upper.
+/// word `second` in the upper half.
 #[inline]
 #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
 fn upper([first, second]: [usize; 2]) -> __m512i {
@@ -191,7 +191,7 @@ fn upper([first, second]: [usize; 2]) -> __m512i {
     _mm512_mask_set1_epi32(_mm512_set1_epi32(dword(first)), 0xff00, dword(second))
 }
 
-/// The sums of four lanes for each of eight rows: even rows, then odd rows.
+/// For each of eight rows, the sum of its four lanes: even rows, then odd rows.
 #[inline]
 #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
 fn add_across([first, last]: [__m512i; 2]) -> __m256i {
@@ -218,8 +218,9 @@ impl FourRows {
         let zero = _mm512_setzero_si512();
         match F::KIND {
             TensorType::Q4_K => {
-                // Dword 1 has six bits of four scales, dword 2 six bits of four minimums. Dword 3 has four bits of
-                // the other scales and minimums; their high two bits are the high bits of dwords 1 and 2.
+                // Dword 1 has the six bits of scales 0 to 3, dword 2 the six bits of minimums 0 to 3. Dword 3 has the
+                // low four bits of scales and minimums 4 to 7, whose high two bits are in the high bits of dwords 1 and
+                // 2.
                 let bytes = quarters::<F>(blocks, first, 0);
                 let rest = _mm512_shuffle_epi32::<0b11_11_11_11>(bytes);
                 let rest = _mm512_and_si512(_mm512_srlv_epi32(rest, _mm512_set1_epi64(4 << 32)), all(15));
@@ -232,7 +233,8 @@ impl FourRows {
                 }
             }
             TensorType::Q3_K => {
-                // Bytes 2 to 9 have four bits of two scales each, bytes 10 to 13 two bits of four scales each.
+                // Each of the bytes 2 to 9 has the low four bits of two scales. Each of the bytes 10 to 13 has the high
+                // two bits of four scales.
                 let bytes = quarters::<F>(blocks, first, 94);
                 let low = _mm512_shuffle_epi8(bytes, pick(0x0908_0706_0504_0302, 0x0908_0706_0504_0302));
                 let low = _mm512_srlv_epi64(low, _mm512_broadcast_i32x4(_mm_set_epi64x(4, 0)));
@@ -250,7 +252,7 @@ impl FourRows {
                 }
             }
             TensorType::IQ4_XS => {
-                // Bytes 2 and 3 have the high two bits of eight scales, bytes 4 to 7 the low four bits.
+                // Bytes 2 and 3 have the high two bits of eight scales, bytes 4 to 7 have their low four bits.
                 let bytes = quarters::<F>(blocks, first, 0);
                 let low = _mm512_shuffle_epi8(
                     bytes,
@@ -268,7 +270,7 @@ impl FourRows {
         }
     }
 
-    /// The scales of row `ROW` in every quarter; with groups of 16, even and odd groups alternate.
+    /// Puts the scales of row `ROW` into every quarter; with groups of 16, even and odd groups alternate.
     #[inline]
     #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
     fn of_row<F: Format, const ROW: usize>(&self) -> __m512i {
@@ -286,7 +288,7 @@ impl FourRows {
     }
 }
 
-/// Sixteen bytes, from byte `at`, of each of four blocks, from block `first`.
+/// Loads sixteen bytes, from byte `at` on, of each of four blocks, from block `first` on.
 #[inline]
 #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
 fn quarters<F: Format>(blocks: &[&F::Block; 8], first: usize, at: usize) -> __m512i {
@@ -295,7 +297,7 @@ fn quarters<F: Format>(blocks: &[&F::Block; 8], first: usize, at: usize) -> __m5
     _mm512_inserti32x4::<3>(_mm512_inserti32x4::<2>(ab, row(2)), row(3))
 }
 
-/// Sixteen signed bytes of four rows as i16, two rows per register: see [`FourRows`].
+/// Widens sixteen signed bytes of each of four rows to i16, two rows per register: see [`FourRows`].
 #[inline]
 #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
 fn two_rows(bytes: __m512i) -> [__m512i; 2] {
@@ -343,14 +345,14 @@ fn codes<F: Format>(block: &F::Block) -> [__m512i; 4] {
     }
 }
 
-/// Shifts words to the left, by `first` in the lower half and by `second` in the upper.
+/// Shifts words to the left, by `first` bits in the lower half and by `second` bits in the upper half.
 #[inline]
 #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
 fn left(x: __m512i, first: i16, second: i16) -> __m512i {
     _mm512_sllv_epi16(x, halves(first, second))
 }
 
-/// Shifts words to the right, by `first` in the lower half and by `second` in the upper.
+/// Shifts words to the right, by `first` bits in the lower half and by `second` bits in the upper half.
 #[inline]
 #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
 fn right(x: __m512i, first: i16, second: i16) -> __m512i {

@@ -1,5 +1,5 @@
-//! BERT: an encoder without a decoder, with learned positions, layer norms on the hidden state after attention,
-//! after feed-forward and after the embedding, and the exact GELU. Its result is the hidden states of a text, pooled.
+//! BERT: an encoder without a decoder, with learned positions, layer norms on the hidden state after attention, after
+//! feed-forward and after the embedding, and the exact GELU. The result is a pooled vector of the text's hidden states.
 
 use crate::kernel::Activation;
 use crate::model::keys::Keys;

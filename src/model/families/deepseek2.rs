@@ -16,7 +16,7 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
         47 | 48 if spec.vocab == 154_880 => Scores::Sigmoid,
         _ => Scores::Softmax,
     };
-    // As in llama.cpp, the width of the shared experts follows from their number, whatever the file gives for it.
+    // As in llama.cpp, the width of the shared experts follows from their number, whatever width the file gives.
     let spec = tri!(keys.mixture_with(spec, scores, false, SharedWidth::Count));
     Ok(Spec {
         norm_eps: tri!(keys.required("attention.layer_norm_rms_epsilon")),
@@ -25,7 +25,7 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
     })
 }
 
-/// MiniCPM 3. Its scale factors have defaults, because files of llama.cpp have no keys for them.
+/// MiniCPM 3. Its scale factors have defaults, because files of llama.cpp have no keys for these factors.
 pub(super) const fn minicpm3<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(keys.latent(RopeStyle::Halves));
     let rope = tri!(super::phi3::long(keys, &spec));

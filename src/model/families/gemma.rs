@@ -3,7 +3,7 @@
 //!
 //! Gemma 2 and 3 also have norms on the outputs of attention and feed-forward, and local layers with a sliding window:
 //! every other layer in Gemma 2, five of six in Gemma 3. Gemma 2 caps scores and logits. Gemma 3 norms the heads of q
-//! and k, and local layers rotate them with another base.
+//! and k, and its local layers have their own rotary base.
 
 use crate::kernel::Activation;
 use crate::model::keys::Keys;
@@ -35,8 +35,8 @@ pub(super) const fn gemma2<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Erro
 }
 
 pub(super) const fn gemma3<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
-    // Files of Ollama have their own names for the two rotary bases. Early ones have a cap that Gemma 3 was not trained
-    // with.
+    // Files of Ollama have their own names for the two rotary bases. Early files of Ollama have a cap that Gemma 3 was
+    // not trained with.
     let of_ollama = tri!(keys.positive("rope.global.freq_base"));
     let local_base = tri!(keys.or("rope.local.freq_base", 10000.0));
     let cap = tri!(cap(keys, "final_logit_softcapping", None));
@@ -97,11 +97,12 @@ pub(super) const fn with_inputs<'a>(
     })
 }
 
-/// Square root of a width; not `libm::sqrt`, because that is not a `const fn`.
+/// Square root of a width. `libm::sqrt` is not used, because it is not a `const fn`.
 pub(super) const fn root(width: usize) -> f32 {
     let n = width as f64;
     let (mut root, mut step) = (n, 0);
-    // Newton's method from above: at most 11 halvings to reach the root of 2^22, then quadratic convergence.
+    // Newton's method, from a start above the root. The root of 2^22 takes at most 11 halvings, then convergence is
+    // quadratic.
     while step < 24 && root > 0.0 {
         root = (root + n / root) / 2.0;
         step += 1;

@@ -1,4 +1,5 @@
-//! Gemma 3n: as Gemma 4, with several streams of hidden states, a low-rank path beside attention, and sparse feed-forwards.
+//! Gemma 3n: like Gemma 4, but with several streams of hidden states, a low-rank path parallel to attention, and sparse
+//! feed-forwards.
 
 use super::gemma;
 use crate::model::Spec;

@@ -1,8 +1,8 @@
-//! Gemma 4, text models, dense or with experts beside a dense feed-forward.
+//! Gemma 4, text models. Layers have a dense feed-forward, and in some models also experts.
 //!
 //! Like Gemma 3, with these differences: local and global heads differ in width and number, the heads of v are normed
 //! without a weight, scores are not scaled, and logits are capped. The last layers share the keys and values of earlier
-//! ones; global layers may have no v. Each layer may receive an additional input per token, and ends with a scale
+//! layers; global layers may have no v. Each layer may receive an additional input per token, and ends with a scale
 //! factor.
 
 use super::gemma;
@@ -25,8 +25,8 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
     Ok(Spec { v_from_k: true, layer_scale: Need::Optional, experts_beside: experts.is_some(), experts, ..spec })
 }
 
-/// Gemma 4's assistant: layers with queries only, which read the last keys and values of the model beside it. A token
-/// that it reads has no keys yet, so windows end one position earlier.
+/// Gemma 4's assistant: layers with queries only, which read the last keys and values of the assisted model. A token
+/// that the assistant reads has no keys yet, so windows end one position earlier.
 pub(super) const fn assistant<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     #[cfg(not(feature = "drafts"))]
     return Err(Error::Unsupported { what: "architecture", name: crate::Name::new(keys.architecture.as_bytes()) });

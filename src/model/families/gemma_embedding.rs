@@ -1,5 +1,5 @@
 //! EmbeddingGemma: Gemma 3 as an encoder, with local layers that attend equally far in both directions. The mean of the
-//! states goes through two linear layers if the file has them.
+//! states goes through two linear layers, if the file has these layers.
 
 use super::gemma;
 use crate::model::Spec;

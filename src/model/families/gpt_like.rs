@@ -1,4 +1,5 @@
-//! Decoders with layer norms. Most have no gate; in some, attention and feed-forward read the same hidden state.
+//! Decoders with layer norms. Most of them have feed-forwards without a gate; in some, attention and feed-forward read
+//! the same hidden state.
 
 use super::gpt2;
 use crate::kernel::Activation;
@@ -88,7 +89,7 @@ pub(super) const fn jais<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
     })
 }
 
-/// MPT: ALiBi or learned positions; norms have biases only if the final norm has one.
+/// MPT: ALiBi or learned positions; norms have biases only if the final norm has a bias.
 pub(super) const fn mpt<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(plain(keys, RopeStyle::Halves, Activation::GeluErf, Residual::Serial));
     let positions = match tri!(keys.unless_zero("attention.max_alibi_bias")) {
@@ -134,7 +135,7 @@ pub(super) const fn command_r<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, E
     })
 }
 
-/// Cohere 2: every fourth layer is global, without rotary positions; the others have a sliding window.
+/// Cohere 2: every fourth layer is global, without rotary positions; the other layers have a sliding window.
 pub(super) const fn cohere2<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let all = tri!(command_r(keys));
     let spec = tri!(keys.always_windowed(all, Pattern::AllBut(4)));

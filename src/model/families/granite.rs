@@ -20,7 +20,7 @@ pub(super) const fn positions<'a>(keys: &mut Keys<'_, 'a>, spec: Spec<'a>) -> Re
     }
 }
 
-/// Reads the factors on embeddings and residuals, and the divisor of logits, each with its default.
+/// Reads the factors on embeddings and residuals, and the divisor of logits. Each of them has a default.
 pub(super) const fn scaled<'a>(
     keys: &mut Keys<'_, 'a>,
     spec: Spec<'a>,

@@ -16,12 +16,13 @@ pub(super) const fn linear<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Erro
     Ok(Spec { global: spec.global.unrotated(), recurrent, ..spec })
 }
 
-/// Ling 3: decays with a lower bound, and a gate for each head of attention.
+/// Ling 3: decays with a lower bound, and a gate for each attention head.
 pub(super) const fn ling<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     if let Some(false) = tri!(keys.switch("kda.safe_gate")) {
         return Err(keys.wrong("kda.safe_gate", "is false: not supported"));
     }
-    // The variant that also reads images has sections, which text does not need, and pairs the two halves of a head.
+    // The variant that also reads images has sections of rotary positions, which text does not need, and each of its
+    // rotary pairs has one element in each half of a head.
     let style = if keys.has_key("rope.dimension_sections") { RopeStyle::Halves } else { RopeStyle::Adjacent };
     let floor = tri!(keys.negative("kda.gate_lower_bound"));
     let spec = tri!(delta(keys, style, false));
@@ -32,7 +33,8 @@ pub(super) const fn ling<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
     Ok(Spec { recurrent, heads_gated: Some(HeadGate { per_head: true, softplus: false }), ..spec })
 }
 
-/// Reads the keys that both families have; `normed` is the default for dividing the weights of experts by their sum.
+/// Reads the keys that both architectures have. `normed` is the default for whether the weights of experts are divided
+/// by their sum.
 const fn delta<'a>(keys: &mut Keys<'_, 'a>, style: RopeStyle, normed: bool) -> Result<Spec<'a>, Error> {
     keys.partial_layers = true;
     let recurrent_layers = keys.layers_without_attention();

@@ -1,8 +1,8 @@
 //! Llama 1 to 3 and models of the same architecture: Mistral, Mixtral, TinyLlama, SmolLM.
 //!
 //! The converter permutes q and k so that rotary pairs are adjacent. Llama 3.1 and later have frequency divisors in
-//! `rope_freqs.weight`. Biases are rare, but some related models have them. Mixtral's feed-forward has experts.
-//! Dense ERNIE 4.5 is the same architecture under another name.
+//! `rope_freqs.weight`. Biases are rare, but some related models have them. Mixtral's feed-forward has experts. Dense
+//! ERNIE 4.5 has the same architecture under the name `ernie4_5`.
 
 use crate::model::keys::Keys;
 use crate::model::{Need, RopeStyle, Spec};

@@ -90,7 +90,7 @@ pub(super) const fn talkie<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Erro
     })
 }
 
-/// HRM: two stacks of layers in turns, norms without weights, and gates of the heads' output. All tokens attend to
+/// HRM: two stacks of layers in turns, norms without weights, and gates on the outputs of heads. All tokens attend to
 /// earlier tokens only, as in llama.cpp.
 pub(super) const fn hrm_text<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(halves(keys));
@@ -118,7 +118,7 @@ pub(super) const fn maincoder<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, E
     Ok(Spec { qk_norm: QkNorm::Head, qk_norm_after_rope: true, ..tri!(adjacent(keys)) })
 }
 
-/// Seed-OSS: the norm before the feed-forward has another name.
+/// Seed-OSS: the tensor of the norm before the feed-forward has an unusual name.
 pub(super) const fn seed_oss<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     Ok(Spec { renamed: &[(Role::PostAttentionNorm, Role::FfnNorm)], ..tri!(halves(keys)) })
 }
@@ -146,7 +146,7 @@ pub(super) const fn qwen<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
     Ok(Spec { fused_qkv: keys.has("blk.0.attn_qkv.weight"), ffn, ..spec })
 }
 
-/// MiniCPM 1 and 2: Granite's scale factors, with defaults because early files have no keys for them.
+/// MiniCPM 1 and 2: Granite's scale factors, which have defaults, because early files have no keys for them.
 pub(super) const fn minicpm<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(adjacent(keys));
     granite::scaled(keys, spec, [12.0, 1.4 / root(spec.layers), spec.dim as f32 / 256.0])

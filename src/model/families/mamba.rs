@@ -17,7 +17,7 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
     })
 }
 
-/// Jamba: attention has no positions; the tensors show which layers have experts.
+/// Jamba: attention has no positions; the tensors in the file show which layers have experts.
 pub(super) const fn jamba<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(spec(keys));
     let recurrent = match spec.recurrent {

@@ -1,4 +1,4 @@
-//! Mamba-2: alone, alternating with attention layers (Granite 4), or beside attention in every layer (Falcon-H1).
+//! Mamba-2: alone, alternating with attention layers (Granite 4), or parallel to attention in every layer (Falcon-H1).
 
 use super::granite;
 use crate::model::keys::Keys;
@@ -22,7 +22,7 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
 pub(super) const fn granite<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let all = tri!(keys.hybrid(RopeStyle::Adjacent));
     let spec = tri!(granite::positions(keys, all));
-    // In models without experts the converter stores the shared expert as the feed-forward.
+    // In models without experts, the shared expert is the only feed-forward, and the converter stores it as such.
     let spec = tri!(keys.mixture(spec, Scores::Softmax, true));
     Ok(Spec {
         norm_eps: tri!(keys.required("attention.layer_norm_rms_epsilon")),

@@ -1,4 +1,5 @@
-//! Decoders with experts, otherwise like Llama. They differ in the router, the shared expert, and the norms.
+//! Decoders with experts, otherwise like Llama. The architectures differ from each other in the router, the shared
+//! expert, and the norms.
 
 use super::llama_like::{adjacent, halves};
 use super::phi3;
@@ -13,7 +14,7 @@ use crate::model::{
 };
 use crate::{Error, tri};
 
-/// OLMoE: norms of all of q and all of k; the weights of a token's experts do not sum to 1.
+/// OLMoE: one norm over all heads of q and one over all heads of k; the weights of a token's experts do not sum to 1.
 pub(super) const fn olmoe<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(halves(keys));
     Ok(Spec { qk_norm: QkNorm::Whole, ..tri!(keys.mixture(spec, Scores::Softmax, false)) })
@@ -41,7 +42,7 @@ pub(super) const fn ernie<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error
     Ok(Spec { router, ..spec })
 }
 
-/// DeepSeek 1 and Ling: a softmax router, whose weights are divided by their sum only if a key says so.
+/// DeepSeek 1 and Ling: a softmax router. The weights of experts are divided by their sum only if a key says so.
 pub(super) const fn deepseek<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(adjacent(keys));
     keys.mixture(spec, Scores::Softmax, false)
@@ -59,7 +60,7 @@ pub(super) const fn dots1<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error
     Ok(Spec { qk_norm: QkNorm::Head, ..tri!(keys.mixture(spec, Scores::Sigmoid, false)) })
 }
 
-/// Hunyuan 3: as dots.llm1, with another name for the router's bias.
+/// Hunyuan 3: like dots.llm1, but files have a different name for the router's bias.
 pub(super) const fn hy_v3<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(dots1(keys));
     let renamed = &[(Role::ExpProbsBare, Role::ExpProbsBias)];
@@ -149,14 +150,14 @@ pub(super) const fn hunyuan<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Err
     Ok(Spec { qk_norm: QkNorm::Head, qk_norm_after_rope: true, ..spec })
 }
 
-/// MiniMax M2: norms of all of q and all of k, a sigmoid router.
+/// MiniMax M2: one norm over all heads of q, one over all heads of k, and a sigmoid router.
 pub(super) const fn minimax_m2<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(halves(keys));
     Ok(Spec { qk_norm: QkNorm::Whole, ..tri!(keys.mixture(spec, Scores::Sigmoid, true)) })
 }
 
-/// Arcee's AFMoE (Trinity): gates of the heads' output, norms before and after attention and feed-forward; every fourth
-/// layer is global, without rotary positions.
+/// Arcee's AFMoE (Trinity): gates on the outputs of heads, norms before and after attention and feed-forward; every
+/// fourth layer is global, without rotary positions.
 pub(super) const fn afmoe<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(halves(keys));
     let spec = tri!(keys.mixture(spec, Scores::Sigmoid, true));
@@ -187,7 +188,7 @@ pub(super) const fn phimoe<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Erro
     Ok(Spec { global: HeadSpec { rope, ..spec.global }, router, shared_experts: None, ..spec })
 }
 
-/// SmallThinker: the router reads the layer's input, gates use ReLU; the first of every four layers attends to all
+/// SmallThinker: the router reads the layer's input, gates use ReLU; the first layer of every four attends to all
 /// positions and has no rotary positions.
 pub(super) const fn smallthinker<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(halves(keys));
@@ -197,12 +198,12 @@ pub(super) const fn smallthinker<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>
 }
 
 /// Llama 4 without images: layers with rotary positions attend within chunks. Every fourth layer attends to all
-/// positions; it has no rotary positions, and its queries grow with the position.
+/// positions. Such a layer has no rotary positions, and its queries grow with the position.
 pub(super) const fn llama4<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(adjacent(keys));
     let spec = Spec { experts: tri!(keys.experts(false)), expert_layers: keys.expert_layers(), ..spec };
-    // llama.cpp's converter does not write this key. Without it, the number of experts decides: the model with 128 has
-    // no norms of q and k.
+    // llama.cpp's converter does not write this key. If the key is missing, the number of experts decides: the model
+    // with 128 experts has no norms of q and k.
     let is_normed = match tri!(keys.switch("use_qk_norm")) {
         Some(is_normed) => is_normed,
         None => !matches!(spec.experts, Some(Experts { count: 128, .. })),
@@ -225,7 +226,8 @@ pub(super) const fn llama4<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Erro
     chunks(keys, spec)
 }
 
-/// Reads Llama 4's chunks and temperature. The defaults are llama.cpp's constants; a window of 0 turns both off.
+/// Reads Llama 4's chunks and temperature. The defaults are llama.cpp's constants; a window of 0 turns off both chunks
+/// and temperature.
 const fn chunks<'a>(keys: &mut Keys<'_, 'a>, spec: Spec<'a>) -> Result<Spec<'a>, Error> {
     const MOST: usize = i32::MAX as usize;
     let is_chunked = spec.global.window.is_some() || !keys.has_key("attention.sliding_window");

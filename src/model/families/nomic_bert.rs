@@ -47,7 +47,7 @@ pub(super) const fn modern<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Erro
     })
 }
 
-/// Adds the layers that score options, if the file has them (laya).
+/// Adds the layers that score options, if the file has such layers (laya).
 const fn scoring<'a>(keys: &mut Keys<'_, 'a>, spec: Spec<'a>) -> Result<Spec<'a>, Error> {
     let Some(b"laya") = tri!(keys.text("decision.type")) else { return Ok(spec) };
     keys.known("decision.max_head_tokens");
@@ -95,7 +95,7 @@ pub(super) const fn llama<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error
     both_ways(keys, RopeStyle::Adjacent)
 }
 
-/// NeoBERT: Llama as an encoder, with one matrix for q, k and v, and one for gate and up.
+/// NeoBERT: Llama as an encoder, with one matrix for q, k and v, and one matrix for gate and up.
 pub(super) const fn neo<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     Ok(Spec { fused_qkv: true, gate: Gate::Fused, ..tri!(both_ways(keys, RopeStyle::Adjacent)) })
 }

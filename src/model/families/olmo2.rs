@@ -1,5 +1,6 @@
-//! OLMo 2 and 3: norms on the outputs of attention and feed-forward instead of their inputs, and norms over all of q and
-//! all of k. In OLMo 3 three of four layers have a sliding window, and context scaling applies only to the global ones.
+//! OLMo 2 and 3: norms on the outputs of attention and feed-forward instead of their inputs, and norms over all heads
+//! of q and over all heads of k. In OLMo 3, three of four layers have a sliding window, and context scaling applies
+//! only to the global layers.
 
 use crate::model::keys::Keys;
 use crate::model::layers::Pattern;

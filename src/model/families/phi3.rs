@@ -1,5 +1,5 @@
-//! Phi 3: q, k and v in one matrix, gate and up in another. Long-context models divide the rotary frequencies by one
-//! list of factors in short contexts and by another in long ones.
+//! Phi 3: q, k and v in one matrix, gate and up in a second matrix. Long-context models have two lists of factors that
+//! divide the rotary frequencies: one list for short contexts, the other for long contexts.
 
 use crate::model::keys::Keys;
 use crate::model::layers::HeadSpec;
@@ -21,7 +21,7 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
     })
 }
 
-/// Returns the spec's rotary positions with LongRoPE scaling, unless the file has another scaling.
+/// Returns the spec's rotary positions with LongRoPE scaling, unless the file has a different scaling.
 pub(super) const fn long(keys: &mut Keys<'_, '_>, spec: &Spec<'_>) -> Result<Option<Rope>, Error> {
     let original = match tri!(keys.optional_size("rope.scaling.original_context_length", i32::MAX as usize)) {
         Some(original) => original,

@@ -15,7 +15,7 @@ pub(super) const fn qwen2<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error
     })
 }
 
-/// Qwen 2 and 2.5-VL. Without the feature `vision`, all positions are positions in a text.
+/// Qwen 2 and 2.5-VL. Without the feature `vision`, all rotary positions are positions in a text.
 pub(super) const fn qwen2vl<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     edit!(qwen2(keys), spec => axes(keys, spec, false))
 }

@@ -14,7 +14,7 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
         Some(interval) => interval,
         None => 4, // llama.cpp's default
     };
-    // The rotation's sections distinguish image axes; in text they all use the token's position.
+    // The sections of the rotation distinguish the axes of images. In text, all sections use the token's position.
     keys.known("rope.dimension_sections");
     let recurrent_layers = match tri!(keys.layers_where("attention.recurrent_layers", all.layers)) {
         Some(pattern) => pattern,
@@ -45,7 +45,7 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
     })
 }
 
-/// Qwen 3.5 under a part that decides about several questions together (clef).
+/// Qwen 3.5 with a head that decides about several questions together (clef).
 pub(super) const fn clef<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     keys.known("decision.routing_block_count");
     keys.known("decision.block_count");

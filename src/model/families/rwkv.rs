@@ -1,4 +1,5 @@
-//! RWKV-6 and -7: no attention, only states of fixed size; and both in place of the attention of Qwen 2.
+//! RWKV-6 and RWKV-7: no attention, only states of fixed size. Some models combine either of the two with the other
+//! parts of Qwen 2.
 
 use crate::kernel::Activation;
 use crate::model::keys::Keys;
@@ -52,7 +53,7 @@ const fn six(keys: &mut Keys<'_, '_>, kind: RecurrentKind) -> Result<Recurrent, 
     Ok(Recurrent { kind, ranks, ..Recurrent::NONE })
 }
 
-/// RWKV itself: layer norms, and a feed-forward that also mixes each token with the previous one.
+/// RWKV itself: layer norms, and a feed-forward that also mixes each token with the previous token.
 const fn alone<'a>(keys: &mut Keys<'_, 'a>, mixer: Recurrent) -> Result<Spec<'a>, Error> {
     Ok(Spec {
         norm: Norm::Layer,

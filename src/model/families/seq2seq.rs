@@ -1,5 +1,5 @@
 //! Encoder-decoders in GGUF files written by `arenite convert seq2seq`: Marian, torch's `nn.Transformer`, and the
-//! English-Hindi translator. No other program writes these files. The keys describe the layers:
+//! English-Hindi translator. No other program writes these files. The keys that describe the layers are:
 //! - `norm.kind`: `layer`, `layer_unbiased` or `rms`; `norm.placement`: `pre` (before attention and feed-forward) or
 //!   `post` (on the hidden state after each); `norm.final`: whether each stack ends with a norm;
 //! - `activation`: `relu`, `silu`, `gelu` or `gelu_tanh`;

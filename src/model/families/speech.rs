@@ -1,11 +1,11 @@
 //! Speech: [Whisper](https://arxiv.org/abs/2212.04356) and [Moonshine](https://arxiv.org/abs/2410.15608), encoders of
-//! sounds with decoders of text. `arenite convert hf` writes the files. They have the keys and tensors of other
-//! encoder-decoders, and in addition:
+//! sounds with decoders of text. `arenite convert hf` writes the files. They have the same keys and tensors as files of
+//! text encoder-decoders, and in addition:
 //! - `encoder_context_length`: number of encoder positions; Whisper computes all of them for every sound;
-//! - `mel_bins`: features of a frame;
+//! - `mel_bins`: number of features of a frame;
 //! - the keys of [`sound::Rules`](crate::sound::Rules), and special tokens: `languages` and `language_token_ids`,
 //!   `transcribe_token_id`, `translate_token_id`, `previous_token_id`, `no_speech_token_id`;
-//! - `default_language` and `default_task`, for a request that names none.
+//! - `default_language` and `default_task`, for a request that names no language or no task.
 //!
 //! The front end's tensors are `enc.conv1.weight` (an output's weights for the first tap and all inputs, then for the
 //! second tap, ...), `enc.conv1.bias`, `enc.conv1_norm.weight` and so on.
@@ -46,7 +46,8 @@ pub(super) const fn whisper<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Err
     })
 }
 
-/// Moonshine: rotary positions in both stacks, no biases in attention and norms, and a gate in the decoder alone.
+/// Moonshine: rotary positions in both stacks, no biases in attention and norms, and a gate only in the feed-forwards
+/// of the decoder.
 pub(super) const fn moonshine<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(heard(keys, RopeStyle::Adjacent, Front::Samples));
     Ok(Spec { norm_bias: false, linear_bias: Need::Optional, ..spec })

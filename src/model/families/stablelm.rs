@@ -6,8 +6,8 @@ use crate::model::{Need, Norm, QkNorm, Residual, RopeStyle, Spec};
 use crate::{Error, tri};
 
 pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
-    // The value is not read, because converters write true if the configuration has no such entry. The layout is
-    // parallel if there is no norm before the feed-forward.
+    // The value of this key is not read, because converters write true if the configuration has no such entry. Instead,
+    // layers are parallel if there is no norm before the feed-forward.
     keys.known("use_parallel_residual");
     let residual = if keys.has("blk.0.ffn_norm.weight") || keys.has("blk.0.ffn_norm.bias") {
         Residual::Serial

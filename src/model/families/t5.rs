@@ -34,8 +34,8 @@ const fn parts<'a>(keys: &mut Keys<'_, 'a>, spec: Spec<'a>) -> Result<Spec<'a>, 
     let norm_eps = tri!(keys.required("attention.layer_norm_rms_epsilon"));
     let buckets = tri!(keys.size("attention.relative_buckets_count", 1 << 10));
     if buckets < 4 {
-        // The encoder needs 4 buckets: half of them are for later positions, and half of each half for single
-        // distances.
+        // The encoder needs 4 buckets: half of the buckets are for later positions, and in each half, half of the
+        // buckets are for single distances.
         return Err(keys.wrong("attention.relative_buckets_count", "is less than 4"));
     }
     let gated = keys.has("enc.blk.0.ffn_gate.weight");

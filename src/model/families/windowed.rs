@@ -1,4 +1,4 @@
-//! Decoders whose local layers differ from the global ones in more than the sliding window.
+//! Decoders whose local layers differ from the global layers in more than the sliding window.
 
 use super::granite;
 use super::llama_like::{adjacent, halves};
@@ -19,7 +19,7 @@ pub(super) const fn granite<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Err
     Ok(Spec { attention_sinks: Need::Required, ..spec })
 }
 
-/// Cohere 2 with experts: global layers have no rotary positions, except the first ones without experts.
+/// Cohere 2 with experts: global layers have no rotary positions, except the first layers, which have no experts.
 pub(super) const fn cohere2moe<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let rms = tri!(keys.unless_zero("attention.layer_norm_rms_epsilon"));
     let spec = tri!(keys.layer_norm_decoder(RopeStyle::Adjacent));
@@ -41,7 +41,7 @@ pub(super) const fn cohere2moe<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, 
     })
 }
 
-/// Laguna: gates of the heads' output, and numbers of heads that differ between layers.
+/// Laguna: gates on the outputs of heads, and numbers of heads that differ between layers.
 pub(super) const fn laguna<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(mixtures::dots1(keys));
     let spec = tri!(keys.windowed(spec, Pattern::AllButFirst(4)));
@@ -104,7 +104,7 @@ const fn limited<'a>(keys: &mut Keys<'_, 'a>, spec: &Spec<'a>, before: bool) -> 
 }
 
 /// Muse Glimmer: norms before and after attention and feed-forward, of the embedding, and of the heads of q and k;
-/// gates of the heads' output. Global layers have no rotary positions.
+/// gates on the outputs of heads. Global layers have no rotary positions.
 pub(super) const fn muse_glimmer<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(adjacent(keys));
     let spec = tri!(keys.windowed(spec, Pattern::AllBut(4)));

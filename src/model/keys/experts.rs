@@ -22,8 +22,8 @@ impl<'a> Keys<'_, 'a> {
         Ok(Some(Experts { count, used, width, normed, biases: false }))
     }
 
-    /// Returns [the layers with experts](Self::layers_with_experts), and records the keys that files have for them as
-    /// known.
+    /// Returns [the layers with experts](Self::layers_with_experts), and marks the keys that files have for these
+    /// layers as known.
     pub const fn expert_layers(&mut self) -> Pattern<'a> {
         self.known("leading_dense_block_count");
         self.known("interleave_moe_layer_step");
@@ -39,7 +39,7 @@ impl<'a> Keys<'_, 'a> {
         }
     }
 
-    /// Reads how the router computes weights. `scores` is the function, unless the file names another.
+    /// Reads how the router computes weights. `scores` is the router's function, unless the file names a different one.
     pub const fn router(&mut self, scores: Scores) -> Result<Router, Error> {
         let scale = match tri!(self.float("expert_weights_scale")) {
             Some(0.0) => 1.0, // some converters write 0 for none
@@ -47,8 +47,8 @@ impl<'a> Keys<'_, 'a> {
         };
         let scores = match tri!(self.nonzero("expert_gating_func", 8)) {
             None => scores,
-            // The softmax over the chosen experts equals the softmax over all experts, divided by its sum over the
-            // chosen ones.
+            // Both numbers mean the same: the softmax over the chosen experts equals the softmax over all experts,
+            // divided by the sum over the chosen experts.
             Some(1 | 3) => Scores::Softmax,
             Some(2) => Scores::Sigmoid,
             Some(_) => return Err(self.wrong("expert_gating_func", "has an unknown value")),

@@ -13,7 +13,7 @@ impl<'a> Keys<'_, 'a> {
         self.gguf.tensor(tensor).is_some()
     }
 
-    /// True if the first or the last layer has a tensor of this name: a file may lack the layers before those for
+    /// True if the first or the last layer has a tensor of this name: a file may have no layers but those for
     /// multi-token prediction.
     pub const fn has_in_layers(&self, tensor: &str) -> bool {
         self.has_in_layer(0, tensor) || built::DRAFTS && self.has_in_layer(self.layers.saturating_sub(1), tensor)
@@ -27,7 +27,7 @@ impl<'a> Keys<'_, 'a> {
         }
     }
 
-    /// Rows of a layer's matrix; 0 if the file does not have it.
+    /// Number of rows of a layer's matrix; 0 if the file does not have the matrix.
     const fn rows_in_layer(&self, layer: usize, tensor: &str) -> usize {
         match core::str::from_utf8(Name::layered("", layer, tensor).bytes()) {
             Ok(name) => self.rows(name),
@@ -51,8 +51,9 @@ impl<'a> Keys<'_, 'a> {
         }
     }
 
-    /// Returns the layers that have a router or experts: all layers, or a set among the first 128. A layer with only
-    /// one of the two counts, so that the other one is reported as missing.
+    /// Returns the layers that have a router or experts: all layers, or a set among the first 128. A layer with a
+    /// router but no experts counts, as does a layer with experts but no router, so that the missing tensor is
+    /// reported.
     pub const fn layers_with_experts(&self) -> Pattern<'a> {
         let (mut words, mut routers, mut experts) = ([0; 4], 0, 0);
         let mut tensors = self.gguf.tensors();
@@ -80,7 +81,7 @@ impl<'a> Keys<'_, 'a> {
         }
     }
 
-    /// Layers without attention: those whose `attention.head_count_kv` is 0.
+    /// Returns the layers without attention: the layers whose `attention.head_count_kv` is 0.
     pub const fn layers_without_attention(&self) -> Pattern<'a> {
         match self.gguf.get2(self.architecture, "attention.head_count_kv") {
             Some(Value::Array(heads)) => Pattern::Zero(heads),
@@ -126,7 +127,7 @@ impl<'a> Keys<'_, 'a> {
         }
     }
 
-    /// Detects the layout of a layer's q, k and v: one tensor or three.
+    /// Detects the layout of a layer's q, k and v: one tensor or three tensors.
     const fn qkv_layout(&self, spec: &mut Spec<'a>, index: usize) {
         if spec.gated_query {
             return;
@@ -138,7 +139,7 @@ impl<'a> Keys<'_, 'a> {
         }
     }
 
-    /// Detects the layout of a layer's gate and up, of `width` rows each: one tensor or two.
+    /// Detects the layout of a layer's gate and up, which have `width` rows each: one tensor or two tensors.
     const fn gate_layout(&self, spec: &mut Spec<'a>, index: usize, width: usize) {
         if spec.experts.is_some() || matches!(spec.gate, Gate::None) {
             return;
@@ -158,7 +159,8 @@ impl<'a> Keys<'_, 'a> {
             spec.scaled |= built::SCALES && ends_with(name, b".scale");
             if built::HALF_VECTORS && matches!(tensor.kind, TensorType::F16 | TensorType::BF16) {
                 let [columns, rows, ..] = tensor.dims;
-                // Tensors that are vectors although their names end in `.weight` and they have two dimensions.
+                // True for tensors that are vectors, although their names end in `.weight` and they have two
+                // dimensions.
                 let is_vectors = ends_with(name, b"norm.weight")
                     || ends_with(name, b"conv1d.weight")
                     || ends_with(name, b"shortconv.conv.weight")
@@ -174,7 +176,7 @@ impl<'a> Keys<'_, 'a> {
     }
 }
 
-/// The layer `N` of a tensor whose name is `blk.N` followed by `part`.
+/// Returns the layer `N` of a tensor whose name is `blk.N` followed by `part`.
 const fn layer_of(name: &[u8], part: &[u8]) -> Option<usize> {
     let [b'b', b'l', b'k', b'.', rest @ ..] = name else { return None };
     let (mut rest, mut layer) = (rest, 0);

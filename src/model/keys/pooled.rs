@@ -1,4 +1,4 @@
-//! Reads what makes encoders, embedding models, classifiers and rerankers: pooling, and the layers after it.
+//! Reads the pooling, and the layers after pooling, of encoders, embedding models, classifiers and rerankers.
 
 use super::{Keys, MAX_WIDTH};
 use crate::model::layers::PerLayer;
@@ -18,7 +18,8 @@ impl<'a> Keys<'_, 'a> {
             Some(2) => Ok(Pooling::First),
             Some(3) => Ok(Pooling::Last),
             Some(4) => Ok(ranked),
-            // llama.cpp has no numbers for sentence-transformers' other poolings.
+            // llama.cpp has no numbers for the poolings that only sentence-transformers has. Numbers from 101 on are
+            // this crate's.
             Some(101) if built::ENCODER => Ok(Pooling::Max),
             Some(102) if built::ENCODER => Ok(Pooling::MeanSqrtLength),
             Some(103) if built::ENCODER => Ok(Pooling::WeightedMean),
@@ -32,18 +33,19 @@ impl<'a> Keys<'_, 'a> {
             return Err(self.wrong("attention.causal", "is true: not supported for this architecture"));
         }
         let PerLayer::All(_) = spec.kv_heads else {
-            // Layers of an encoder use the same tiles one after the other, so the tiles must have one size.
+            // All layers of an encoder use the same tiles, one layer after the other, so all layers must have tiles of
+            // one size.
             return Err(self.wrong("attention.head_count_kv", "must be the same for all layers of an encoder"));
         };
-        // Converters read the pooling from settings of sentence-transformers. Rerankers have no such settings, so their
-        // default is the first token.
+        // Converters read the pooling from settings of sentence-transformers. Rerankers have no such settings, so a
+        // reranker's default is the state of the first token.
         let ranks = self.rows("cls.output.weight") > 0 || self.rows("cls.weight") > 0;
         let otherwise = if ranks { Pooling::First } else { Pooling::Mean };
         let pooling = tri!(self.pooling("pooling_type", otherwise, Pooling::First));
         Ok(Spec { stack: Stack::Encoder, pooling, ..spec })
     }
 
-    /// Reads an encoder without a decoder, and [the score's layers](Self::ranking) of a reranker.
+    /// Reads an encoder without a decoder, and, for a reranker, [the layers that compute a score](Self::ranking).
     pub const fn ranked_encoder(&mut self, activation: PooledActivation) -> Result<Spec<'a>, Error> {
         let decoder = tri!(self.decoder(RopeStyle::Halves));
         let mut encoder = tri!(self.encoder(decoder));
@@ -51,8 +53,8 @@ impl<'a> Keys<'_, 'a> {
         Ok(encoder)
     }
 
-    /// Adds the layers that compute a score from the pooled state, if the file has them, and the names of their
-    /// tensors. `activation` is the function between the layers, unless the file names another.
+    /// Adds the layers that compute a score from the pooled state, and the names of their tensors, if the file has such
+    /// layers. `activation` is the function between these layers, unless the file names a different one.
     pub const fn ranking(&mut self, activation: PooledActivation, spec: &mut Spec<'a>) -> Result<(), Error> {
         const BOTH: &[(Role, Role)] = &[
             (Role::Cls, Role::Dense2),
@@ -60,7 +62,8 @@ impl<'a> Keys<'_, 'a> {
             (Role::ClsBias, Role::Dense2Bias),
             (Role::ClsOutputBias, Role::Dense3Bias),
         ];
-        // Early converters gave the only layer of Jina's rerankers the name of the first of two layers, `cls`.
+        // Jina's rerankers have only one such layer. Early converters called it `cls`, which is otherwise the name of
+        // the first of two layers.
         const ONLY: &[(Role, Role)] = &[(Role::Cls, Role::Dense3), (Role::ClsBias, Role::Dense3Bias)];
         let (inner, out, renamed) = match (self.rows("cls.weight"), self.rows("cls.output.weight")) {
             (0, 0) => return Ok(()),
@@ -120,13 +123,14 @@ impl<'a> Keys<'_, 'a> {
         Ok(())
     }
 
-    /// Reads what makes an embedding model or a classifier of any family: attention to later tokens, and linear layers
-    /// after pooling.
+    /// Reads the keys of embedding models and classifiers, which files of any family may have: attention to later
+    /// tokens, and linear layers after pooling.
     pub(super) const fn modules(&mut self, spec: &mut Spec<'a>) -> Result<(), Error> {
         const CAUSAL: &str = "attention.causal";
         if built::ENCODER
             && matches!(spec.stack, Stack::Alone)
-            // A model that predicts tokens without a mask generates by diffusion, which is not supported.
+            // A model that predicts tokens although its tokens attend to later tokens generates by diffusion, which is
+            // not supported.
             && !self.has("output.weight")
             && let Some(false) = tri!(self.switch(CAUSAL))
         {
@@ -146,7 +150,7 @@ impl<'a> Keys<'_, 'a> {
         if !built::POOLED_HEAD || spec.pooled_head.is_some() {
             return Ok(());
         }
-        // The head's tensors get the roles of linear layers, which another list of names would hide.
+        // The head's tensors get the roles of linear layers by a list of renamed roles. A spec has only one such list.
         if spec.renamed.is_empty() {
             tri!(self.ranking(PooledActivation::None, spec));
         }

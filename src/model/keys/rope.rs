@@ -35,7 +35,7 @@ impl<'a> Keys<'_, 'a> {
         Ok(dim)
     }
 
-    /// Reads the number of pairs of each axis of rotary positions.
+    /// Reads how many rotary pairs each axis of positions has.
     #[cfg(feature = "vision")]
     pub const fn sections(&mut self, spec: &mut Spec<'_>, in_turns: bool) -> Result<(), Error> {
         const NAME: &str = "rope.dimension_sections";
@@ -49,8 +49,8 @@ impl<'a> Keys<'_, 'a> {
         }
     }
 
-    /// Reads the temperature by which queries grow with the position, if the file has one. If the file has no length
-    /// for it, the length is the context length before YaRN's scaling.
+    /// Reads the temperature by which queries grow with the position, if the file has a temperature. If the file does
+    /// not give the temperature's length, this is the context length before YaRN's scaling.
     pub const fn temperature(&mut self, spec: &Spec<'_>) -> Result<Option<Temperature>, Error> {
         let length = match (tri!(self.nonzero("attention.temperature_length", i32::MAX as usize)), spec.global.rope) {
             (Some(length), _) => length,
@@ -85,7 +85,7 @@ impl<'a> Keys<'_, 'a> {
         };
         match (kind, factor) {
             (Some(b"none"), _) | (None, None) => Ok(Scaling::None),
-            // Files from before the type key have only a factor, which means linear.
+            // Old files have a factor but no key for the type of scaling. Their scaling is linear.
             (Some(b"linear") | None, Some(factor)) => Ok(Scaling::Linear { factor }),
             (Some(b"linear"), None) => Ok(Scaling::Linear { factor: 1.0 }),
             (Some(b"yarn"), factor) => {

@@ -22,7 +22,7 @@ pub(super) const fn row(role: Role, spec: &Spec<'_>, layer: &Layer) -> Row {
     {
         return row;
     }
-    // Layers that read the keys and values of another layer only have q.
+    // Layers that read the keys and values of another layer have only q, and therefore no fused matrix.
     let fused = spec.fused_qkv() && layer.owns_kv;
     let apart = !fused && spec.latent().is_none();
     let buckets = match spec.positions() {
@@ -48,7 +48,7 @@ pub(super) const fn row(role: Role, spec: &Spec<'_>, layer: &Layer) -> Row {
             (need_if_owned(layer, need), shape)
         }
         Role::AttnSinks => (spec.attention_sinks(), Vector(heads)),
-        // In most models only the first layer has this tensor, which all layers share.
+        // In most models only the first layer has this tensor, and all layers share it.
         Role::AttnRelB => match buckets {
             Some(buckets) => (required_if(layer.index == 0 || spec.own_biases()), Vectors(heads, buckets)),
             None => ABSENT,
@@ -65,7 +65,7 @@ pub(super) const fn row(role: Role, spec: &Spec<'_>, layer: &Layer) -> Row {
     }
 }
 
-/// Tensors of a recurrent mixer, in a layer without attention, that have names of attention.
+/// Tensors of a recurrent mixer that have names of attention, in a layer without attention.
 const fn of_mixer(role: Role, spec: &Spec<'_>, layer: &Layer) -> Row {
     let Some(mixer) = mixer_of(spec, layer) else { return ABSENT };
     let shape = match (mixer.kind, role) {
@@ -78,7 +78,7 @@ const fn of_mixer(role: Role, spec: &Spec<'_>, layer: &Layer) -> Row {
     (Need::Required, shape)
 }
 
-/// Tensors of latent attention that ordinary attention lacks or has in another shape.
+/// Tensors of latent attention that ordinary attention lacks, or that have a different shape there.
 const fn of_latent(role: Role, latent: &Latent, (dim, heads): (usize, usize)) -> Option<Row> {
     use Shape::{Matrices, Matrix, Vector};
     let Latent { q_rank, rank, nope, rope, value, absorbed, .. } = *latent;

@@ -1,4 +1,4 @@
-//! Tensors before the first layer and after the last: embeddings, positions, a sound's front end, heads.
+//! Tensors before the first layer and after the last layer: embeddings, positions, the front end for sounds, heads.
 
 use super::row::{ABSENT, Row, Shape, has_norm_bias, need_if, required_if};
 use super::{Layer, Role};
@@ -34,7 +34,7 @@ pub(super) const fn row(role: Role, spec: &Spec<'_>, layer: &Layer) -> Row {
         Role::HrmInit => (required_if(spec.takes_turns()), Vector(dim)),
         Role::OutputNorm => (required_if(spec.final_norm && !spec.bare_norm()), Vector(dim)),
         Role::OutputNormBias => (required_if(spec.final_norm && biased), Vector(dim)),
-        // Without this tensor, the token embedding is the head as well.
+        // If this tensor is missing, the token embedding is also the head.
         Role::Output => (need_if(spec.has_head(), Optional), Matrix(dim, spec.vocab)),
         Role::OutputBias => (need_if(spec.has_head(), spec.output_bias), Vector(spec.vocab)),
         _ => ABSENT,

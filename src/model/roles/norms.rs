@@ -6,7 +6,7 @@ use crate::model::{Need, Placement, Residual, Spec};
 
 pub(super) const fn row(role: Role, spec: &Spec<'_>, layer: &Layer) -> Row {
     let Placement { pre_norm, post_norm, residual_norm } = spec.placement();
-    // True if the layer is only a feed-forward, whose norm is then the layer's first.
+    // True if the layer is only a feed-forward. The norm of the feed-forward is then the layer's first norm.
     let alone = matches!(layer.mixer, Mixer::None) && spec.one_part();
     let mixed = alone || !matches!(layer.mixer, Mixer::None);
     let own_norm = layer.ffn > 0 && !alone && !matches!(spec.residual(), Residual::Parallel { one_norm: true });
@@ -22,7 +22,8 @@ pub(super) const fn row(role: Role, spec: &Spec<'_>, layer: &Layer) -> Row {
         Role::PostAttentionNorm | Role::PostFfwNorm => required_if(post_norm),
         Role::AttnOutputNorm | Role::LayerOutputNorm => required_if(residual_norm),
         Role::AttnOutputNormBias | Role::LayerOutputNormBias => required_if(residual_norm && biased),
-        // Other names of these roles have no row: a family that uses them renames them, see `in_family`.
+        // Roles that are second names of these roles have no row: a family that uses such a role renames it, see
+        // `in_family`.
         _ => Need::Absent,
     };
     (need, Shape::Vector(spec.dim))

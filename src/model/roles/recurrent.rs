@@ -1,4 +1,4 @@
-//! Tensors of recurrent mixers. Some of them have names of attention, see `attention.rs`.
+//! Tensors of recurrent mixers. Recurrent mixers also use some tensors with names of attention, see `attention.rs`.
 
 use super::row::{ABSENT, Row, Shape, mixer_of, need_if, required_if};
 use super::{Layer, Role};

@@ -3,7 +3,7 @@
 use super::Layer;
 use crate::model::{Need, Norm, Recurrent, Spec};
 
-/// Requirement for a tensor, and its shape. The shape of an absent tensor has no meaning.
+/// Requirement for a tensor, and the tensor's shape. The shape of an absent tensor has no meaning.
 pub(super) type Row = (Need, Shape);
 
 /// A tensor that the model lacks.
@@ -20,9 +20,9 @@ pub(in crate::model) enum Shape {
     Matrix(usize, usize),
     /// Matrices: inputs, outputs and count.
     Matrices(usize, usize, usize),
-    /// Vectors stored as `[length, 1, 1, count]`: length and count.
+    /// Length and count of vectors that are stored as `[length, 1, 1, count]`.
     Apart(usize, usize),
-    /// Vectors stored as `[length, 1, count]`: length and count.
+    /// Length and count of vectors that are stored as `[length, 1, count]`.
     #[cfg(feature = "mla")]
     Between(usize, usize),
 }

@@ -1,4 +1,5 @@
-//! Tensors of what layers add to the residual stream: a token's input to each layer, alternating updates, scales.
+//! Tensors that change the residual stream besides attention and feed-forward: a token's input to each layer,
+//! alternating updates, scales.
 
 use super::row::{ABSENT, Row, Shape};
 use super::{Layer, Role};
@@ -21,7 +22,7 @@ pub(super) const fn row(role: Role, spec: &Spec<'_>, _: &Layer) -> Row {
     }
 }
 
-/// Tensors of alternating updates, and of the low-rank layers beside attention that come with them.
+/// Tensors of alternating updates, and of the low-rank layers parallel to attention, which the same models have.
 pub(super) const fn altup(role: Role, spec: &Spec<'_>, _: &Layer) -> Row {
     use Need::Required;
     use Shape::{Matrices, Matrix, Vector};

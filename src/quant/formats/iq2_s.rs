@@ -2,7 +2,7 @@ use crate::quant::format::{Bytes, Format, ONES, bytes_at, spread_nibbles, u32_at
 use crate::quant::grids::{IQ2_S, signed};
 
 /// 256 weights: an f16 scale; per eight weights, the low eight bits of an index into the grid; a sign bit per weight;
-/// two high bits per index; a four-bit scale per 16 weights.
+/// two more bits per index; a four-bit scale per 16 weights.
 #[derive(Clone, Copy)]
 pub(crate) struct Iq2S;
 

@@ -1,7 +1,7 @@
 use crate::quant::format::{Bytes, Format, ONES, spread_nibbles, u16_at, u32_at};
 use crate::quant::grids::{IQ2_XS, signed, signs};
 
-/// 256 weights: an f16 scale; per eight weights, a u16 of a nine-bit index into the grid and seven bits of signs; a
+/// 256 weights: an f16 scale; per eight weights, a u16 with a nine-bit index into the grid and seven sign bits; a
 /// four-bit scale per 16 weights.
 #[derive(Clone, Copy)]
 pub(crate) struct Iq2Xs;

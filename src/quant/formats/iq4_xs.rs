@@ -1,8 +1,8 @@
 use super::iq4_nl::TABLE;
 use crate::quant::format::{Bytes, Format, bytes_at, minus, spread_nibbles, spread_pairs, u16_at, u32_at};
 
-/// 256 weights: an f16 scale; a six-bit scale per 32 weights (the high two bits of all, then the low four of all); then
-/// four bits each, which index the table of IQ4_NL.
+/// 256 weights: an f16 scale; a six-bit scale per 32 weights (first the high two bits of all scales, then the low four
+/// bits of all scales); then four bits per weight, which are an index into the table of IQ4_NL.
 #[derive(Clone, Copy)]
 pub(crate) struct Iq4Xs;
 

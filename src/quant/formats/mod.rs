@@ -1,5 +1,5 @@
-//! One file per format, after the block structs of ggml's `ggml-common.h` and its functions `dequantize_row_*`. The
-//! list in `list.rs` declares the modules.
+//! One file per format. Source: the block structs in ggml's `ggml-common.h`, and ggml's functions `dequantize_row_*`.
+//! The list in `list.rs` declares the modules.
 
 macro_rules! declare {
     ({} $($name:ident = $number:literal, $module:ident :: $format:ident, $feature:literal;)*) => {

@@ -1,8 +1,8 @@
 use super::mxfp4::TABLE;
 use crate::quant::format::{Bytes, Format, ONES, bytes_at, u64_at};
 
-/// 64 weights: an unsigned E4M3 scale per 16 weights, then four bits each, which index the table of MXFP4. Every 16
-/// weights are eight bytes; the low halves of the bytes are the first eight weights.
+/// 64 weights: an unsigned E4M3 scale per 16 weights, then four bits per weight, which are an index into the table of
+/// MXFP4. Every 16 weights take eight bytes, whose low halves are the first eight weights.
 #[derive(Clone, Copy)]
 pub(crate) struct Nvfp4;
 
@@ -15,7 +15,7 @@ impl Format for Nvfp4 {
     const D: Option<(usize, f32)> = None;
     const FLOAT_GROUPS: bool = true;
 
-    /// Half of the scale, because the table's values are doubled.
+    /// Returns half of the scale, because the table's values are doubled.
     #[inline(always)]
     fn d(block: &[u8; 36], at: usize, _f16: impl Fn([u8; 2]) -> f32) -> f32 {
         let [byte] = *bytes_at(block, at / 16 % 4);

@@ -1,6 +1,6 @@
 use crate::quant::format::{Bytes, Format, u32_at};
 
-/// 128 weights: an f16 scale, then one bit each: clear for -1, set for 1.
+/// 128 weights: an f16 scale, then one bit per weight, which is clear for -1 and set for 1.
 #[derive(Clone, Copy)]
 pub(crate) struct Q1_0;
 

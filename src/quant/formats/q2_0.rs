@@ -1,6 +1,6 @@
 use crate::quant::format::{Bytes, Format, spread_pairs, u16_at};
 
-/// 64 weights: an f16 scale, then two bits each, four consecutive weights in a byte.
+/// 64 weights: an f16 scale, then two bits per weight. Each byte has four consecutive weights.
 #[derive(Clone, Copy)]
 pub(crate) struct Q2_0;
 

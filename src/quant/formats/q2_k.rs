@@ -1,7 +1,7 @@
 use crate::quant::format::{Bytes, Format, ONES, bytes_at, u64_at};
 
-/// 256 weights: a four-bit scale and a four-bit minimum per 16 weights, two bits per weight, f16 factors of the scales
-/// and of the minimums.
+/// 256 weights: a four-bit scale and a four-bit minimum per 16 weights, then two bits per weight, then an f16 factor of
+/// the scales and an f16 factor of the minimums.
 #[derive(Clone, Copy)]
 pub(crate) struct Q2K;
 
@@ -23,7 +23,7 @@ impl Format for Q2K {
         [0, 8].map(|at| (u64_at(block, at) >> 4) & (15 * ONES))
     }
 
-    /// 32 bytes hold 128 weights, two bits of each byte per chunk.
+    /// 32 bytes hold 128 weights. A chunk has two bits of each byte.
     #[inline(always)]
     fn unpack<S: Bytes>(s: S, block: &[u8; 84], chunk: usize) -> S::V {
         s.shift(s.load(bytes_at(block, 16 + 32 * (chunk / 4))), -2 * (chunk as i32 % 4), 3)

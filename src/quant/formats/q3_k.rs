@@ -1,6 +1,7 @@
 use crate::quant::format::{Bytes, Format, ONES, bytes_at, minus, u32_at, u64_at};
 
-/// 256 weights: the high bit of each, the low two bits of each, a six-bit scale per 16 weights, an f16 scale.
+/// 256 weights: the high bit of each weight, then the low two bits of each, a six-bit scale per 16 weights, and an f16
+/// scale.
 #[derive(Clone, Copy)]
 pub(crate) struct Q3K;
 
@@ -18,13 +19,13 @@ impl Format for Q3K {
     #[inline(always)]
     fn scale_words(block: &[u8; 110]) -> [u64; 2] {
         let (low, high) = (u64_at(block, 96), u64::from(u32_at(block, 104)));
-        // Moves the high bits of scales 0 to 7 and of scales 8 to 15 into bytes.
+        // Moves the high bits of scales 0 to 7, and of scales 8 to 15, to the positions of these scales' bytes.
         let (first, second) = (high | high << 30, high >> 4 | high << 26);
         let high = [first, second].map(|bits| (bits & (3 * ONES)) << 4);
         [minus(low & (15 * ONES) | high[0], 32), minus((low >> 4) & (15 * ONES) | high[1], 32)]
     }
 
-    /// 32 bytes hold the low bits of 128 weights; another 32 bytes hold the high bits of all weights.
+    /// 32 bytes hold the low bits of 128 weights; a second group of 32 bytes holds the high bits of all 256 weights.
     #[inline(always)]
     fn unpack<S: Bytes>(s: S, block: &[u8; 110], chunk: usize) -> S::V {
         let low = s.shift(s.load(bytes_at(block, 32 + 32 * (chunk / 4))), -2 * (chunk as i32 % 4), 3);

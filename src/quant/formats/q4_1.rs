@@ -1,6 +1,6 @@
 use crate::quant::format::{Bytes, Format, Shape, bytes_at};
 
-/// 32 weights: an f16 scale, an f16 minimum, then four bits each.
+/// 32 weights: an f16 scale, an f16 minimum, then four bits per weight.
 #[derive(Clone, Copy)]
 pub(crate) struct Q4_1;
 

@@ -1,7 +1,7 @@
 use crate::quant::format::{Bytes, Format, Shape, bytes_at, u32_at};
 
-/// 256 weights: f16 factors of the scales and of the minimums; a six-bit scale and a six-bit minimum per 32 weights;
-/// then four bits each.
+/// 256 weights: an f16 factor of the scales and an f16 factor of the minimums; a six-bit scale and a six-bit minimum
+/// per 32 weights; then four bits per weight.
 #[derive(Clone, Copy)]
 pub(crate) struct Q4K;
 
@@ -29,9 +29,9 @@ impl Format for Q4K {
     }
 }
 
-/// The eight scales, from the twelve bytes at 4. Bytes 4 to 7 hold scales 0 to 3 in their low six bits, bytes 8 to 11
-/// the minimums 0 to 3. Bytes 12 to 15 hold the low four bits of scales 4 to 7 (low half) and of minimums 4 to 7 (high
-/// half); their high two bits are the high bits of bytes 4 to 11.
+/// The eight scales, which are in bytes 4 to 15. Bytes 4 to 7 hold scales 0 to 3 in their low six bits, and bytes 8 to
+/// 11 hold minimums 0 to 3. Bytes 12 to 15 hold the low four bits of scales 4 to 7 (low half) and of minimums 4 to 7
+/// (high half). The high two bits of these scales and minimums are the high bits of bytes 4 to 11.
 #[inline(always)]
 pub(super) fn scales(block: &[u8]) -> [u64; 2] {
     let (first, rest) = (u32_at(block, 4), u32_at(block, 12));

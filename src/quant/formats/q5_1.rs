@@ -1,6 +1,6 @@
 use crate::quant::format::{Bytes, Format, bytes_at, u32_at};
 
-/// 32 weights: an f16 scale, an f16 minimum, the fifth bit of each, then the low four bits of each.
+/// 32 weights: an f16 scale, an f16 minimum, the fifth bit of each weight, then the low four bits of each.
 #[derive(Clone, Copy)]
 pub(crate) struct Q5_1;
 

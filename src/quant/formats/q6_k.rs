@@ -1,6 +1,7 @@
 use crate::quant::format::{Bytes, Format, bytes_at, u64_at};
 
-/// 256 weights: the low four bits of each, the high two bits of each, a signed scale per 16 weights, an f16 scale.
+/// 256 weights: the low four bits of each weight, the high two bits of each, a signed scale per 16 weights, and an f16
+/// scale.
 #[derive(Clone, Copy)]
 pub(crate) struct Q6K;
 

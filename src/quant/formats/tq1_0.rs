@@ -1,7 +1,7 @@
 use crate::quant::format::{Bytes, Format, bytes_at, u32_at, u64_at};
 
-/// 256 weights of -1, 0 or 1, five per byte (four in each of the last four bytes), then an f16 scale. The weights plus 1
-/// are the digits of a fraction in base 3; the byte is 256 times that fraction.
+/// 256 weights of -1, 0 or 1, then an f16 scale. A byte has five weights, and each of the last four bytes has four. The
+/// weights of a byte, plus 1, are the digits of a fraction in base 3; the byte is 256 times that fraction.
 #[derive(Clone, Copy)]
 pub(crate) struct Tq1_0;
 
@@ -23,7 +23,7 @@ impl Format for Tq1_0 {
             }
             x
         } else {
-            // 16 bytes with five weights each, then four bytes with four each.
+            // 16 bytes with five weights each, then four bytes with four weights each.
             let five = [u64_at(block, 32), u64_at(block, 40)];
             let digit = |power| five.map(|word| times(word, power));
             let four = u64::from(u32_at(block, 48));
@@ -35,12 +35,12 @@ impl Format for Tq1_0 {
             };
             s.words([a, b, c, d])
         };
-        // The first digit is `3 x / 256`: 1 from 86 on, 2 from 171 on.
+        // The first digit of a byte `x` is `3 x / 256`: 1 if `x` is at least 86, 2 if it is at least 171.
         s.sub(s.sub(s.splat(0), s.at_least(fractions, 86)), s.at_least(fractions, 171))
     }
 }
 
-/// Multiplies each byte by `factor`, which is below 256, modulo 256.
+/// Multiplies each byte of a word by `factor`, modulo 256. `factor` is below 256.
 #[inline(always)]
 fn times(bytes: u64, factor: u64) -> u64 {
     const EVEN: u64 = 0x00ff_00ff_00ff_00ff;

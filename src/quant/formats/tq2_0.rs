@@ -1,6 +1,6 @@
 use crate::quant::format::{Bytes, Format, bytes_at};
 
-/// 256 weights of -1, 0 or 1: two bits each, then an f16 scale.
+/// 256 weights of -1, 0 or 1: two bits per weight, then an f16 scale.
 #[derive(Clone, Copy)]
 pub(crate) struct Tq2_0;
 
@@ -12,7 +12,7 @@ impl Format for Tq2_0 {
     const BYTEWISE: bool = true;
     const D: Option<(usize, f32)> = Some((64, 1.0));
 
-    /// 32 bytes hold 128 weights, two bits of each byte per chunk.
+    /// 32 bytes hold 128 weights. A chunk has two bits of each byte.
     #[inline(always)]
     fn unpack<S: Bytes>(s: S, block: &[u8; 66], chunk: usize) -> S::V {
         s.shift(s.load(bytes_at(block, 32 * (chunk / 4))), -2 * (chunk as i32 % 4), 3)

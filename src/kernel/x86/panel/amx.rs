@@ -1,6 +1,6 @@
 //! Prefill with 16 rows by 16 tokens in a tile of Intel AMX. The panel is the same as for AVX-512: the codes of a group
-//! fill a tile. AVX-512 multiplies the sums by scales, and also multiplies the last tokens of a batch, which fill no
-//! tile.
+//! fill a tile. AVX-512 multiplies the sums by scales, and also multiplies the last tokens of a batch, which do not
+//! fill a tile.
 
 use core::arch::asm;
 use core::arch::x86_64::*;
@@ -19,7 +19,8 @@ pub const fn span<F: Format>() -> usize {
     if F::ELEMENTS == 256 && F::GROUP == 16 || F::FLOAT_GROUPS { 16 } else { 32 }
 }
 
-/// The functions for a format. Their first generic argument is true if a group's sum of products fits an i16.
+/// The functions for a format. The first generic argument of these functions is true if a group's sum of products fits
+/// an i16.
 pub const fn of<F: Format>() -> &'static [Multiply] {
     const { assert!(F::M.is_none() || F::BIAS == 0 && !F::FLOAT_GROUPS) }
     if const { F::ELEMENTS == 256 && fits_i16::<F>(F::GROUP as u32) } {
@@ -29,8 +30,8 @@ pub const fn of<F: Format>() -> &'static [Multiply] {
     }
 }
 
-/// `acc + sum * w * x`. This form of the instruction keeps `acc` in its register. With the forms that the compiler
-/// chooses, all accumulators are copied in every group, and some are in memory.
+/// Returns `acc + sum * w * x`. The form of the instruction that is used here keeps `acc` in its register. With the
+/// forms that the compiler would choose, all accumulators are copied in every group, and some are in memory.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn add(mut acc: __m512, w: __m512, x: f32, sum: __m512i) -> __m512 {
@@ -53,8 +54,8 @@ fn next(offset: &mut usize, stride: usize) -> usize {
 }
 
 /// Runs an expression for each token `t`. The values of the token are at byte `at` of an array, `stride` bytes after
-/// the values of the token before. Not a loop, because it would not be unrolled, and its accumulators would be in
-/// memory.
+/// the values of the previous token. This is not a loop, because a loop would not be unrolled, and its accumulators
+/// would be in memory.
 macro_rules! each {
     ($t:ident, ($at:ident, $first:expr, $stride:expr), $body:expr) => {{
         let (mut offset, stride): (usize, usize) = ($first, $stride);
@@ -98,7 +99,7 @@ unsafe fn chunks<const SHORT: bool, const T: usize, const SCALES: u8>(tile: &Til
             let (b, half) = place::<SCALES>(g);
             scratch.multiply(g, tile.panel.add(b * size + half * (CODES / 2)), q.add(g * span), tile.cols);
         };
-        // Factors on two sums of activations, which subtract the bias of both halves or of one.
+        // Factors on two sums of activations, which subtract the bias of both halves of a chunk or of one half.
         let less = -i16::from(tile.bias);
         let words = |low: i16, high: i16| _mm512_set1_epi32(i32::from(high) << 16 | i32::from(low) & 0xffff);
         let less = if SCALES == scales::HALVES { [words(less, 0), words(0, less)] } else { [words(less, less); 2] };
@@ -114,7 +115,7 @@ unsafe fn chunks<const SHORT: bool, const T: usize, const SCALES: u8>(tile: &Til
             let floats = |line: usize| _mm512_loadu_ps(tile.panel.add(b * size + CODES + line * LINE).cast());
             let (scale, less) = (floats(half), if half == 0 { less[0] } else { less[1] });
             let minimum = if SCALES == scales::MINIMUM { floats(1) } else { scale };
-            // `at` serves scales and sums, because a scale has as many bytes as two sums.
+            // `at` is the offset of both scales and sums, because a scale has as many bytes as two sums.
             each!(t, (at, b * 4, tile.cols / 8), {
                 let d = *d.byte_add(at);
                 let of = |to, factors| words_by(to, factors, sums.byte_add(at));
@@ -145,8 +146,8 @@ unsafe fn blocks<const SHORT: bool, const T: usize, const GROUP: usize, const MI
         let mut ahead = Ahead::new(tile.ahead, groups);
         let mut scratch = Scratch::new();
         let multiply = |scratch: &mut Scratch, g: usize| {
-            // The divisors are constants, because the compiler must assume that a captured variable can be 0, if it
-            // does not inline the closure.
+            // The divisors are constants, because the compiler must assume that a captured variable can be 0, if the
+            // compiler does not inline the closure.
             let (b, group) = (g / (256 / GROUP), g % (256 / GROUP));
             let w = tile.panel.add(b * layout.size + group * (GROUP / 4 * LINE));
             scratch.multiply(g, w, q.add(g * GROUP), tile.cols);
@@ -184,7 +185,7 @@ unsafe fn blocks<const SHORT: bool, const T: usize, const GROUP: usize, const MI
                     };
                 });
             }
-            // This is a macro, because a closure is not inlined and would get the accumulators in memory.
+            // This is a macro, because a closure would not be inlined, and its accumulators would be in memory.
             macro_rules! finish {
                 ($line:expr, $total:expr) => {{
                     let (scale, total) = (_mm512_loadu_ps(w.add($line).cast()), $total);

@@ -14,7 +14,8 @@ use crate::quant::Format;
 /// The most tokens that a function multiplies at once.
 const TOKENS: usize = 8;
 
-/// The functions for a format. Their first generic argument is true if a group's sum of products fits an i16.
+/// The functions for a format. The first generic argument of these functions is true if a group's sum of products fits
+/// an i16.
 pub const fn of<F: Format>() -> &'static [Multiply] {
     if const { F::ELEMENTS == 256 && fits_i16::<F>(F::GROUP as u32) } {
         functions!(F, [true,], 8 4 2 1)
@@ -82,15 +83,15 @@ unsafe fn packing<F: Format, const SCALES: u8>(pack: &Pack<'_>, tile: &Tile<'_>)
 ///
 /// After `chunk(b)` the panel contains chunk `b`.
 unsafe trait Source {
-    /// Number of chunks that are packed before the first one is multiplied.
+    /// Number of chunks that are packed before the first chunk is multiplied.
     const LEAD: usize;
     /// Ensures that chunk `b` is in the panel.
     ///
     /// # Safety
     ///
-    /// The processor has AVX-512, and this was called for all earlier chunks.
+    /// The processor has AVX-512, and this function was called for all earlier chunks.
     unsafe fn chunk(&self, b: usize);
-    /// The floats of a panel line, `d` or `m` of each row. This is called once per line.
+    /// The floats of a panel line: the `d` or the `m` of each row. This function is called once per line.
     ///
     /// # Safety
     ///
@@ -116,20 +117,21 @@ unsafe impl Source for Packed {
 /// A panel that is packed while it is multiplied.
 struct Packing<'a, F>(&'a Pack<'a>, PhantomData<F>);
 
-// SAFETY: a block is packed when its first chunk is requested.
+// SAFETY: a block is packed when the first chunk of the block is requested.
 unsafe impl<F: Format> Source for Packing<'_, F> {
     /// A chunk is packed one step ahead, because the floats of a line are stored one by one, and a vector load that
-    /// follows at once would wait for these stores.
+    /// follows immediately would wait for these stores.
     const LEAD: usize = 1;
     #[inline(always)]
     unsafe fn chunk(&self, b: usize) {
         let chunks = F::ELEMENTS / 32;
         if b.is_multiple_of(chunks) {
-            // SAFETY: the caller promises AVX-512, and the arguments of packing.
+            // SAFETY: the caller promises AVX-512 and valid arguments of packing.
             unsafe { pack::block::<F, true, false, true>(self.0, b / chunks) };
         }
     }
-    /// Converts a line of f16, and stores the floats for the next tokens' multiplication.
+    /// Converts a line of f16 to floats, and stores the floats in the panel for the multiplication with the next
+    /// tokens.
     #[inline(always)]
     unsafe fn floats<const M: bool>(&self, line: *const u8) -> __m512 {
         // SAFETY: the caller promises the line, which is in the panel that this value packs.
@@ -154,7 +156,7 @@ unsafe fn chunks_of<S: Source, const T: usize, const SCALES: u8, const AHEAD: bo
         let mut ahead = Ahead::new(tile.ahead, chunks);
         let mut acc = [_mm512_setzero_ps(); T];
         let size = chunk_size(if SCALES == scales::ONE { 1 } else { 2 });
-        // Factors on two sums of activations, which subtract the bias of both halves or of one.
+        // Factors on two sums of activations, which subtract the bias of both halves of a chunk or of one half.
         let less = -i16::from(tile.bias);
         let words = |low: i16, high: i16| _mm512_set1_epi32(i32::from(high) << 16 | i32::from(low) & 0xffff);
         let (zero, one) = (_mm512_setzero_si512(), _mm512_set1_epi16(1));
@@ -256,8 +258,8 @@ unsafe fn blocks_of<const SHORT: bool, const T: usize, const GROUP: usize, const
                     products::<T, 4>(&mut sums, w.add(group * 4 * LINE), q);
                 }
                 let scale = _mm512_loadu_si512(w.add(BlockLayout::SCALES + group * LINE).cast());
-                // A short sum is an i16 in the lower word of its lane. The upper word has only its sign, and is
-                // multiplied by zero.
+                // A short sum is an i16 in the lower word of its lane. The upper word has only the sign of the sum, and
+                // is multiplied by zero.
                 let scale = if SHORT { _mm512_maskz_mov_epi16(0x5555_5555, scale) } else { scale };
                 for (total, sums) in total.iter_mut().zip(sums) {
                     *total = if SHORT {
