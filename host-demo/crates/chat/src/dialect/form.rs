@@ -29,8 +29,8 @@ impl Constraint<'_> {
         Piece::Seq(pieces(pattern).into_iter().map(piece).collect())
     }
 
-    /// Any text before a mark, then the mark. The text has no control tokens, because a grammar matches these only by
-    /// id.
+    /// Any text before the mark `pattern`, then the mark. The text has no control tokens, because a grammar matches
+    /// control tokens only by id.
     fn up_to(&self, pattern: &str) -> Piece {
         Piece::Seq(vec![Piece::Without(unwrapped(pattern)), self.mark(pattern)])
     }
@@ -88,7 +88,8 @@ impl Constraint<'_> {
     /// One or more calls in a form.
     pub fn calls_in(&self, form: &CallForm<String>, tools: &[&Tool], is_parallel: bool) -> Piece {
         let most = if is_parallel { MOST_CALLS } else { 1 };
-        // The start of a call stands before the rule, so that a grammar without its mark has the same rule.
+        // The start of the first call stands before the rule, not in it, so that a grammar without the start has the
+        // same rule.
         let calls = Piece::Alt(tools.iter().map(|tool| self.call(form, tool)).collect());
         let one = Piece::Seq(vec![self.head(form), Piece::Rule(Arc::new(calls))]);
         let several = |between: &str| {
@@ -119,7 +120,8 @@ impl Constraint<'_> {
                 let is_line = matches!(form.syntax, Syntax::Json { .. }) && !form.close.is_empty();
                 let line = || Piece::Text(if is_line { "\n" } else { "" }.into());
                 let one = Piece::Seq(vec![open, line(), one, line(), close]);
-                // Only one call if the opening or the closing mark is empty, because nothing would divide two.
+                // Only one call is allowed if the opening or the closing mark is empty, because nothing would separate
+                // two calls.
                 let most = if form.trigger().is_empty() || form.close.is_empty() { 1 } else { most };
                 let more = Piece::Seq(vec![line(), one.clone()]);
                 Piece::Seq(vec![one, Piece::Repeat(Box::new(more), 0, most - 1)])
@@ -209,7 +211,7 @@ impl Constraint<'_> {
         }
     }
 
-    /// One call, without the marks around the whole list and those before the name.
+    /// Returns the grammar of one call, without the marks around the list of calls and the mark before the name.
     fn call(&self, form: &CallForm<String>, tool: &Tool) -> Piece {
         let text = |text: String| Piece::Text(text);
         let schema = || Piece::Schema(tool.parameters.clone());
@@ -267,7 +269,7 @@ impl Constraint<'_> {
         }
     }
 
-    /// Returns a function's name as the form writes it. Kimi K2 adds a prefix and the number of the call.
+    /// Returns a function's name as the form writes the name. Kimi K2 adds a prefix and the number of the call.
     fn named(&self, between: &str, name: &str) -> String {
         match unwrapped(between).as_str() {
             "<|tool_call_argument_begin|>" => format!("functions.{name}:0"),
@@ -275,7 +277,7 @@ impl Constraint<'_> {
         }
     }
 
-    /// A mark followed by an identifier. For MiroThinker, mark and identifier are an element with the name of a server.
+    /// A mark followed by an identifier. MiroThinker writes an element with the name of a server instead of both.
     fn identifier(&self, mark: &str) -> Piece {
         if mark == "<server_name>" {
             return Piece::Text("\n<server_name>tools</server_name>\n".into());

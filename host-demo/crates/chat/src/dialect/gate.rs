@@ -1,5 +1,5 @@
-//! The gate waits for the mark in an answer after which a grammar applies: the end of a thought, or the start of a
-//! call.
+//! The gate waits for a mark in an answer (the end of a thought or the start of a call). A grammar applies after this
+//! mark.
 
 /// The mark to wait for, and the kind of the text before it.
 #[derive(Clone, Debug)]
@@ -29,7 +29,7 @@ impl Gate {
         self.settings.is_thought
     }
 
-    /// Returns the text after the mark if the next token, with the text `piece`, completes it.
+    /// Returns the text after the mark, if the next token, whose text is `piece`, completes the mark.
     pub fn rest_after(&self, piece: &str) -> Option<String> {
         let mut last = self.settings.then.as_deref().unwrap_or(&self.settings);
         while let Some(then) = &last.then {

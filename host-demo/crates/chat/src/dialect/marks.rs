@@ -12,11 +12,11 @@ use super::{Syntax, Tag};
 /// not occur in other text.
 const OPEN: char = '\u{fdd0}';
 const CLOSE: char = '\u{fdd1}';
-/// Delimiter after a mark that is a control token; [`CLOSE`] is the one after other tokens.
+/// Delimiter after a mark that is a control token; [`CLOSE`] is the delimiter after a mark that is any other token.
 const CLOSE_CONTROL: char = '\u{fdd2}';
 const ALL: [char; 3] = [OPEN, CLOSE, CLOSE_CONTROL];
 
-/// The mark tokens of a vocabulary. A *wrapped* spelling has the delimiters around it.
+/// The mark tokens of a vocabulary. A *wrapped* spelling is a spelling between delimiters.
 #[derive(Clone, Debug, Default)]
 pub struct Marks {
     /// Wrapped spellings by token id.
@@ -90,7 +90,7 @@ impl Marks {
     }
 }
 
-/// Replaces the delimiters in ordinary text of an answer, so that it cannot be taken for a mark.
+/// Replaces the delimiters in ordinary text of an answer, so that the text cannot be taken for a mark.
 pub fn plain(text: String) -> String {
     if text.contains(ALL) { text.replace(ALL, "\u{fffd}") } else { text }
 }
@@ -106,12 +106,12 @@ pub fn shown(text: &str) -> String {
     unwrapped(&pieces.map(|(_, piece)| piece).collect::<String>())
 }
 
-/// Returns true if a pattern contains a mark that is a token.
+/// Returns true if a pattern contains a wrapped spelling, i.e. a mark that is one token of the vocabulary.
 pub fn has_token(pattern: &str) -> bool {
     pattern.contains(OPEN)
 }
 
-/// Returns true if a piece of an answer ends with a mark that is a token.
+/// Returns true if a piece of an answer ends with a wrapped spelling, i.e. a mark that is one token of the vocabulary.
 pub fn ends_token(piece: &str) -> bool {
     piece.ends_with([CLOSE, CLOSE_CONTROL])
 }

@@ -66,7 +66,7 @@ pub fn read(form: &CallForm<String>, tools: &Tools, text: &str, end: End) -> Ste
             }
         }
     };
-    // Calls count without the closing mark, because models often omit it.
+    // Calls count even without the closing mark, because models often omit the mark.
     match calls.is_empty() {
         false => Ok((calls, input.at)),
         true => done,
@@ -110,7 +110,7 @@ fn item(form: &CallForm<String>, tools: &Tools, input: &mut Literals<'_>, is_end
     }
 }
 
-/// Parses JSON, also in a code block. Without an opening mark, a call must have arguments.
+/// Parses JSON; a code block around the JSON is accepted. Without an opening mark, a call must have arguments.
 fn json(tools: &Tools, input: &mut Literals<'_>, is_bare: bool, after: After<'_>) -> Step<Vec<Call>> {
     let is_fenced = input.reached("```json")? || input.reached("```")?;
     input.skip_space();
@@ -140,7 +140,8 @@ fn json(tools: &Tools, input: &mut Literals<'_>, is_bare: bool, after: After<'_>
     calls.ok_or(Unread::No)
 }
 
-/// Parses a JSON value at the start of a text, also with the mistakes of models. Returns its length, too.
+/// Parses a JSON value at the start of a text, and accepts the mistakes that models make. Returns the value and the
+/// length of its text.
 fn json_value(text: &str, after: After<'_>) -> Step<(Value, usize)> {
     let mut values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
     match values.next() {
@@ -200,7 +201,7 @@ fn name_before<'f>(tools: &'f Tools, input: &mut Literals<'_>, id: &str, between
         let at = rest.find('{').ok_or(Unread::More)?;
         (&rest[..at], at)
     } else {
-        // Spaces of the mark do not matter if it has other characters.
+        // Spaces at the ends of the mark are ignored if the mark has other characters.
         let mark = if between.trim().is_empty() { between } else { between.trim() };
         let at = input.name_end(mark)?;
         (&rest[..at], at + mark.len())
@@ -266,7 +267,7 @@ fn tagged(
         }
         let (key, attributes) = head(input, parameter)?;
         let rest = input.rest();
-        // Look for the end of a CDATA section first, because its value may contain the closing mark.
+        // Search for the end of a CDATA section first, because the section may contain the closing mark.
         let literal = rest.trim_start().strip_prefix(CDATA.0).map(|inner| rest.len() - inner.len());
         let from = match literal {
             Some(start) => start + rest[start..].find(CDATA.1).ok_or(Unread::More)?,

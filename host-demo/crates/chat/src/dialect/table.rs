@@ -302,7 +302,8 @@ pub const THOUGHTS: &[ThoughtForm<&str>] = &[
     ThoughtForm { open: "Here are my reasoning steps:", close: "[BEGIN FINAL RESPONSE]", end: "[END FINAL RESPONSE]" },
 ];
 
-/// Marks around the content of an answer: the first is dropped before the content, the second after the content.
+/// Pairs of marks around the content of an answer. The opening mark is dropped before the content, the closing mark
+/// after the content.
 pub const WRAPPERS: &[(&str, &str)] = &[
     ("<answer>", "</answer>"),
     ("<response>", "</response>"),

@@ -1,5 +1,6 @@
-//! Answers as public templates write them: each template renders a conversation, and the text after its prompt is
-//! read back. The templates come from `ARENITE_FIXTURES`, and from the directory `ARENITE_TEMPLATES` if it is set.
+//! Answers as public templates write them. Each template renders a conversation; the text after the prompt is then read
+//! as an answer. The templates come from `ARENITE_FIXTURES`, and from the directory `ARENITE_TEMPLATES` if this
+//! variable is set.
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -126,7 +127,8 @@ impl Answer {
         message
     }
 
-    /// Returns a prompt and this answer to it as a template writes them; `None` if the template cannot show the answer.
+    /// Returns a prompt and the answer in `self`, as a template writes them; `None` if the template cannot show the
+    /// answer.
     fn written(&self, template: &Source, dialect: &Dialect, probe: &Probe) -> Option<(String, String)> {
         let (tools, question) = (functions(), json!({ "role": "user", "content": QUESTION }));
         let alone = json!([question]);

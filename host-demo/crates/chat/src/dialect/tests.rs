@@ -118,7 +118,7 @@ const FORMS: &[&str] = &[
     "[get_weather(city=\"Oslo\", days=\"2\")]",
 ];
 
-/// Returns true for a form without a mark: such a call must be the whole answer.
+/// Returns true if calls in `form` have no mark: such a call must be the whole answer.
 fn is_bare(form: &str) -> bool {
     form.starts_with(['{', '[', '`', 'g']) && !form.starts_with("[TOOL_CALLS]") && !form.starts_with("[unused")
 }
@@ -432,7 +432,8 @@ fn a_call_that_the_limit_cut_after_another_is_not_content() {
     }
 }
 
-/// A vocabulary that cannot encode the text that closes a thought gives an error, because the thought cannot be ended.
+/// If a vocabulary cannot encode the text that closes a thought, the thought cannot be ended, so the result is an
+/// error.
 #[test]
 fn a_budget_reports_errors_of_the_vocabulary() {
     use arenite_gguf_writer::{Header, Meta};
@@ -452,8 +453,8 @@ fn a_budget_reports_errors_of_the_vocabulary() {
     assert!(error.contains("cannot close the thought") && error.contains("Upside"), "{error}");
 }
 
-/// As many functions as an agent with several servers of tools has, in each form in which a call can be forced: the
-/// grammar stays within the budget of a request.
+/// Declares as many functions as an agent with several servers of tools. The grammar of a forced call stays within the
+/// budget of a request, in each form in which a call can be forced.
 #[test]
 fn many_functions_are_within_the_budget_of_a_request() {
     // In this form each argument has marks with its own name.

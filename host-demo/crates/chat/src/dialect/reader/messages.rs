@@ -47,7 +47,8 @@ impl Reader {
         }
     }
 
-    /// Handles the first `len` bytes of `held`, text of a message. `is_whole` is true if the message ends there.
+    /// Handles the first `len` bytes of `held`, which are text of a message. `is_whole` is true if the message ends
+    /// there.
     fn body(&mut self, parts: &mut Vec<Part>, channel: Channel, len: usize, is_whole: bool) {
         match &channel {
             Channel::Call(name) => {
