@@ -1,5 +1,5 @@
 //! Dialects: tables of the ways in which models write thoughts and function calls, and a reader for answers. A
-//! *thought* is the reasoning before the content of an answer; a *mark* is a text that delimits it or a call, such as
+//! *thought* is the reasoning before the content of an answer; a *mark* is a delimiter of thoughts or calls, such as
 //! `<think>`; a *form* is one syntax of thoughts or calls.
 //!
 //! ```text
