@@ -122,7 +122,7 @@ const STORY: &str = "Once upon a time";
 struct Stats {
     prompt_tokens: usize,
     kept_tokens: usize,
-    /// Those of the other tokens that the session had at other positions.
+    /// Number of prompt tokens that the session had at other positions and that were reused.
     reused_tokens: usize,
     prefill_tok_s: f64,
     tokens: usize,
@@ -152,8 +152,8 @@ struct Answer {
 }
 
 impl Args {
-    /// Adds the options of sampling and of the answer's end to `settings`. Reports wrong ones before anything is
-    /// generated.
+    /// Adds the options for sampling and for the end of the answer to `settings`. Reports invalid options before
+    /// anything is generated.
     fn settings(
         &self,
         (open, tokenizer): (&OpenModel, Option<&Tokenizer<'_, '_>>),
@@ -183,7 +183,7 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     let open = OpenModel::new(file, SessionFile::sized(kept_file.as_ref(), options))?;
     let model = open.model();
     let tokenizer = match open.vocabulary() {
-        // Ignore the error, because token ids as input and output need no vocabulary.
+        // Ignore the error, because no vocabulary is needed if both input and output are token ids.
         Err(_) if args.text.ids.is_some() && args.format == Format::Ids => None,
         tokenizer => Some(tokenizer?),
     };

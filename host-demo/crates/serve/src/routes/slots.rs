@@ -152,8 +152,8 @@ fn path_of(app: &App, folder: &std::path::Path, open: &OpenRequest, name: &str) 
         let is_same_everywhere = !name.starts_with('.') && !name.ends_with(['.', ' ']);
         (1..=255).contains(&name.len()) && is_same_everywhere && !name.contains(forbidden)
     };
-    // Refused because the server's own files may be in this folder: `client.key`, folders of clients, and folders of
-    // models in `--cache-disk`.
+    // These names are refused because the server's own files may be in this folder: `client.key`, folders of clients,
+    // and folders of models in `--cache-disk`.
     let lower = name.to_ascii_lowercase();
     let is_of_server = lower == KEY_FILE
         || lower.starts_with(CLIENT_FOLDER)
@@ -167,7 +167,7 @@ fn path_of(app: &App, folder: &std::path::Path, open: &OpenRequest, name: &str) 
     })
 }
 
-/// Returns the size of the other files in the folder of a file.
+/// Returns the total size of the other files in the folder that contains `path`.
 fn bytes_beside(path: &std::path::Path) -> u64 {
     let files = path.parent().and_then(|own| std::fs::read_dir(own).ok()).into_iter().flatten().flatten();
     let sizes = files.filter(|file| file.path() != path).filter_map(|file| file.metadata().ok());
