@@ -6,7 +6,7 @@
 //! | key | |
 //! |---|---|
 //! | `block_count`, `decoder_block_count` | layers of the encoder and of the decoder |
-//! | `attention.decoder_head_count`, `decoder_feed_forward_length` | the decoder's, if different from the encoder's |
+//! | `attention.decoder_head_count`, `decoder_feed_forward_length` | if the decoder's differ from the encoder's |
 //! | `norm.kind` | `layer`: `(x - mean) / sqrt(variance + eps)`; `layer_unbiased`: `(x - mean) / (std + eps)`, where the divisor of the variance is n - 1; `rms` |
 //! | `norm.placement` | `pre`: before each sublayer; `post`: after the sublayer's residual |
 //! | `norm.final` | whether each stack ends with a norm |
