@@ -75,7 +75,7 @@ pub struct Talk<'a, 'm, 'w> {
     pub rules: Rules,
     /// All messages: `{role, content}` and the other fields of a loaded conversation.
     pub messages: Vec<Value>,
-    /// The tokens of the last prompt and of its answer. The context contains those before the session's position.
+    /// The tokens of the last prompt and of its answer. The context contains the tokens before the session's position.
     pub known: Vec<TokenId>,
     /// The text of `known`, if it contains the whole answer.
     pub known_text: Option<String>,

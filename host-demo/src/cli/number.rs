@@ -64,7 +64,7 @@ pub fn beams(text: &str) -> Result<usize, String> {
     at_least_one(text).and_then(|n| if n <= MAX { Ok(n) } else { Err(format!("give at most {MAX}; 4 to 8 are usual")) })
 }
 
-/// Parses the size of a context, which must fit in an `i32`.
+/// Parses the size of a context. The size must fit in an `i32`.
 pub fn context_size(text: &str) -> Result<usize, String> {
     const MAX: u64 = i32::MAX as u64;
     match text.parse::<u128>() {

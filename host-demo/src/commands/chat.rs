@@ -389,7 +389,8 @@ fn kwargs(thinking: &Thinking, args: &Args, style: &Style) -> Result<serde_json:
     Ok(kwargs)
 }
 
-/// Reads messages and commands, and answers the messages, until the conversation ends or another model is chosen.
+/// Reads messages and commands, and answers the messages, until the conversation ends or the user chooses another
+/// model.
 fn converse(talk: &mut Talk<'_, '_, '_>, lines: &mut Lines, args: &Args, file: &ModelFile) -> Result<Next> {
     let is_terminal = lines.is_terminal();
     let mut interrupted = false;

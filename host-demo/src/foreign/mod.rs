@@ -56,7 +56,8 @@ pub fn architecture(name: &str) -> String {
 fn nearest<'n>(name: &str, all: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     let plain = |name: &str| name.to_lowercase().replace(['-', '_', '.', ' '], "");
     let name = plain(name);
-    // A tie goes to a name of the same length, then to the alphabetically last name, which is the newest version.
+    // If two names are equally similar, a name of the same length is preferred, then the alphabetically last name,
+    // because it is the newest version.
     let near = all.map(|other| (strsim::normalized_levenshtein(&name, &plain(other)), other));
     let order = |other: &'n str| (plain(other).len() == name.len(), other);
     near.filter(|(score, _)| *score > 0.6)

@@ -1,5 +1,5 @@
-//! `Loaded` gives the same answers as the command line, even if several threads use it at once, and closes its file
-//! when it is dropped.
+//! `Loaded` gives the same answers as the command line, even if several threads use it, and closes its file when it is
+//! dropped.
 
 use std::path::Path;
 

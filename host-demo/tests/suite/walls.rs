@@ -394,8 +394,8 @@ fn a_client_is_told_the_same_whatever_others_ask() {
         (state >> 33) % most
     };
     for trial in 0..trials {
-        // The spy guesses a part of the secret, which only the first server has received. In some trials, the spy sends
-        // its request first.
+        // The spy guesses a part of the secret, which only the first server has received. The other client sends its
+        // prompt before one of the spy's four requests.
         let spy = Ipv4Addr::new(127, 0, 1 + (trial / 200) as u8, 1 + (trial % 200) as u8);
         let victim = Ipv4Addr::new(127, 0, 0, 1 + random(3) as u8);
         let guess = &secret[..20 + random(60) as usize];

@@ -90,7 +90,7 @@ impl Renderer {
         self.tells_stories = self.jinja.is_none() && matches!(name, Some((_, Meta::Str(b"Arenite Stories"))));
     }
 
-    /// Returns whether the conversation's format comes from the file or from the user.
+    /// Returns true if the conversation's format comes from the file or from the user.
     pub fn has_own_format(&self) -> bool {
         self.jinja.is_some() || self.tells_stories || self.is_chosen
     }

@@ -1,4 +1,4 @@
-//! Conversations in other forms, for templates that refuse them or do not show all their texts.
+//! Rewrites conversations for templates that refuse them or do not show all of their texts.
 
 use std::collections::{HashMap, VecDeque};
 

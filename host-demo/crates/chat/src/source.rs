@@ -24,7 +24,7 @@ pub const PERCENT: &str = "py_percent";
 pub const ADD: &str = "py_add";
 
 /// Maximum number of words of a tag. The number is limited because minijinja parses a chain such as `a ~ b ~ c` or
-/// `a.b.c` to as many levels, and compiles and drops them recursively, without a limit of its own: a longer chain could
+/// `a.b.c` to as many levels, and compiles and drops these levels recursively, without a limit: a longer chain could
 /// exhaust the stack.
 const MOST_WORDS: usize = 4096;
 /// Maximum number of assignments. The number is limited because each assignment may nest a value by one level.

@@ -22,7 +22,7 @@ pub fn drafter_among(files: &[String], model: &str) -> Option<String> {
     files.iter().filter(drafts).min_by_key(|file| (rank(file), *file)).cloned()
 }
 
-/// Returns the path of the file with layers that draft for `model`, which is looked for beside the model.
+/// Searches beside `model` for a file with layers that draft for this model. Returns the path of the file.
 pub fn drafter_beside(model: &Path) -> Option<PathBuf> {
     if !model.is_file() {
         return None; // a built-in model

@@ -11,8 +11,8 @@ use tempfile::NamedTempFile;
 const BUFFER: usize = 1 << 20;
 
 /// A file that is being written. The bytes go to a temporary file in the same directory, which replaces the old file in
-/// [`finish`](Self::finish). Until then the old file can be read. Devices and pipes are written directly, because a new
-/// file cannot take their place. A symbolic link is kept; the file that it points to is replaced.
+/// [`finish`](Self::finish). Until then, the old file can still be read. Devices and pipes are written directly,
+/// because a new file cannot take their place. A symbolic link is kept; the file that it points to is replaced.
 pub struct NewFile {
     /// The path as the user gave it, for messages.
     path: PathBuf,
@@ -266,8 +266,8 @@ fn followed(path: &Path) -> io::Result<PathBuf> {
     Err(io::Error::other("too many symbolic links"))
 }
 
-/// A function that registers its argument with the signal handlers, which call the argument before they end the
-/// process.
+/// A function that takes a clean-up function and registers it. Signals then call the clean-up function before they end
+/// the process.
 static REGISTER: OnceLock<Register> = OnceLock::new();
 
 /// Makes the program's signal handlers call a function.

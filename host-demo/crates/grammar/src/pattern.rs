@@ -196,8 +196,8 @@ fn found(ast: &Ast, anywhere: bool, budget: &Budget) -> Result<Expr> {
 }
 
 /// Groups alternatives, without their anchors, by two flags: whether any text may precede the alternative, and whether
-/// any text may follow it. Alternatives of a group share the states for the text around them: otherwise a deterministic
-/// automaton has a node for every set of alternatives that a text may contain.
+/// any text may follow it. Alternatives of a group share the states for the text around them, because otherwise a
+/// deterministic automaton would have a node for every set of alternatives that a text may contain.
 type ByEnds = BTreeMap<(bool, bool), Vec<Expr>>;
 
 fn alternatives(ast: &Ast, anywhere: bool, by_ends: &mut ByEnds, to: (Write, &Budget)) -> Result<()> {

@@ -116,7 +116,7 @@ pub struct TextRequest {
     pub reuse: Option<usize>,
     /// True if no cached context is used.
     pub reads_anew: bool,
-    /// The number of the slot that keeps the conversation; `None` for any free slot.
+    /// The number of the slot that keeps the conversation; `None` for any slot.
     pub slot: Option<usize>,
     /// Scales of adapters by number; `None` for the default scales.
     pub lora: Option<Vec<(usize, f32)>>,

@@ -41,7 +41,7 @@ pub struct EarlierCall {
     pub arguments: Value,
 }
 
-/// Names of fields that hold a thought. The first one with a text counts.
+/// Names of fields that hold a thought. The first field with a text counts.
 const THOUGHTS: [&str; 3] = ["reasoning_content", "reasoning", "thinking"];
 
 impl Message {

@@ -274,7 +274,7 @@ mod tests {
     use super::*;
     use std::io::Write;
 
-    /// The bytes equal those of the file before, during and after the copy.
+    /// The bytes equal the bytes of the file before, during and after the copy.
     #[test]
     fn the_bytes_are_those_of_the_file() {
         let bytes: Vec<u8> = (0..CHUNK + 3 * LARGE + 12345).map(|i| (i / 7 * 31 % 251) as u8).collect();

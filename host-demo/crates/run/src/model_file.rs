@@ -22,7 +22,7 @@ use arenite_files::{faults, map, projector_beside};
 pub struct ModelFile {
     name: String,
     /// The bytes of each element of `held`. These slices borrow from `held`, so no method may return them with a
-    /// lifetime longer than that of `self`.
+    /// lifetime longer than the lifetime of `self`.
     pieces: Vec<&'static [u8]>,
     /// The files; several for a split model.
     held: Vec<Bytes>,
@@ -181,7 +181,7 @@ impl ModelFile {
         let pieces = held.iter().map(|bytes| {
             // SAFETY: each variant of `Bytes` owns its memory (a mapping, a vector that is not changed, or a static) at
             // an address that stays the same when the variant is moved, until it is dropped with `self`. No method
-            // returns these slices with a lifetime longer than that of `self`.
+            // returns these slices with a lifetime longer than the lifetime of `self`.
             unsafe { std::slice::from_raw_parts(bytes.as_ptr(), bytes.len()) }
         });
         Self { name, pieces: pieces.collect(), held, projector: None, check, planned: Arc::default() }

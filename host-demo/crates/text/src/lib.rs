@@ -202,8 +202,8 @@ pub fn in_vocabulary(ids: &[TokenId], vocab: usize) -> Result<(), Error> {
     }
 }
 
-/// Appends the text that token `id` completes. Ids beyond the vocabulary, which occur if a model has more logits than
-/// tokens, have no text.
+/// Appends the text that token `id` completes. Ids beyond the vocabulary have no text; they occur if a model has more
+/// logits than tokens.
 pub fn push(decoder: &mut Decoder, id: TokenId, tokenizer: &Tokenizer<'_, '_>, text: &mut String) -> Result<()> {
     if (id as usize) < tokenizer.vocab_len() {
         decoder.push(id, tokenizer, |part| text.push_str(part))?;

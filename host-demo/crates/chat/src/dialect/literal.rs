@@ -264,8 +264,8 @@ fn code(text: &str, digits: usize) -> Step<Option<u32>> {
     }
 }
 
-/// Joins a high surrogate with the low one in the next escape sequence, if there is one. Also returns the length of
-/// that sequence.
+/// Joins a high surrogate with the low surrogate in the next escape sequence, if there is one. Also returns the length
+/// of that sequence.
 fn pair(high: u32, text: &str) -> Step<(u32, usize)> {
     let next = &text[6..];
     if next.len() < 2 && "\\u".starts_with(next) {

@@ -144,7 +144,7 @@ fn every_form_is_read() {
     }
 }
 
-/// The answers of Functionary 2 begin after `<|recipient|>`, and those of Llama 4 may have text between its marks.
+/// The answers of Functionary 2 begin after `<|recipient|>`. The answers of Llama 4 may have text between their marks.
 #[test]
 fn text_and_calls_of_functionary_2_and_llama_4() {
     let oslo = ("get_weather".to_string(), json!({ "city": "Oslo" }));

@@ -242,7 +242,7 @@ pub fn experts_gate_up<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     halves(config, oriented(config, view, 2 * ff, width)?)
 }
 
-/// Converts the down matrices of experts like [`experts_gate_up`], but does not split them.
+/// Converts the down matrices of experts like [`experts_gate_up`], but does not split these matrices.
 pub fn experts_down<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     let (width, ff) = (config.width()?, config.size(&["moe_intermediate_size"])?);
     Ok(vec![oriented(config, view, width, ff)?])

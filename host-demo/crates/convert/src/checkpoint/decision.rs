@@ -126,7 +126,7 @@ impl Decision {
             Self::Lev => {
                 let calibration = config::json(&directory.join("calibration.json"))?;
                 for (name, value) in calibration["temperatures"].as_object().into_iter().flatten() {
-                    // `choice:A:small`; `B` is another head, which is not converted.
+                    // `choice:A:small`; `B` is a second head, which is not converted.
                     match *name.split(':').collect::<Vec<_>>() {
                         [kind, "A"] => temperature(keys, kind, value)?,
                         [kind, "A", count] => temperature(keys, &format!("{kind}.{count}"), value)?,
@@ -229,7 +229,7 @@ impl Head {
         Ok(Self(checkpoint.tensors.iter().map(tensor).collect()))
     }
 
-    /// Adds kev's head: a linear layer whose rows are those of `q` and then those of `k`.
+    /// Adds kev's head: a linear layer that has the rows of `q`, followed by the rows of `k`.
     fn pointer(self, outputs: &mut Vec<Output<'_>>) -> Result<()> {
         for end in ["weight", "bias"] {
             let (mut shape, mut all) = (Vec::new(), Vec::new());
@@ -313,7 +313,7 @@ const JOINT: &[(&str, &str)] = &[
     ("residual_scorer.3", "decision.scorer_out"),
 ];
 
-/// Parts of the layers of clef's head (torch's `TransformerDecoderLayer`) and of those that route.
+/// Parts of the layers of clef's head (torch's `TransformerDecoderLayer`), including its routing layers.
 const JOINT_LAYER: &[(&str, &str)] = &[
     ("norm1", "attn_norm"),
     ("self_attn.in_proj", "attn"),

@@ -97,7 +97,7 @@ mod tests {
         assert_eq!((&values["rms_norm_eps"], text_type("internvl")), (&Value::Null, Some("qwen2")));
     }
 
-    /// The defaults are those of `Gemma3TextConfig`, `GptOssConfig` and `GlmConfig` in transformers 5.24.
+    /// The expected defaults come from `Gemma3TextConfig`, `GptOssConfig` and `GlmConfig` in transformers 5.24.
     #[test]
     fn rotary_parameters() {
         for (kind, stated, whole) in [

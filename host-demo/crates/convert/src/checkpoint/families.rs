@@ -52,8 +52,8 @@ pub struct Family {
     pub made: fn(&Config) -> Result<Vec<Made>>,
     /// Tensors that become metadata in GGUF.
     pub scalars: &'static [Scalar],
-    /// True if layers that predict further tokens are kept. They are dropped for other architectures, because readers
-    /// of those do not expect such layers.
+    /// True if layers that predict further tokens are kept. These layers are dropped for other architectures, because
+    /// readers of those architectures do not expect them.
     pub predicts: bool,
     /// Returns true if the head is stored even if its values equal those of the embedding, because the head and the
     /// embedding have different factors.

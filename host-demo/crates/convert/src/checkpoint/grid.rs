@@ -1,6 +1,6 @@
-//! Stores weights that another program has quantized to integers in GGUF's blocks of 32 weights, without loss. This is
-//! possible if each block lies in one group and F16 can represent the factor of the group. Q4_0, Q5_0 and Q8_0 store
-//! the code minus the zero of the group; Q4_1 and Q5_1 store the code, and the bias of the group.
+//! Stores weights in GGUF's blocks of 32 weights without loss, if another program has quantized the weights to
+//! integers. This is possible if each block lies in one group and F16 can represent the factor of the group. Q4_0, Q5_0
+//! and Q8_0 store the code minus the zero of the group; Q4_1 and Q5_1 store the code, and the bias of the group.
 
 use arenite::quant::TensorType;
 use half::f16;

@@ -231,8 +231,8 @@ impl Keys<'_> {
         }
     }
 
-    /// Writes whether the weights of experts are divided by their sum, if the config differs from the architecture's
-    /// `usual` value.
+    /// Writes a flag that says whether the weights of experts are divided by their sum. The flag is written only if the
+    /// config differs from the architecture's `usual` value.
     pub fn normed_weights(&mut self, usual: bool) {
         if let Some(normed) = self.config.flag("norm_topk_prob").filter(|normed| *normed != usual) {
             self.set("expert_weights_norm", normed);

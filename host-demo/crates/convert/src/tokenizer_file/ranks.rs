@@ -42,8 +42,8 @@ impl<'t> Ranks<'t> {
         (0..).zip(self.tokens).filter_map(merge).collect()
     }
 
-    /// Splits `piece` into bytes. Then merges two neighbours again and again, always those that form the token with the
-    /// lowest rank, as long as this rank is below `end`.
+    /// Splits `piece` into bytes. Then merges two neighbours again and again, always the two that form the token with
+    /// the lowest rank, as long as this rank is below `end`.
     fn parts(&self, piece: &[u8], end: u32) -> Vec<Range<usize>> {
         let mut parts: Vec<Range<usize>> = (0..piece.len()).map(|at| at..at + 1).collect();
         loop {

@@ -259,7 +259,7 @@ impl Special {
     }
 }
 
-/// Returns whether the settings add a token to texts, and whether this replaces the post-processor of the
+/// Returns two flags: whether the settings add a token to texts, and whether they replace the post-processor of the
 /// `tokenizer.json`. The settings replace the post-processor for classes that build it themselves; these classes add
 /// the start token by default. transformers 5 keeps a post-processor that the file has. For all other classes, the
 /// settings have no effect.

@@ -48,7 +48,7 @@ pub fn check(json: &Value, notes: &mut Vec<String>) -> Result<Vec<Step>> {
     Ok(steps)
 }
 
-/// Checks the normalizers, and returns those that the host applies as steps.
+/// Checks the normalizers, and returns the normalizers that the host applies as steps.
 fn normalization(json: &Value, normalizers: &[&Value], notes: &mut Vec<String>) -> Result<Vec<Step>> {
     let mut steps = Vec::new();
     let splits = part(&json["pre_tokenizer"], "WhitespaceSplit").is_some();
@@ -77,7 +77,7 @@ fn normalization(json: &Value, normalizers: &[&Value], notes: &mut Vec<String>) 
     Ok(steps)
 }
 
-/// Checks the pre-tokenizers, and adds those that the host applies as steps.
+/// Checks the pre-tokenizers, and adds the pre-tokenizers that the host applies as steps.
 fn words(json: &Value, pre_tokenizers: &[&Value], steps: &mut Vec<Step>, notes: &mut Vec<String>) -> Result<()> {
     let kinds = kinds(pre_tokenizers);
     for (expressions, texts) in [

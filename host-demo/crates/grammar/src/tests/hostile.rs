@@ -157,7 +157,7 @@ fn many_names() {
         &json!({ "allOf": [{ "required": names }, { "required": backwards }] }),
         "$.allOf[1].required: this is too much work",
     );
-    // Each listed property or element copies the rule that the other schema has for unlisted ones.
+    // Each listed property or element copies the rule that the other schema has for unlisted properties or elements.
     let large = json!({ "enum": vec!["x".repeat(1000); 100] });
     schema(
         &json!({ "allOf": [{ "properties": all }, { "additionalProperties": large }] }),

@@ -274,7 +274,7 @@ impl DecisionModel {
         }
     }
 
-    /// Returns true if the model answers a question with a rating instead of one of the question's options.
+    /// Returns true if the model answers a question with a rating, not with one of the question's options.
     fn rates(&self, question: &Question) -> bool {
         self.kind == Type::Lev && question.kind == Kind::Noul
     }

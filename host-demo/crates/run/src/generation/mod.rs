@@ -122,7 +122,7 @@ pub struct NewToken {
 /// An answer in progress.
 pub struct Generation {
     settings: Arc<Settings>,
-    /// The tokens of the context: the prompt and the answer so far, except for those that a shift dropped.
+    /// The tokens of the context: the prompt and the answer so far, except for tokens that a shift dropped.
     ids: Vec<TokenId>,
     /// Number of tokens of the prompt in `ids`.
     prompt: usize,

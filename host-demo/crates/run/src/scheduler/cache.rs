@@ -24,8 +24,8 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// Among the contexts of this scope with these adapters, finds the one that shares the longest prefix with
-    /// `prompt`. Returns its index and the length of the prefix.
+    /// Finds the context that shares the longest prefix with `prompt`, among the contexts of this scope with these
+    /// adapters. Returns the index of the context and the length of the prefix.
     pub fn best(&self, prompt: &[TokenId], lora: &[(usize, f32)], scope: Option<u64>) -> Option<(usize, usize)> {
         let alike = self.kept.iter().enumerate().filter(|(_, kept)| kept.lora == lora && kept.scope == scope);
         let each = alike.map(|(at, kept)| (at, shared(&kept.ids, prompt)));

@@ -92,7 +92,7 @@ impl Scheduler<'_, '_, '_> {
     }
 
     /// Returns how many prompts fit in memory, given the number of pages that each prompt takes. If necessary, evicts
-    /// contexts of the cache, but not the most recently used one, which usually has the prompts' beginning.
+    /// contexts of the cache, but not the most recently used context, which usually has the prompts' beginning.
     fn fitting(&mut self, pages: &[usize]) -> usize {
         let (mut count, mut needed) = (0, 0);
         for pages in pages {

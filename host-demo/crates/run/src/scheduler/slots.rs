@@ -24,7 +24,7 @@ pub struct Slot {
     pub prompt: usize,
     /// Number of tokens of the answer so far.
     pub answer: usize,
-    /// The settings of the last answer; `None` if there was none.
+    /// The settings of the last answer; `None` if the slot had no answer yet.
     pub settings: Option<Arc<Settings>>,
     /// Number of answers that are being generated.
     pub working: usize,

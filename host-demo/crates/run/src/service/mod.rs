@@ -85,7 +85,7 @@ pub struct Service {
     pub breakers: Vec<String>,
     /// True if answers continue in a full context; the context then drops tokens.
     pub shifts: bool,
-    /// The temperature of the command line, if it has one. It replaces Ollama's default, which differs from the
+    /// The temperature that the command line sets, if it sets one. It replaces Ollama's default, which differs from the
     /// temperature in `params`.
     pub temperature: Option<f32>,
     /// The model's name in requests and answers.
