@@ -39,7 +39,7 @@ const NO_VECTORS: Meaning = Refused("control vectors are not supported: train an
 const ALREADY: Meaning = Ignored("this is the default");
 const SHARED: Meaning = Ignored("prompts share one cache, and common prefixes are always reused");
 
-/// A flag of llama.cpp: its names, true if a value follows, and its meaning.
+/// A flag of llama.cpp: its names, whether a value follows the flag, and its meaning.
 type Flag = (&'static [&'static str], Value, Meaning);
 
 /// Flags for the model and the machine, for all commands that run a model.

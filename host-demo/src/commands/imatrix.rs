@@ -79,7 +79,7 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Sums the squared inputs of each matrix. A matrix is recognised by its address.
+/// Sums the squared inputs of each matrix. A matrix is recognized by its address.
 struct Collector<'a> {
     /// For each tensor: address, size, name, number of columns and number of matrices. Sorted by address.
     tensors: Vec<(usize, usize, &'a str, usize, usize)>,

@@ -61,7 +61,7 @@ impl Refusal {
 
     /// Makes the refusal for a prompt that does not fit in the context.
     pub fn too_long(field: &str, len: impl Display, context: usize) -> Self {
-        // The first words must not be changed, because clients recognise this error by these words.
+        // The first words must not be changed, because clients recognize this error by these words.
         let message = format!(
             "This model's maximum context length is {context} tokens. However, the prompt has {len} tokens, and the \
              context has room for {} with an answer: shorten it",

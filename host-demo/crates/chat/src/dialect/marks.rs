@@ -1,4 +1,4 @@
-//! Recognises marks that are tokens of a vocabulary by their ids, so that text with the same spelling stays text.
+//! Recognizes marks that are tokens of a vocabulary by their ids, so that text with the same spelling stays text.
 
 use std::collections::HashMap;
 

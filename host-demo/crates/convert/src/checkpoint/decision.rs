@@ -1,4 +1,4 @@
-//! Decision models, which answer typed questions with probabilities. The type of a decision model is recognised by the
+//! Decision models, which answer typed questions with probabilities. The type of a decision model is recognized by the
 //! files in its repository. The type determines the template of the prompt, the source of the temperatures and the file
 //! of the head. Source: llama.cpp b11434, `conversion/{qwen,lev,clef,bert}.py`.
 

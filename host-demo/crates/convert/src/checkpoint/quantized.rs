@@ -100,7 +100,7 @@ fn settings(config: &Config, directory: Option<&Path>, checkpoint: &Checkpoint<'
     Ok(hqq::is_used(checkpoint).then(|| ("hqq".to_owned(), Value::Null)))
 }
 
-/// Converts the matrices of compressed-tensors. The format of each matrix is recognised by its tensors, because a
+/// Converts the matrices of compressed-tensors. The format of each matrix is recognized by its tensors, because a
 /// checkpoint may have several formats.
 fn compressed(checkpoint: &mut Checkpoint<'_>, settings: &Value) -> Result<()> {
     const FORMATS: &[&str] = &[
