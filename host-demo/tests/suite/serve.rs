@@ -471,7 +471,7 @@ fn a_generator_computes_the_embeddings_of_the_command_line() {
     assert!(status == 400 && answer["error"]["message"] == "input: the list is empty", "{answer}");
 }
 
-/// A browser on this machine may send requests for web pages of other sites. These requests are refused.
+/// Web pages of other sites, shown by a browser on this machine, may try to send requests. Such requests are refused.
 #[test]
 fn pages_from_elsewhere_ask_for_nothing() {
     let server = Server::start(&[]);

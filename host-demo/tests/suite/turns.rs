@@ -154,7 +154,7 @@ fn models_that_always_think() {
     ] {
         assert_eq!(ask(path, more)["choices"][0]["message"].get("reasoning_content"), None);
     }
-    // The thought with its closing mark has four tokens.
+    // The thought with its closing delimiter has four tokens.
     let usage = ask(path, json!({}))["usage"].clone();
     assert_eq!(usage["completion_tokens_details"]["reasoning_tokens"], 4, "{usage}");
     let usage = talk.good("/v1/responses", &json!({ "input": "hi", "temperature": 0 }))["usage"].clone();
@@ -200,7 +200,7 @@ fn a_call_that_the_limit_cuts_is_no_text() {
                 [..],
             &["<tool_call>", "</tool_call>"][..],
         ),
-        // Marks of several tokens.
+        // Delimiters of several tokens.
         (
             &[
                 "<tool",
@@ -235,7 +235,7 @@ fn a_call_that_the_limit_cuts_is_no_text() {
 #[test]
 fn a_closing_mark_that_the_limit_cuts_is_no_text() {
     let template = format!("{{% if tools %}}{{{{ tools | tojson }}}}{{% endif %}}{CHATML}");
-    // `len` is the number of tokens of the call without its closing marks.
+    // `len` is the number of tokens of the call without its closing delimiters.
     for (script, len) in [
         (
             &[

@@ -1,5 +1,5 @@
 //! Parses values in the syntax of Python, and in the syntax of Gemma, whose keys have no quotes and whose texts are
-//! enclosed in a mark.
+//! enclosed in a delimiter.
 
 use serde_json::{Map, Number, Value};
 
@@ -15,7 +15,7 @@ pub const MOST_NAME: usize = 256;
 pub struct Literals<'t> {
     pub text: &'t str,
     pub at: usize,
-    /// The mark around texts, in addition to ordinary quotes.
+    /// The delimiter around texts, in addition to ordinary quotes.
     quote: &'t str,
 }
 
@@ -108,7 +108,7 @@ impl<'t> Literals<'t> {
         }
     }
 
-    /// Parses a text between two marks.
+    /// Parses a text between two delimiters.
     fn quoted(&mut self) -> Step<Value> {
         let inner = &self.rest()[self.quote.len()..];
         let Some(len) = inner.find(self.quote) else { return Err(Unread::More) };

@@ -9,7 +9,7 @@ use super::step::{Step, Unread};
 /// The text that may follow a value, and the places where missing closing brackets are accepted.
 #[derive(Clone, Copy, Debug)]
 pub struct After<'m> {
-    /// The mark after the value; empty if there is none.
+    /// The delimiter after the value; empty if there is none.
     pub mark: &'m str,
     /// True if the value may end with the answer. The arguments of a call must be complete even at the end of the
     /// answer.
@@ -32,7 +32,7 @@ pub fn whole(text: &str) -> Option<Value> {
     (len == text.len()).then_some(value)
 }
 
-/// Skips surplus closing brackets before the mark `close` or before the end of the answer.
+/// Skips surplus closing brackets before the delimiter `close` or before the end of the answer.
 pub fn skip_surplus(input: &mut Literals<'_>, close: &str, is_end: bool) -> Step<()> {
     let rest = input.rest().trim_start();
     let after = rest.trim_start_matches(|c: char| c.is_whitespace() || c == '}' || c == ']');

@@ -1,4 +1,4 @@
-//! Parses calls whose arguments are nested elements: `<invoke name="NAME"><KEY>VALUE</KEY></invoke>`, with a mark
+//! Parses calls whose arguments are nested elements: `<invoke name="NAME"><KEY>VALUE</KEY></invoke>`, with a delimiter
 //! before every tag.
 
 use serde_json::{Map, Value};

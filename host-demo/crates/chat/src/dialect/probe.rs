@@ -120,7 +120,7 @@ pub fn look(template: &dyn Template, dialect: &mut Dialect) -> Probe {
     probe.look_at_parts(template, without_tools.as_deref());
     let own = probe.look_at_calls(template, dialect);
     keep(dialect, own, template.source());
-    // The form without a mark counts only if the template shows that the model knows this form.
+    // The form without a delimiter counts only if the template shows that the model knows this form.
     let is_bare = |form: &CallForm<String>| form.trigger().is_empty() && matches!(form.syntax, Syntax::Named { .. });
     match dialect.calls.iter().position(is_bare) {
         Some(at) if probe.has_metadata && own.is_none() => dialect.own = Own::Form(at),
@@ -155,7 +155,7 @@ impl Probe {
     /// Finds out how to pass calls to a template. Returns the form in which the template writes calls, if the form is
     /// known.
     fn look_at_calls(&mut self, template: &dyn Template, dialect: &mut Dialect) -> Option<Own> {
-        // The marks are not wrapped, because templates write them as text.
+        // The delimiters are not wrapped, because templates write them as text.
         let written = Dialect::all(&Marks::default());
         for (id, (as_text, content)) in IDS.iter().flat_map(|id| GIVEN.map(|given| (*id, given))) {
             let render = |has_result| template.render(&conversation(id, as_text, content, has_result), &tools(), false);
@@ -240,8 +240,8 @@ fn found(dialect: &Dialect, text: &str) -> Option<Own> {
     dialect.calls.iter().position(reads).map(Own::Form)
 }
 
-/// Keeps the form that was found, the forms whose marks are tokens or occur in the template, and the forms without a
-/// mark. If no form remains, all forms are kept.
+/// Keeps the form that was found, the forms whose delimiters are tokens or occur in the template, and the forms without
+/// a delimiter. If no form remains, all forms are kept.
 fn keep(dialect: &mut Dialect, found: Option<Own>, source: &str) {
     let spelled = Dialect::all(&Marks::default());
     dialect.has_channels |= source.contains(&spelled.channels.message);

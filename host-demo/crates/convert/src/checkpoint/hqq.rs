@@ -11,8 +11,8 @@ use super::integers::{need, put, take};
 use super::leaf::{Codes, Coding, Factors, Groups, Order, Packed, Zeros};
 use super::tensors::Checkpoint;
 
-/// Returns true if a layer is quantized by HQQ. This is found by the tensors, because HQQ's own files have no settings
-/// in config.json.
+/// Returns true if a layer is quantized by HQQ. This is recognized by the names of the tensors, because HQQ's own files
+/// have no settings in config.json.
 pub fn is_used(checkpoint: &Checkpoint<'_>) -> bool {
     checkpoint.tensors.keys().any(|name| name.ends_with(".W_q"))
 }

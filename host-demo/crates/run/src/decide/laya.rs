@@ -4,7 +4,7 @@
 use anyhow::{Result, ensure};
 use arenite::TokenId;
 
-/// Most tokens of an option, without its mark.
+/// Maximum number of tokens of an option, without the `[MASK]` before it.
 const OPTION: usize = 48;
 /// Number of tokens that are reserved for the question when options are cut.
 const RESERVED: usize = 16;

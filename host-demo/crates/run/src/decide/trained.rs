@@ -36,7 +36,7 @@ enum Type {
     Nimble,
     /// An option's score compares the vector of a token in the prompt with the vector of the last token.
     Kev,
-    /// An encoder scores marks before the options.
+    /// An encoder scores the `[MASK]` token before each option.
     Laya,
     /// A head decides about all questions together.
     Clef,

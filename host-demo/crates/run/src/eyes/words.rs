@@ -25,7 +25,7 @@ enum Style {
     Marked,
     /// If there are several views: a text before each tile, and a text before the overview.
     Tiled,
-    /// A mark after each line of rows.
+    /// A token after each line of rows, such as `[IMG_BREAK]`.
     Lines,
 }
 

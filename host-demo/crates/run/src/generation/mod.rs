@@ -114,7 +114,7 @@ impl Step {
 pub struct NewToken {
     pub id: TokenId,
     /// The text that may be shown now. It is empty if the token's text was held back, and longer than the token's text
-    /// if earlier text was held back. Marks are enclosed in noncharacters (see `dialect/marks.rs`).
+    /// if earlier text was held back. Delimiters are enclosed in noncharacters (see `dialect/marks.rs`).
     pub text: String,
     pub logprob: Option<Logprob>,
 }
@@ -144,7 +144,7 @@ pub struct Generation {
     chars: usize,
     indents: IndentFilter,
     stops: StopFilter,
-    /// Waits for the mark after which the grammar applies; `None` after the mark was generated.
+    /// Waits for the delimiter after which the grammar applies; `None` after the delimiter was generated.
     gate: Option<Gate>,
     /// The limit on the tokens of thoughts; `None` once no thought can follow.
     thoughts: Option<ThoughtBudget>,
@@ -423,8 +423,8 @@ impl Generation {
             }
             _ => None,
         };
-        // Check the text after the mark, because one token may contain both the mark and text, and the text must follow
-        // the grammar.
+        // Check the text after the delimiter, because one token may contain both the delimiter and text, and the text
+        // must follow the grammar.
         let spoils = |token| match (&self.gate, &self.state, table) {
             (Some(gate), Some(state), Some(table)) => {
                 let rest = gate.rest_after(&spelled(token, settings.marks.as_deref(), tokenizer));
@@ -477,8 +477,8 @@ impl Generation {
         is_own || self.settings.stop_ids.contains(&token)
     }
 
-    /// Returns the text of a token. A mark is enclosed in noncharacters (see `dialect/marks.rs`), which are replaced in
-    /// the text of all other tokens.
+    /// Returns the text of a token. A delimiter is enclosed in noncharacters (see `dialect/marks.rs`), which are
+    /// replaced in the text of all other tokens.
     fn text_of(&mut self, token: TokenId, tokenizer: &Tokenizer<'_, '_>) -> Result<String> {
         let mut piece = String::new();
         if let Some(decoder) = &mut self.decoder {
@@ -519,7 +519,7 @@ pub fn within(params: &Params, context: usize) -> Params {
     Params { repeat_last_n: params.repeat_last_n.min(most), more, ..*params }
 }
 
-/// Returns the part of a token's text that does not depend on the tokens before it. Marks are enclosed in
+/// Returns the part of a token's text that does not depend on the tokens before it. Delimiters are enclosed in
 /// noncharacters.
 fn spelled(token: TokenId, marks: Option<&Marks>, tokenizer: &Tokenizer<'_, '_>) -> String {
     match marks.and_then(|marks| marks.text_of(token)) {
@@ -533,8 +533,8 @@ fn is_line_break(bytes: &[u8]) -> bool {
     bytes.iter().all(u8::is_ascii_whitespace) && bytes.iter().any(|byte| *byte != b' ')
 }
 
-/// Returns the state of a grammar after `rest`, the text after a mark. White space at the start of `rest` is skipped
-/// unless the grammar describes it. Returns `None` if the text does not follow the grammar.
+/// Returns the state of a grammar after `rest`, the text after a delimiter. White space at the start of `rest` is
+/// skipped unless the grammar describes it. Returns `None` if the text does not follow the grammar.
 fn begun(state: &State, grammar: &Grammar<'_>, rest: &str) -> Option<State> {
     [rest, rest.trim_start()].into_iter().find_map(|text| {
         let mut next = state.clone();

@@ -1,4 +1,4 @@
-//! The settings of an answer: the sampler, limits, stop strings, the grammar and marks.
+//! The settings of an answer: the sampler, limits, stop strings, the grammar and delimiters.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,9 +47,9 @@ pub struct Settings {
     pub logprobs: Option<usize>,
     /// True if the log-probabilities of the prompt's tokens are also reported.
     pub scores_prompt: bool,
-    /// Mark tokens, for chat answers.
+    /// Delimiters that are tokens, for chat answers.
     pub marks: Option<Arc<Marks>>,
-    /// The mark to wait for before the grammar applies.
+    /// The delimiter to wait for before the grammar applies.
     pub gate: Option<GateSettings>,
     /// The limit on tokens of thoughts, before any are counted.
     pub thoughts: Option<ThoughtBudget>,

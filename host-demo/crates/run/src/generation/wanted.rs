@@ -32,7 +32,7 @@ impl ThoughtLimit {
     }
 }
 
-/// A grammar of calls that applies after the opening mark of a call.
+/// A grammar of calls that applies after the opening delimiter of a call.
 pub struct StrictCalls {
     pub until: String,
     pub table: Arc<Table>,

@@ -20,7 +20,7 @@ pub enum AnswerError {
 /// A complete answer.
 #[derive(Clone, Debug, Default)]
 pub struct Choice {
-    /// The text of the answer. Marks that are tokens are enclosed in noncharacters (see `dialect/marks.rs`).
+    /// The text of the answer. Delimiters that are tokens are enclosed in noncharacters (see `dialect/marks.rs`).
     pub text: String,
     pub tokens: Vec<TokenId>,
     /// The end in `text` of each token's text.
@@ -158,7 +158,7 @@ pub struct Splitter {
 }
 
 impl Splitter {
-    /// Adds the text of `tokens` tokens. Returns true if these tokens belong to a thought; the marks of a thought
+    /// Adds the text of `tokens` tokens. Returns true if these tokens belong to a thought; the delimiters of a thought
     /// belong to it, too.
     fn push(&mut self, text: &str, tokens: usize, parts: &mut Vec<Part>) -> bool {
         let before = self.reader.is_thinking();

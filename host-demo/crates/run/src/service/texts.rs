@@ -43,8 +43,8 @@ impl Service {
         }
     }
 
-    /// Returns the tokens of texts to embed, cut to `limit` tokens. Errors call the texts `field`. A text that is too
-    /// long gets its own error, so that the other texts are still embedded.
+    /// Returns the tokens of texts to embed, cut to `limit` tokens. `field` is the name of the texts in errors. A text
+    /// that is too long gets its own error, so that the other texts are still embedded.
     ///
     /// # Errors
     ///

@@ -8,7 +8,7 @@ use crate::dialect::syntax::{self, End};
 use crate::dialect::tools::Call;
 
 impl Reader {
-    /// Reads messages in channels: a header gives the type of the text up to the next mark.
+    /// Reads messages in channels: a header gives the type of the text up to the next delimiter.
     pub(super) fn channel(&mut self, parts: &mut Vec<Part>, channel: Channel, is_end: bool) {
         let dialect = self.dialect.clone();
         let channels = &dialect.channels;
@@ -86,7 +86,7 @@ impl Reader {
         self.state = State::Channel(if is_whole { Channel::Between } else { channel });
     }
 
-    /// Parses a message that consists of calls with their marks.
+    /// Parses a message that consists of calls with their delimiters.
     fn message_calls(&self, text: &str) -> Option<Vec<Call>> {
         let text = text.trim();
         self.dialect.calls.iter().filter(|form| !form.open.is_empty()).find_map(|form| {
