@@ -367,7 +367,7 @@ fn several(args: &Args, model: &ModelArgs, files: &[PathBuf], program: &ProgramM
     );
     let mut models = Vec::new();
     for path in files {
-        // The file is mapped, because copying it only for this check would take too long.
+        // The file is mapped, because copying it only to plan its memory would take too long.
         let (tokenizer, projector) = (model.tokenizer.as_deref(), model.projector());
         let source = Source { tokenizer, projector, ..Source::from(path.as_path()) };
         let planned = ModelFile::open(source).and_then(|file| Ok(ModelEntry::new(path, &host(args, file)?, program)));

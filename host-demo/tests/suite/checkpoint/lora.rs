@@ -101,9 +101,9 @@ fn adapters_of_many_kinds_are_converted() {
     }
 }
 
-/// With `save_embedding_layers`, PEFT stores a saved module under its own name and under the model's name, and the
-/// untrained values under a third name. The adapter is the same as without this setting, and `adapters.json` has its
-/// logits.
+/// With `save_embedding_layers`, PEFT stores a saved module as `modules_to_save` and under the model's name, with the
+/// untrained values beside them as `original_module`. The adapter is the same as without this setting, and
+/// `adapters.json` has its logits.
 #[test]
 fn saved_modules_may_have_three_names() {
     let directory = tempfile::tempdir().unwrap();

@@ -414,7 +414,8 @@ impl<'f> Output<'f> {
         self.shape.len() <= 1 || base.ends_with("_norm.weight") || KEPT.contains(&base) || !base.ends_with(".weight")
     }
 
-    /// Chooses a more precise type if the weights are too small for the chosen type. Returns a message in this case.
+    /// Replaces the chosen type by F32 or BF16 if the weights are too small for the chosen type. Returns a message in
+    /// this case.
     pub fn keep_small(&mut self) -> Option<String> {
         let columns = self.shape.last().copied().filter(|columns| *columns > 0)?;
         let kept = if self.stored() == TensorType::BF16 { TensorType::BF16 } else { TensorType::F32 };

@@ -90,7 +90,8 @@ mod tests {
         history.add(1, &ids[..10], 10, &[]);
         assert_eq!((history.known(1, &ids, &[], 0), history.known(2, &ids, &[], 0)), (10, 0));
         assert_eq!((history.known(1, &ids, &[(0, 1.0)], 0), history.known(1, &ids[..10], &[], 0)), (0, 9));
-        // A prompt that differs from the earlier prompt before its last tokens does not learn how much is cached.
+        // If a prompt differs from the earlier prompt before its last tokens, its client does not learn how much is
+        // cached.
         let other = |len: usize| [&ids[..len], &[99; 10]].concat();
         assert_eq!((history.known(1, &other(6), &[], 0), history.known(1, &other(5), &[], 0)), (6, 0));
         let changed = [&ids[..3], &[99], &ids[5..9]].concat();

@@ -193,7 +193,8 @@ fn step(keys: &mut Keys<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Makes norm weights that include the factor by which Muse Glimmer multiplies its queries.
+/// Makes norm weights for queries and keys. The weights for queries are the factor by which Muse Glimmer multiplies its
+/// queries; the weights for keys are 1.
 fn muse_norms(config: &Config) -> Result<Vec<Made>> {
     let (head, factor) = (config.head_width()?, config.float(&["qk_scale_factor"])?.context("no qk_scale_factor")?);
     let layers = 0..config.layers()?;
