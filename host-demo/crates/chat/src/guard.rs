@@ -1,9 +1,10 @@
 //! Keeps text written by users from being read as control tokens.
 //!
-//! Before the template is rendered, this module encloses every control token that a user has spelled out in marks, as
-//! well as every text that could form a control token together with the template's own text. In the rendered prompt,
-//! control tokens outside of marks come from the template. Control tokens inside of marks are encoded as text. All
-//! other text is unchanged, so a prompt without such text has the same tokens as without this module.
+//! Before the template is rendered, this module puts marks (noncharacters) around every control token that a user has
+//! spelled out. It also puts marks around a text that could form a control token together with the template's own text.
+//! In the rendered prompt, control tokens outside of marks come from the template. Control tokens inside of marks are
+//! encoded as text. All other text is unchanged, so a prompt without such text has the same tokens as without this
+//! module.
 
 use std::ops::Range;
 

@@ -1,8 +1,8 @@
 //! A request for text: a prompt or a conversation, and how to answer it.
 //!
-//! Every interface of the server, batches and `arenite_run::Loaded` parse their requests to a [`TextRequest`], which
-//! does not contain field names of any interface, so that the meaning of a request is decided in one place. If a later
-//! error needs the name of a field, the name is stored with the value ([`Named`]).
+//! The interfaces of the server, batches and `arenite_run::Loaded` all convert their requests to a [`TextRequest`]. It
+//! has no field names of any interface, so that the meaning of a request is decided in one place. If a later error
+//! needs the name of a field, the name is stored with the value ([`Named`]).
 //!
 //! | file | |
 //! |---|---|

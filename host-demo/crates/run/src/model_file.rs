@@ -179,9 +179,9 @@ impl ModelFile {
     #[allow(unsafe_code)]
     fn of(name: String, held: Vec<Bytes>, check: bool) -> Self {
         let pieces = held.iter().map(|bytes| {
-            // SAFETY: each variant of `Bytes` owns its memory (a mapping, a vector that is not changed, or a static) at
-            // an address that stays the same when the variant is moved, until it is dropped with `self`. No method
-            // returns these slices with a lifetime longer than the lifetime of `self`.
+            // SAFETY: each variant of `Bytes` owns its memory, which is a mapping, a vector that is not changed, or a
+            // static. The address of the memory stays the same when the variant is moved, until the variant is dropped
+            // with `self`. No method returns these slices with a lifetime longer than the lifetime of `self`.
             unsafe { std::slice::from_raw_parts(bytes.as_ptr(), bytes.len()) }
         });
         Self { name, pieces: pieces.collect(), held, projector: None, check, planned: Arc::default() }

@@ -1,5 +1,5 @@
-//! Finds weights that were quantized to integers by GPTQ, compressed-tensors or bitsandbytes, and replaces the several
-//! stored tensors of each weight by one tensor, so that the rest of the conversion reads ordinary matrices.
+//! Finds weights that were quantized to integers by GPTQ, compressed-tensors or bitsandbytes, and replaces the stored
+//! tensors of each weight by a single tensor. The rest of the conversion therefore reads only ordinary matrices.
 //! [`awq`](super::awq), [`mlx`](super::mlx), [`hqq`](super::hqq) and [`modelopt`](super::modelopt) do the same for the
 //! formats of their names.
 
