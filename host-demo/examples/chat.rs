@@ -2,7 +2,8 @@
 //!
 //!     cargo run --release -p host-demo --example chat [MODEL.gguf]
 //!
-//! The text is passed to the model unchanged. Most chat models expect the markers of their chat template around it.
+//! The text is passed to the model unchanged. Most chat models expect the markers of their chat template around the
+//! text.
 
 use std::io::{BufRead, Write, stdin, stdout};
 

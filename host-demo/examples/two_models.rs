@@ -1,5 +1,5 @@
-//! Two models that share a workspace. Each has its own KV cache, and takes a snapshot of its conversation before the
-//! other one runs.
+//! Two models that share a workspace. Each model has a separate KV cache. Before the other model runs, a snapshot of a
+//! model's conversation is saved.
 //!
 //!     cargo run --release -p host-demo --example two_models [ONE.gguf TWO.gguf]
 

@@ -1,4 +1,4 @@
-//! The files that this program opens as models besides GGUF, and the models that are built into it.
+//! The files other than GGUF that this program opens as models, and the models that are built into the program.
 
 use std::io::Cursor;
 use std::path::Path;
@@ -46,7 +46,7 @@ pub fn source<'a>(model: &'a ModelArgs, path: &'a Path) -> Source<'a> {
     Source { model: path, tokenizer, check: model.check_tensors, load: model.load, projector }
 }
 
-/// Converts files of whisper.cpp and llama2.c; refuses files of other kinds with advice.
+/// Converts files of whisper.cpp and llama2.c. Refuses all other kinds of files, with advice.
 fn convert(path: &Path, bytes: &[u8], tokenizer: Option<&Path>) -> Option<Result<Vec<u8>>> {
     if whisper_cpp::is_model(bytes) {
         Some(checkpoint::in_memory(path))

@@ -1,5 +1,6 @@
-//! Handles the signals that end the process. The first Ctrl-C asks a command that checks [`asked`] to finish. A second
-//! Ctrl-C, the first one in any other command, SIGTERM and SIGHUP remove unfinished files and end the process.
+//! Handles the signals that end the process. The first Ctrl-C asks a command that checks [`asked`] to finish. In all
+//! other cases, a signal removes unfinished files and ends the process: a second Ctrl-C, a Ctrl-C in any other command,
+//! SIGTERM, and SIGHUP.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,7 +47,7 @@ fn watch_signals() -> std::io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let context = runtime.enter();
     let mut term = signal(SignalKind::terminate())?;
-    // Do not listen to an ignored SIGHUP, because `nohup` makes the process ignore it.
+    // If SIGHUP is ignored, do not listen to it, because `nohup` makes the process ignore it.
     let mut hangup: Option<Signal> = match is_ignored(SignalKind::hangup()) {
         true => None,
         false => Some(signal(SignalKind::hangup())?),
@@ -98,7 +99,7 @@ pub fn asked() -> bool {
     ASKED.load(Ordering::Relaxed)
 }
 
-/// Makes Ctrl-C end the process again, after it was handled.
+/// Makes Ctrl-C end the process again, after a command has handled it.
 pub fn answered() {
     LISTENING.store(false, Ordering::Relaxed);
     ASKED.store(false, Ordering::Relaxed);

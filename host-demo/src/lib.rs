@@ -1,9 +1,9 @@
-//! The program `arenite`, described in `host-demo/README.md`: commands, options and terminal output over the crates in
-//! `host-demo/crates`.
+//! The program `arenite`, described in `host-demo/README.md`: commands, options and terminal output, based on the
+//! crates in `host-demo/crates`.
 //!
 //! Programs that run models depend on `arenite-run`.
 #![deny(unsafe_code)]
-// Use `output` instead of printing macros, because these panic if a pipe was closed.
+// Use `output` instead of printing macros, because these macros panic if a pipe was closed.
 #![warn(clippy::print_stdout, clippy::print_stderr, clippy::unwrap_used, clippy::expect_used)]
 
 mod boards;
@@ -27,8 +27,7 @@ pub fn main() -> ExitCode {
     interrupt::prepare();
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        // Do not report a panic of a decoder here, because it is an error of its sound or picture, which is reported as
-        // such.
+        // Do not report a panic of a decoder here, because the panic becomes an error of its sound or picture.
         let decoders = [arenite_speech::DECODER, arenite_pictures::DECODER];
         if !std::thread::current().name().is_some_and(|name| decoders.contains(&name)) {
             report(panic);

@@ -1,4 +1,4 @@
-//! The extension module `arenite._native`. The package `arenite` gives it Python's forms of values.
+//! The extension module `arenite._native`. The package `arenite` converts its values to Python's types.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -49,7 +49,7 @@ enum Texts {
     Several(Vec<String>),
 }
 
-/// The settings of an answer; those that are `None` have the defaults of the program.
+/// The settings of an answer. A setting that is `None` has the default of the program.
 #[derive(Default)]
 struct Settings {
     max_tokens: Option<usize>,
@@ -215,7 +215,7 @@ impl Model {
 /// The text of an answer, in whole characters, while it is generated.
 #[pyclass(module = "arenite")]
 struct Answer {
-    /// Python may share an object between threads; only one of them at a time has it.
+    /// Python may share an object between threads; only one thread at a time can use this object.
     answer: Mutex<arenite_run::Answer<'static>>,
 }
 
@@ -255,7 +255,7 @@ impl Answer {
         Ok(whole)
     }
 
-    /// The model's thought, as much of it as has been generated.
+    /// Returns the part of the model's thought that has been generated so far.
     #[getter]
     fn thought(&mut self) -> String {
         self.answer().thought().to_owned()

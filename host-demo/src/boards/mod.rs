@@ -1,7 +1,7 @@
 //! Describes well-known boards, and computes which models and contexts fit on them.
 //!
 //! Sizes are from the vendors' data sheets. RAM that is not contiguous is listed region by region: workspace and KV
-//! cache may lie in different regions, but neither is ever split.
+//! cache may be in different regions, but neither of them is ever split.
 
 pub mod program;
 pub mod speed;
@@ -30,11 +30,12 @@ pub struct Board {
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
 
-/// RAM in bytes reserved for each worker's stack. `.ci/firmware` fails if a model uses more than 10544 bytes of stack.
+/// Number of bytes of RAM that are reserved for each worker's stack. `.ci/firmware` fails if a model uses more than
+/// 10544 bytes of stack.
 pub const STACK: usize = 16 * KIB;
 /// RAM in bytes reserved for the program's own statics.
 pub const STATICS: usize = KIB;
-/// A board is reported as tight if fewer bytes of RAM or flash than this are left.
+/// Number of bytes: if fewer bytes of RAM or flash are left, a board is reported as tight.
 pub const TIGHT: usize = 8 * KIB;
 
 const fn board(name: &'static str, chip: &'static str, flash: usize, ram: &'static [usize]) -> Board {
@@ -47,7 +48,7 @@ impl Board {
         self
     }
 
-    /// Marks a board with Linux, whose speed is that of its memory.
+    /// Marks a board that runs Linux. The speed of such a board is limited by its memory.
     const fn reads(mut self, memory: u32) -> Self {
         self.speed = Some(Speed { core: None, clock: 1, memory });
         self
@@ -70,7 +71,7 @@ impl Board {
         self
     }
 
-    /// A user-defined board; without `flash` its models are files.
+    /// Returns a user-defined board. If `flash` is `None`, models are files.
     pub fn own(flash: Option<usize>, ram: &[usize], target: Target) -> Self {
         Self { name: "yours", chip: "", flash, ram: Cow::Owned(ram.to_vec()), target, speed: None }
     }
@@ -91,7 +92,7 @@ pub static BOARDS: &[Board] = &[
         .runs(Core::CortexM33, 160, 300)
         .builds_for(Thumbv8m),
     board("NUCLEO-F746ZG", "STM32F746", MIB, &[320 * KIB]).runs(Core::CortexM7, 216, 400),
-    // Mapped QSPI flash; SDRAM with half of its data lines connected.
+    // The QSPI flash is mapped. Only half of the SDRAM's data lines are connected.
     board("STM32F746G-DISCO", "STM32F746", 16 * MIB, &[320 * KIB, 8 * MIB]).runs(Core::CortexM7, 216, 36),
     // AXI SRAM, SRAM1 to 3 (contiguous), DTCM, SRAM4.
     board("NUCLEO-H743ZI", "STM32H743", 2 * MIB, &[512 * KIB, 288 * KIB, 128 * KIB, 64 * KIB]).runs(
@@ -99,7 +100,7 @@ pub static BOARDS: &[Board] = &[
         480,
         500,
     ),
-    // Flash: an external octal chip, mapped. RAM: contiguous internal banks, and PSRAM.
+    // Flash: an external octal chip, mapped into memory. RAM: contiguous internal banks, and an external PSRAM.
     board("STM32N6570-DK", "STM32N657", 128 * MIB, &[4200 * KIB, 32 * MIB])
         .runs(Core::CortexM55, 800, 260)
         .builds_for(Thumbv8m),
@@ -144,7 +145,7 @@ pub struct Regions {
 pub enum Fit {
     FlashTooSmall,
     RamTooSmall,
-    /// The longest context in positions, and the bytes of RAM and flash to spare with it.
+    /// The longest context in positions, and the numbers of bytes of RAM and flash that are left with this context.
     Context {
         longest: usize,
         ram: usize,
@@ -158,15 +159,15 @@ impl Board {
         self.ram.iter().sum()
     }
 
-    /// Returns the sizes of the RAM blocks that the program needs besides the model's memory: one for statics, and one
-    /// stack per worker.
+    /// Returns the sizes of the RAM blocks that the program needs in addition to the model's memory: one block for
+    /// statics, and one stack per worker.
     pub fn reserved(&self, workers: usize) -> Vec<usize> {
-        // Without flash there is one stack, because an operating system allocates those of further threads.
+        // Without flash only one stack counts, because an operating system allocates the stacks of further threads.
         let stacks = if self.flash.is_some() { workers.max(1) } else { 1 };
         [vec![STATICS], vec![STACK; stacks]].concat()
     }
 
-    /// Assigns each block of memory to a RAM region. Returns `None` if they do not fit.
+    /// Assigns each block of memory to a RAM region. Returns `None` if the blocks do not fit.
     fn assign(&self, blocks: &[usize]) -> Option<Vec<usize>> {
         let mut order: Vec<usize> = (0..blocks.len()).collect();
         order.sort_unstable_by_key(|&i| std::cmp::Reverse(blocks[i]));
@@ -181,7 +182,7 @@ impl Board {
         Some(regions)
     }
 
-    /// Assigns the memory of a model and its program to RAM regions. Returns `None` if it does not fit.
+    /// Assigns the memory of a model and of its program to RAM regions. Returns `None` if the memory does not fit.
     pub fn regions(&self, need: Need, workers: usize) -> Option<Regions> {
         let regions = self.assign(&[vec![need.workspace, need.kv, need.tokenizer], self.reserved(workers)].concat())?;
         let [workspace, kv, tokenizer, statics, stacks @ ..] = &regions[..] else { return None };
@@ -212,7 +213,7 @@ impl Board {
             return Fit::FlashTooSmall;
         }
         let mapped = if self.flash.is_none() { file } else { 0 };
-        // Returns whether this context fits together with a block of `more` bytes.
+        // Returns true if this context fits together with a further block of `more` bytes.
         let fits = |context, more| {
             need(context).is_some_and(|n| {
                 let blocks = [vec![n.workspace, n.kv, n.tokenizer, mapped, more], self.reserved(workers)].concat();
@@ -227,8 +228,8 @@ impl Board {
     }
 }
 
-/// Returns the largest number in `1..=most` for which `holds` is true, or 0. `holds` must be true for all smaller
-/// numbers, too.
+/// Returns the largest number in `1..=most` for which `holds` is true, or 0 if there is none. If `holds` is true for a
+/// number, it must be true for all smaller numbers.
 fn last(most: usize, holds: impl Fn(usize) -> bool) -> usize {
     let (mut low, mut high) = (0, most.saturating_add(1));
     while high - low > 1 {
@@ -238,9 +239,10 @@ fn last(most: usize, holds: impl Fn(usize) -> bool) -> usize {
     low
 }
 
-/// Returns whether all `blocks`, in descending order of size, fit into RAM regions with `left` bytes each. The first
-/// block may only use the region `first` or a later one, because blocks of the same size are interchangeable. Tries
-/// every assignment. On success pushes the region of each block to `regions`, starting with the last block.
+/// Returns true if all `blocks`, which are in descending order of size, fit into RAM regions; `left` has the number of
+/// free bytes of each region. The first block may only use the region `first` or a later region, because blocks of the
+/// same size are interchangeable. Tries every assignment. On success pushes the region of each block to `regions`,
+/// starting with the last block.
 fn place(blocks: &[usize], left: &mut Vec<usize>, first: usize, regions: &mut Vec<usize>) -> bool {
     let Some((&block, rest)) = blocks.split_first() else { return true };
     (first..left.len()).any(|i| {
@@ -276,7 +278,7 @@ mod tests {
     #[test]
     fn blocks_go_where_they_fit_whole() {
         let two = own(Some(MIB), &[64 * KIB, 33 * KIB]);
-        // 64 KiB for the KV cache leave the other region for workspace, stack and statics.
+        // The KV cache takes the region of 64 KiB, and the other region has workspace, stack and statics.
         assert_eq!(longest(two.fit(1000, PROGRAM, 1, 1000, need(16 * KIB, KIB))), 64);
         assert_eq!(longest(two.fit(1000, PROGRAM, 1, 50, need(16 * KIB, KIB))), 50);
         // The workspace is larger than either region, but smaller than both together.
@@ -310,8 +312,8 @@ mod tests {
     #[test]
     fn every_worker_has_a_stack() {
         let board = own(Some(MIB), &[64 * KIB]);
-        // 64 KiB hold a stack of 16 KiB, 1 KiB of statics, 1 KiB of workspace and a cache of 46 KiB; with two stacks, a
-        // cache of 30 KiB.
+        // 64 KiB have room for a stack of 16 KiB, 1 KiB of statics, 1 KiB of workspace and a cache of 46 KiB. With two
+        // stacks, there is room for a cache of 30 KiB.
         for (workers, context) in [(1, 46), (2, 30), (3, 14)] {
             let fit = board.fit(1000, PROGRAM, workers, 1000, need(KIB, KIB));
             assert_eq!(fit, Fit::Context { longest: context, ram: 0, flash: Some(MIB - PROGRAM - 1000) });

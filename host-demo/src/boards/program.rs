@@ -55,17 +55,17 @@ impl Target {
 ///
 /// `program TARGET LEVEL BYTES` is the flash size of `tests/boards/fit`, a program that tells a story, with the
 /// features [`INCLUDED`]. `feature NAME BYTES` is the size that a feature adds to this program for `thumbv7em` at level
-/// `s`, and `speed NAME BYTES` the size that it adds at level `3`, if that was measured. `index BYTES` is the size of
-/// the code that builds the tokenizer's index, which a packed model does not need. `.ci/boards sizes` measures these
-/// sizes and writes them to the file.
+/// `s`. `speed NAME BYTES` is the size that the feature adds at level `3`, if this was measured. `index BYTES` is the
+/// size of the code that builds the tokenizer's index, which a packed model does not need. `.ci/boards sizes` measures
+/// these sizes and writes them to the file.
 const MEASURED: &str = include_str!("programs.txt");
 /// Features of the measured programs.
 const INCLUDED: [&str; 3] = ["llama", "q8_0", "kv-f16"];
-/// Estimate for a feature that was not measured: more than any measured family adds.
+/// Estimated size in bytes of a feature that was not measured. It is larger than the size of any measured family.
 const UNMEASURED: usize = 48 * 1024;
-/// Bound for the estimate of a feature's unmeasured size at level `3`. If the feature has at most this many bytes at
-/// level `s`, its size is scaled like the program's. Larger features grow more (`lfm2` 1.5 times as much as the
-/// program), so their estimate is twice the scaled size.
+/// Bound for the estimate of a feature's unmeasured size at level `3`. If a feature has at most this many bytes at
+/// level `s`, its size is scaled by the same factor as the program. A larger feature grows more (`lfm2` 1.5 times as
+/// much as the program), so its estimate is twice the scaled size.
 const SMALL: usize = 4 * 1024;
 
 /// Returns the last number of each line of [`MEASURED`] that starts with these words.
@@ -80,7 +80,7 @@ fn name<T: ValueEnum>(value: T) -> String {
     value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_string())
 }
 
-/// Percentage of [`Flash::bytes`] that is reserved in addition, because a feature's size depends on target, level and
+/// Percentage of [`Flash::bytes`] that is added as a reserve, because a feature's size depends on target, level and
 /// model. `.ci/boards fit` measures the differences.
 pub const MARGIN: usize = 3;
 
@@ -114,9 +114,9 @@ pub fn features(gguf: &Gguf<'_>, kv: KvType) -> BTreeSet<&'static str> {
     features
 }
 
-/// Returns the flash size of a program with these features, for a packed model if `is_packed`. The sizes of features
-/// and of the index are scaled by the size of the program. For a target or level that was not measured, the size of the
-/// largest measured program is used.
+/// Returns the flash size of a program with these features, for a packed model if `is_packed` is true. The sizes of
+/// features and of the index are scaled by the size of the program. For a target or level that was not measured, the
+/// size of the largest measured program is used.
 pub fn flash(features: &BTreeSet<&'static str>, target: Target, level: Level, is_packed: bool) -> Flash {
     let program = |target, level| measured(&["program", &name(target), &name(level)]).next();
     let own = program(target, level);

@@ -45,11 +45,12 @@ pub enum Core {
     Rv32imafc,
 }
 
-/// A type is fast on a core if a weight takes at most this many times the cycles of Q8_0.
+/// Limit for fast types: a type is fast on a core if a weight takes at most this many times the cycles of a Q8_0
+/// weight.
 const SLOW: f64 = 2.0;
 
 impl Core {
-    /// The core of a target's usual boards; `None` if none was counted.
+    /// Returns the core of a target's usual boards; `None` if instructions were not counted on such a core.
     pub const fn of(target: Target) -> Option<Self> {
         match target {
             Target::Thumbv6m => Some(Self::CortexM0Plus),
@@ -77,11 +78,11 @@ impl Core {
                 found.then(|| words.next()?.parse().ok())?
             })
         };
-        // Counts for the Cortex-M4F apply, because these cores have the same kernels.
+        // The counts for the Cortex-M4F are used, because these cores have the same kernels.
         of(self).or_else(|| matches!(self, Self::CortexM7 | Self::CortexM33).then(|| of(Self::CortexM4F))?)
     }
 
-    /// Instructions per weight of a whole token; `None` if the type was not counted.
+    /// Returns the number of instructions per weight of a whole token; `None` if the type was not counted.
     pub fn instructions(self, kind: TensorType) -> Option<f64> {
         self.counted("speed", &format!("{kind:?}"))
     }
@@ -91,7 +92,7 @@ impl Core {
         self.counted("attention", kv.name())
     }
 
-    /// The fewest and the most cycles per instruction of a type's kernel, without wait states.
+    /// Returns the smallest and the largest number of cycles per instruction of a type's kernel, without wait states.
     const fn cycles(self, kind: TensorType) -> (f64, f64) {
         match (self, kind) {
             (Self::CortexM7, TensorType::F32) => (0.75, 2.0), // sometimes issues two instructions per cycle
@@ -106,7 +107,7 @@ impl Core {
         (0..64).filter_map(TensorType::from_id).filter(|kind| self.is_fast(*kind)).collect()
     }
 
-    /// The types of a model's matrices that have no fast kernel.
+    /// Returns the types of a model's matrices for which this core has no fast kernel.
     pub fn slow_types(self, gguf: &Gguf<'_>) -> Vec<TensorType> {
         let mut kinds = vec![];
         let shape = |tensor: Tensor<'_>| {
@@ -120,7 +121,7 @@ impl Core {
         kinds
     }
 
-    /// Returns whether a type's kernel is about as fast as that of Q8_0.
+    /// Returns true if the kernel of a type is about as fast as the kernel of Q8_0.
     pub fn is_fast(self, kind: TensorType) -> bool {
         let Some(q8) = self.cycles_per_weight(TensorType::Q8_0) else { return true }; // a core that was not counted
         self.cycles_per_weight(kind).is_some_and(|own| own <= SLOW * q8)
@@ -148,12 +149,12 @@ impl Core {
 /// Parameters of a speed estimate.
 #[derive(Clone, Copy, Debug)]
 pub struct Speed {
-    /// `None`: a Linux processor, limited by memory bandwidth alone.
+    /// The core; `None` for a Linux processor, whose speed is limited only by the bandwidth of its memory.
     pub core: Option<Core>,
     /// Clock of one core in MHz.
     pub clock: u32,
-    /// Bandwidth, in bytes per microsecond, of the memory that holds the weights: clock times bus width, minus a
-    /// third for fetching single cache lines.
+    /// Bandwidth, in bytes per microsecond, of the memory that contains the weights. It is clock times bus width, minus
+    /// a third because single cache lines are fetched.
     pub memory: u32,
 }
 
@@ -164,7 +165,7 @@ pub struct Work {
     pub weights: BTreeMap<u32, (TensorType, u64)>,
     /// Size in bytes of all these weights.
     pub bytes: u64,
-    /// Elements of the query heads, and the window, for each layer with attention.
+    /// For each layer with attention: the number of elements of all query heads, and the window.
     pub attention: Vec<(usize, Option<usize>)>,
 }
 
@@ -202,8 +203,9 @@ impl Work {
 }
 
 impl Speed {
-    /// Estimates the fewest and the most tokens per second at a position. The fewest: each instruction takes as long as
-    /// it may, and the weights are read in addition. The most: the weights are read meanwhile.
+    /// Estimates the fewest and the most tokens per second at a position. For the fewest, each instruction takes its
+    /// longest time, and the time for reading the weights is added. For the most, the weights are read while
+    /// instructions run.
     pub fn estimate(self, work: &Work, kv: KvType, position: usize) -> Option<(f64, f64)> {
         let reading = work.bytes as f64 / f64::from(self.memory);
         let Some(core) = self.core else { return Some((1e6 / reading, 1e6 / reading)) };

@@ -1,11 +1,11 @@
-//! Paths of pictures that were dropped on the terminal, within a line.
+//! Finds paths of pictures in a line: pictures that were dropped on the terminal.
 
 use std::path::PathBuf;
 
 use crate::cli::pictures::is_picture;
 
-/// Takes the absolute paths of existing pictures out of a line. Terminals quote a dropped path, escape its spaces with
-/// backslashes, or write an address that begins with `file://`.
+/// Removes the absolute paths of existing pictures from a line, and returns them. Terminals quote a dropped path,
+/// escape its spaces with backslashes, or write an address that begins with `file://`.
 pub fn dropped(line: &str) -> (Vec<PathBuf>, String) {
     let (mut paths, mut text, mut rest) = (Vec::new(), String::new(), line);
     while !rest.is_empty() {

@@ -27,14 +27,15 @@ pub enum Input {
 
 /// The source of turns.
 pub enum Lines {
-    /// An interactive editor, and the file of its history; a pasted text may have several lines.
+    /// An interactive editor, and the file of its history. A pasted text may have several lines.
     Terminal(Box<Editor<LineHelper, FileHistory>>, Option<PathBuf>),
     /// Every line is a turn.
     Pipe,
 }
 
 impl Lines {
-    /// Opens the editor if stdin and stdout are terminals, otherwise the pipe. `commands` has a line for each command.
+    /// Opens the editor if stdin and stdout are terminals, otherwise a reader for the pipe. `commands` has one line for
+    /// each command.
     pub fn open(commands: &'static str) -> Result<Self> {
         if !(io::stdin().is_terminal() && io::stdout().is_terminal()) {
             return Ok(Self::Pipe);
@@ -101,7 +102,7 @@ fn goes_on(line: &str) -> bool {
 /// Continues a line that ends in a backslash, or that begins with [`QUOTES`] and does not end with them. Completes
 /// commands.
 pub struct LineHelper {
-    /// A line for each command: its name, its argument, and a description.
+    /// One line for each command: the command's name, its argument, and a description.
     commands: &'static str,
 }
 
@@ -169,7 +170,7 @@ impl Highlighter for LineHelper {
 
 impl Helper for LineHelper {}
 
-/// The path of the history file; `None` if no history is kept.
+/// Returns the path of the history file; `None` if no history is kept.
 fn history_file() -> Option<PathBuf> {
     let given = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     if std::env::var_os(HISTORY).is_some() {
@@ -179,12 +180,12 @@ fn history_file() -> Option<PathBuf> {
     Some(given("XDG_STATE_HOME").or_else(state)?.join("arenite/history"))
 }
 
-/// The environment variable with the path of the history file; if it is empty, no history is kept.
+/// The environment variable with the path of the history file. If the variable is empty, no history is kept.
 const HISTORY: &str = "ARENITE_HISTORY";
 /// Maximum number of lines in the history.
 const MOST_LINES: usize = 1000;
 
-/// Reads the history. Returns its file; `None` if no history is kept.
+/// Reads the history. Returns the path of the history file; `None` if no history is kept.
 fn restore(editor: &mut Editor<LineHelper, FileHistory>) -> Option<PathBuf> {
     let file = history_file()?;
     let read = file.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(ReadlineError::Io);
@@ -200,8 +201,8 @@ fn restore(editor: &mut Editor<LineHelper, FileHistory>) -> Option<PathBuf> {
     }
 }
 
-/// Returns true if there is a history, and false if there is none yet. Refuses a file whose lines would control the
-/// terminal, and one that has no end.
+/// Returns true if the file exists and is a history, and false if it does not exist yet. Refuses a file whose lines
+/// would control the terminal, and an endless file.
 fn is_history(file: &Path) -> io::Result<bool> {
     if !file.exists() {
         return Ok(false);

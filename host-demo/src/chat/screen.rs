@@ -23,12 +23,14 @@ const PLAIN: &str = "\x1b[0m";
 pub struct Screen {
     out: Out,
     reasoning: Reasoning,
-    /// True if thoughts go to standard error: they would be dimmed, and standard output is a pipe, which has no colours.
+    /// True if thoughts are printed to standard error. This is so if they would be dimmed, but standard output is a
+    /// pipe, which has no colors.
     is_aside: bool,
     reader: Reader,
     wrap: Wrap,
     style: &'static str,
-    /// True if the last part was a thought: an empty line, or a line's end on standard error, separates it from the answer.
+    /// True if the last part was a thought. An empty line separates it from the answer, or a line end if the thought
+    /// was printed to standard error.
     after_thought: bool,
     /// True if the last line is unfinished.
     open: bool,
@@ -89,7 +91,7 @@ impl Screen {
                     self.flush()?;
                     self.out.now(b"\n\n")?;
                     self.after_thought = false;
-                    // Start anew, so that a code block of the thought does not extend into the answer.
+                    // Start a new wrap, so that a code block in the thought does not extend into the answer.
                     self.wrap = Wrap::default();
                 }
                 self.style(PLAIN)?;

@@ -14,7 +14,7 @@ use crate::output::Out;
 /// Number of passages with a question: some 800 tokens.
 const PASSAGES: usize = 4;
 
-/// An index, the model that made it, and the passages of the last question.
+/// An index, the model that made the index, and the passages for the last question.
 pub struct Sources {
     index: Index,
     model: Loaded,
@@ -34,7 +34,7 @@ impl Sources {
         Ok(Self { index, model, found: Vec::new() })
     }
 
-    /// Returns a question with the passages that are nearest to it.
+    /// Returns a question together with the passages that are nearest to it.
     pub fn with_passages(&mut self, question: &str) -> Result<String> {
         self.found = self.index.search(&self.model, question, PASSAGES).context("--index")?;
         let mut text = String::from("Passages of files:\n");
@@ -46,7 +46,8 @@ impl Sources {
         Ok(text + question)
     }
 
-    /// Prints the files of the passages whose numbers an answer names: of all passages if it names none.
+    /// Prints the files of the passages whose numbers the answer mentions. If it mentions no numbers, prints the files
+    /// of all passages.
     pub fn cite(&self, answer: &str) -> Result<()> {
         let is_named = |number: usize| answer.contains(&format!("[{number}]"));
         let names_some = (1..=self.found.len()).any(is_named);

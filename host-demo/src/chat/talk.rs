@@ -1,4 +1,4 @@
-//! A conversation with its session: the messages, and the tokens that the context already has.
+//! A conversation and its session: the messages, and the tokens that are already in the context.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,7 +44,7 @@ pub struct Rules {
 pub struct Stats {
     /// Tokens of the prompt that were already in the context.
     pub kept: usize,
-    /// Tokens of the prompt that were in the context at other positions.
+    /// Number of prompt tokens that were reused from other positions in the context.
     pub reused: usize,
     /// The other tokens of the prompt.
     pub prefilled: usize,
@@ -67,7 +67,7 @@ pub struct Talk<'a, 'm, 'w> {
     pub open: &'a OpenModel,
     pub renderer: Renderer,
     pub style: Style,
-    /// The declared functions, as JSON schemas and as parsed for the reader of answers.
+    /// The declared functions, both as JSON schemas and in the parsed form that the reader of answers needs.
     pub declared: Vec<serde_json::Value>,
     /// Variables of the template.
     pub kwargs: serde_json::Map<String, serde_json::Value>,
@@ -75,7 +75,7 @@ pub struct Talk<'a, 'm, 'w> {
     pub rules: Rules,
     /// All messages: `{role, content}` and the other fields of a loaded conversation.
     pub messages: Vec<Value>,
-    /// Tokens of the last prompt and its answer. The context has the tokens before the session's position.
+    /// The tokens of the last prompt and of its answer. The context contains the tokens before the session's position.
     pub known: Vec<TokenId>,
     /// The text of `known`, if it contains the whole answer.
     pub known_text: Option<String>,
@@ -104,8 +104,8 @@ fn is_from(message: &Value, role: &str) -> bool {
 }
 
 impl Talk<'_, '_, '_> {
-    /// Generates the answer to the last message and adds it to the conversation. `show` is called with the prompt
-    /// first, then with each part of the answer.
+    /// Generates the answer to the last message and adds it to the conversation. `show` is called first with the
+    /// prompt, and then with each part of the answer.
     pub fn answer(&mut self, mut show: impl FnMut(ChatEvent<'_>) -> Result<()>) -> Result<Stats> {
         let opening = self.renderer.opening(&self.messages);
         let mut said = opening.clone().unwrap_or_default();
@@ -165,7 +165,8 @@ impl Talk<'_, '_, '_> {
         self.rng = generation.into_rng();
         let calls = self.calls(&begun, &said, stats.end.is_unfinished());
         let said = shown(&said);
-        // No known text after a stop text, because it is among the tokens but not in the answer.
+        // The known text is dropped after a stop text, because the tokens contain the stop text but the answer does
+        // not.
         self.known_text = (stats.end != End::Stop && opening.is_none()).then(|| prompt.text + &said);
         self.last = Some(stats);
         match stats.end {
@@ -207,14 +208,14 @@ impl Talk<'_, '_, '_> {
                 return prompt;
             }
         }
-        // The closest format has no places for pictures, which is an error if there are some.
+        // The closest format has no places for pictures, so the result is an error if there are pictures.
         let pictures = plain.into_iter().flat_map(|message| message.pictures).map(|picture| picture.source).collect();
         let mut prompt = self.renderer.prompt(messages, &Arguments::default());
         prompt.pictures = pictures;
         prompt
     }
 
-    /// Returns the content and the calls of an answer; without declared functions there are no calls.
+    /// Returns the content and the calls of an answer. If no functions are declared, there are no calls.
     fn calls(&self, prompt: &str, said: &str, is_unfinished: bool) -> (String, Vec<Call>) {
         let (mut content, mut calls, mut parts) = (String::new(), Vec::new(), Vec::new());
         if self.tools.is_empty() {
@@ -245,7 +246,7 @@ impl Talk<'_, '_, '_> {
         ]));
     }
 
-    /// Returns the prompt of the conversation, shortened to fit the context if that is enabled.
+    /// Returns the prompt of the conversation, which is shortened to fit the context if shortening is enabled.
     fn fitting_prompt(&mut self, more: usize) -> Result<(Prompt, Sights)> {
         loop {
             let prompt = self.prompt();
@@ -272,7 +273,7 @@ impl Talk<'_, '_, '_> {
         if let (false, Some(last)) = (prompt.text.starts_with(known.as_str()), last)
             && let Some(said) = content(&self.messages[last]).strip_prefix(' ')
         {
-            // If the template writes a space before an answer, the answer's own first space is dropped.
+            // If the template writes a space before an answer, the first space of the answer itself is dropped.
             let mut messages = self.messages.clone();
             messages[last] = message("assistant", said);
             let without = self.rendered(&messages);
@@ -295,7 +296,7 @@ impl Talk<'_, '_, '_> {
                 None => prompt.encode(self.tokenizer)?.into(),
             });
         }
-        // Encode all of it, because the text of a prompt says nothing about its pictures.
+        // Encode the whole prompt, because the text of a prompt does not identify its pictures.
         let eyes = self.open.need_eyes()?;
         eyes.read(prompt, true, self.tokenizer, self.open.machine(Limits::DEFAULT))
     }
@@ -340,7 +341,7 @@ impl Talk<'_, '_, '_> {
         self.known_text = None;
     }
 
-    /// Adds a message of the user, with the pictures that were given for it and with passages of the index.
+    /// Adds a message of the user, with the pictures that were given for this message and with passages of the index.
     pub fn say(&mut self, text: &str) -> Result<()> {
         let asked = self.sources.as_mut().map(|sources| sources.with_passages(text)).transpose()?;
         let text = asked.as_deref().unwrap_or(text);
@@ -380,7 +381,7 @@ impl Talk<'_, '_, '_> {
         self.messages.last().is_some_and(|last| is_from(last, "user") || is_from(last, "tool"))
     }
 
-    /// Removes the last question. Returns false if there is none.
+    /// Removes the last question. Returns false if there is no question.
     pub fn unsay(&mut self) -> bool {
         let is_question = self.messages.last().is_some_and(|last| is_from(last, "user"));
         if is_question {

@@ -1,4 +1,4 @@
-//! Options with a value of a library's type. The libraries do not depend on clap, so their types cannot implement
+//! Options whose values have a type of a library. The libraries do not depend on clap, so their types cannot implement
 //! `ValueEnum`.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};

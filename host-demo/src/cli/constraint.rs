@@ -28,7 +28,7 @@ pub struct ConstraintArgs {
     json: bool,
 }
 
-/// A constraint as given: its option with the file's name, for messages, and its source.
+/// A constraint as the user gave it: the option with the file's name, which messages mention, and the source.
 pub struct Form {
     pub option: String,
     pub source: FormSource,
@@ -65,8 +65,8 @@ impl ConstraintArgs {
 }
 
 impl Form {
-    /// Compiles the grammar or schema into a table. `in_messages` returns the grammar of an answer that is more than
-    /// the value of the schema.
+    /// Compiles the grammar or schema into a table. `in_messages` returns the grammar of an answer that consists of
+    /// more than a value that matches the schema.
     pub fn table(
         &self,
         tokenizer: Option<&Tokenizer<'_, '_>>,
@@ -92,7 +92,7 @@ impl Form {
     }
 }
 
-/// Warns where a grammar allows other values than its schema.
+/// Warns if a grammar allows other values than its schema.
 pub fn warn_of_differences(table: &Table, option: &str) {
     table.differences().iter().for_each(|difference| log::warn!("warning: {option}: {difference}"));
 }

@@ -32,8 +32,8 @@ pub struct DraftArgs {
 }
 
 impl DraftArgs {
-    /// Adds the choice to the options of the model in `file`. A session file keeps no states of the layers for further
-    /// tokens, so with one, `auto` is lookup.
+    /// Adds the choice to the options of the model in `file`. A session file does not store states of the layers for
+    /// further tokens, so `auto` means lookup if there is a session file.
     pub fn apply(&self, options: RunOptions, file: &ModelFile, has_session: bool) -> RunOptions {
         let draft = match (&self.draft, self.lookup) {
             (_, Some(_)) => DraftChoice::Lookup,

@@ -95,7 +95,7 @@ impl TextArgs {
         self.read()?.context("no text was given: give one with -p, -f FILE or a pipe, or tokens with --ids")
     }
 
-    /// The tokens of the only text, or `None` with `--jsonl`, which reads many texts.
+    /// Returns the tokens of the only text. Returns `None` for `--jsonl`, which reads many texts.
     pub fn only(&self, tokenizer: Tokenizing<'_, '_, '_>, how: Encode) -> Result<Option<Vec<TokenId>>> {
         if self.jsonl { Ok(None) } else { self.need()?.tokens(tokenizer, how).map(Some) }
     }
@@ -114,8 +114,8 @@ impl Text {
     }
 }
 
-/// Returns whether standard input is a pipe, a socket or a file. Anything else, such as a closed input or a device, is
-/// not read.
+/// Returns true if standard input is a pipe, a socket or a file. Any other standard input, such as a closed one or a
+/// device, is not read.
 pub fn is_piped() -> bool {
     if io::stdin().is_terminal() {
         return false;
@@ -209,9 +209,9 @@ fn text_of(line: &[u8]) -> Result<(Option<Value>, Text)> {
     })
 }
 
-/// Answers every line of standard input, or of `file`, with one line of JSON. Answers come in order, each as soon as it
-/// is complete. A bad line gets an error as its answer and makes the exit code 1; the lines after it are still
-/// answered.
+/// Answers every line of standard input, or of `file`, with one line of JSON. Answers are printed in order, each as
+/// soon as it is complete. For an invalid line, the answer is an error, and the exit code becomes 1; the following
+/// lines are still answered.
 pub fn each_line<T: Serialize>(file: Option<&Path>, mut answer: impl FnMut(Text) -> Result<T>) -> Result<ExitCode> {
     each(file, |line| {
         let (id, text) = text_of(line)?;

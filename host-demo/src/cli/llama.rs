@@ -1,6 +1,6 @@
 //! Accepts command lines written for llama.cpp's programs and ollama: translates flags with one dash and several
-//! letters, and other names of flags and commands. Flags without an effect are accepted with a message; flags that
-//! cannot be honoured are refused with advice.
+//! letters, and names of flags and commands that differ. Flags that have no effect here are accepted with a message.
+//! Flags that cannot be followed are refused with advice.
 
 use std::ffi::{OsStr, OsString};
 
@@ -25,7 +25,8 @@ enum Meaning {
     Ignored(&'static str),
     /// Refused with this advice.
     Refused(&'static str),
-    /// Accepted with this value, which turns the step or the limit off; otherwise refused with this advice.
+    /// The flag is accepted with this value, which turns the step or the limit off. Any other value is refused with
+    /// this advice.
     Unless(f64, &'static str),
 }
 
@@ -38,7 +39,7 @@ const NO_VECTORS: Meaning = Refused("control vectors are not supported: train an
 const ALREADY: Meaning = Ignored("this is the default");
 const SHARED: Meaning = Ignored("prompts share one cache, and common prefixes are always reused");
 
-/// A flag of llama.cpp: its names, whether a value follows, and its meaning.
+/// A flag of llama.cpp: its names, whether a value follows the flag, and its meaning.
 type Flag = (&'static [&'static str], Value, Meaning);
 
 /// Flags for the model and the machine, for all commands that run a model.
@@ -219,7 +220,7 @@ pub struct Typed {
     pub notes: Vec<String>,
 }
 
-/// Rewrites all arguments, starting with the program's name. Without a command, inserts `generate`.
+/// Rewrites all arguments, starting with the program's name. If there is no command, inserts `generate`.
 ///
 /// # Errors
 ///
@@ -285,7 +286,7 @@ pub fn understand(args: impl IntoIterator<Item = OsString>) -> Result<Typed, Str
     Ok(typed)
 }
 
-/// Renames a flag in [`SAME`] and keeps its value, if any. Returns other arguments unchanged.
+/// Renames a flag that is in [`SAME`], and keeps its value if it has one. Returns all other arguments unchanged.
 fn same(arg: OsString) -> OsString {
     let Some(text) = arg.to_str() else { return arg };
     let (name, value) = text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
@@ -293,7 +294,7 @@ fn same(arg: OsString) -> OsString {
     value.map_or((*flag).into(), |value| format!("{flag}={value}").into())
 }
 
-/// Index of the command, or the index at which a missing command is inserted.
+/// Returns the index of the command, or the index at which a missing command is inserted.
 fn command_at(args: &[OsString]) -> usize {
     let mut at = 1;
     while let Some(arg) = args.get(at) {
@@ -310,7 +311,8 @@ fn command_at(args: &[OsString]) -> usize {
     at
 }
 
-/// Returns the name of a flag of llama.cpp, whether a value follows, and its meaning for a command.
+/// Returns the name of a flag of llama.cpp, whether a value follows the flag, and the meaning of the flag for a
+/// command.
 fn known(arg: &OsStr, command: &str) -> Option<(&'static str, Value, Meaning)> {
     let name = arg.to_str()?.split('=').next()?;
     let find = |names: &'static [&'static str]| names.iter().find(|known| **known == name).copied();

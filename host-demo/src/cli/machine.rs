@@ -73,8 +73,8 @@ impl ModelArgs {
         }
     }
 
-    /// The model file, or `None` for the built-in model. If `-m` is repeated, the last one counts, as with other
-    /// options.
+    /// Returns the model file, or `None` for the built-in model. If `-m` is repeated, the last value counts, as with
+    /// other options.
     pub fn file(&self) -> Option<&Path> {
         self.model.last().map(PathBuf::as_path)
     }
@@ -87,7 +87,8 @@ impl ModelArgs {
         self.hf.as_deref()
     }
 
-    /// Downloads the models that are given as a name on the hub or as an address, and sets their paths.
+    /// Downloads the models that are given as a name on the hub or as an address, and replaces each by the path of its
+    /// file.
     pub fn fetch(&mut self) -> Result<()> {
         use crate::output::progress::DownloadBar;
         use arenite_hub as hub;

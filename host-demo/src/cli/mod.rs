@@ -1,4 +1,4 @@
-//! Options that commands share. A command's own options are in its file.
+//! Options that several commands share. Options of a single command are in the file of the command.
 
 mod choice;
 mod constraint;

@@ -64,7 +64,7 @@ pub fn beams(text: &str) -> Result<usize, String> {
     at_least_one(text).and_then(|n| if n <= MAX { Ok(n) } else { Err(format!("give at most {MAX}; 4 to 8 are usual")) })
 }
 
-/// Parses the size of a context, which must fit in an `i32`.
+/// Parses the size of a context. The size must fit in an `i32`.
 pub fn context_size(text: &str) -> Result<usize, String> {
     const MAX: u64 = i32::MAX as u64;
     match text.parse::<u128>() {
@@ -75,7 +75,7 @@ pub fn context_size(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Parses a number of threads, at most 1024: more would only waste memory.
+/// Parses a number of threads. It is at most 1024, because more threads would only waste memory.
 pub fn threads(text: &str) -> Result<usize, String> {
     const MAX: usize = 1024;
     match text.parse() {
@@ -123,7 +123,7 @@ pub fn probability(text: &str) -> Result<f32, String> {
     })
 }
 
-/// Parses a whole number. Negative numbers mean `otherwise`.
+/// Parses a whole number. A negative number is replaced by `otherwise`.
 pub fn count_or(text: &str, otherwise: u32) -> Result<u32, String> {
     match text.parse::<i64>() {
         Ok(n) if n < 0 => Ok(otherwise),

@@ -30,7 +30,8 @@ impl PictureArgs {
         self.image.iter().map(|path| read(path)).collect()
     }
 
-    /// The tokens of a text, with the pictures in their places: in tokens, each token of a picture takes the next row.
+    /// Returns the tokens of a text, with the pictures in their places. If the text is given as tokens, each token of a
+    /// picture becomes the next row.
     pub fn tokens(&self, text: &Text, open: &OpenModel, how: Encode) -> Result<Sights> {
         if self.image.is_empty() {
             return Ok(text.tokens(open.tokenizer(), how)?.into());
@@ -64,7 +65,7 @@ impl PictureArgs {
         Ok(Content { pictures, ..String::from_utf8_lossy(text).into_owned().into() })
     }
 
-    /// The tokens of the only text of a command, or `None` with `--jsonl`, which reads many texts.
+    /// Returns the tokens of the only text of a command. Returns `None` for `--jsonl`, which reads many texts.
     pub fn only(&self, text: &TextArgs, open: &OpenModel, how: Encode) -> Result<Option<Sights>> {
         self.must_be_one(text)?;
         if text.jsonl { Ok(None) } else { self.tokens(&text.need()?, open, how).map(Some) }
@@ -83,7 +84,7 @@ pub fn read(path: &Path) -> Result<PictureSource> {
     Ok(PictureSource::File(bytes.into()))
 }
 
-/// True for an existing file whose name is that of a picture.
+/// Returns true for an existing file whose name has the extension of a picture.
 pub fn is_picture(path: &Path) -> bool {
     const KINDS: [&str; 6] = ["png", "jpg", "jpeg", "webp", "gif", "bmp"];
     let kind = path.extension().and_then(|kind| kind.to_str());

@@ -97,7 +97,7 @@ pub enum RngKind {
 pub struct Seed(Option<u64>);
 
 impl StepArgs {
-    /// The sampler's parameters. Parameters that were not given are taken from `default`.
+    /// Returns the sampler's parameters. Parameters that were not given are taken from `default`.
     pub fn params(&self, default: Params) -> Result<Params> {
         let default = Params { more: Sampling::MORE, ..default };
         let params = Params {
@@ -144,7 +144,7 @@ impl SamplingArgs {
         Ok(Params { top_p: if params.top_p == 0.0 { 1.0 } else { params.top_p }, ..params })
     }
 
-    /// The sequences over which DRY's repetitions do not continue: none if DRY is off.
+    /// Returns the sequences that interrupt the repetitions counted by DRY; no sequences if DRY is off.
     pub fn breakers(&self, params: &Params, tokenizer: Option<&Tokenizer<'_, '_>>) -> Result<BreakerList> {
         match tokenizer.filter(|_| params.more.dry_multiplier != 0.0) {
             Some(tokenizer) => BreakerList::new(&self.steps.breakers(), tokenizer),
@@ -166,8 +166,8 @@ impl SamplingArgs {
     }
 }
 
-/// Returns a random seed of at most nine digits, short enough to type. The source is the keys of the standard library's
-/// hash maps, which come from the system's random numbers.
+/// Returns a random seed of at most nine digits, which is short enough to type. It is computed from the keys of the
+/// standard library's hash maps, which come from the system's random numbers.
 fn any_seed() -> u64 {
     1 + std::hash::RandomState::new().build_hasher().finish() % 999_999_999
 }

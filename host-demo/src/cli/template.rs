@@ -19,8 +19,8 @@ pub struct TemplateArgs {
 }
 
 impl TemplateArgs {
-    /// Returns the name of the format and the template. As in llama.cpp, `--chat-template` may also be the name, or
-    /// the template itself.
+    /// Returns the name of the format and the template. As in llama.cpp, the value of `--chat-template` may also be the
+    /// name of a format, or the template itself.
     pub fn read(&self) -> Result<(&str, Option<String>)> {
         let Some(given) = &self.chat_template else { return Ok((&self.template, None)) };
         match fs::read_to_string(given) {

@@ -1,4 +1,4 @@
-//! Gives words without a flag their flag: a model, a prompt, a file. Then a command has one way to take them.
+//! Adds flags to words without a flag: a model, a prompt, a file. A command can then read all of them as flags.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -7,10 +7,10 @@ use clap::{Arg, Command};
 
 use super::pictures::is_picture;
 
-/// Extensions of model files, also of files that do not exist.
+/// Extensions of model files. A word with such an extension is a model even if the file does not exist.
 const MODELS: [&str; 2] = ["gguf", "bin"];
 
-/// Inserts the command of a command line that begins with a model or a prompt.
+/// Inserts the missing command into a command line that begins with a model or a prompt.
 pub fn with_command(mut args: Vec<OsString>, program: &Command) -> Vec<OsString> {
     let first = find(&args, 1, program).next();
     if let Some(at) = first.filter(|at| program.find_subcommand(&args[*at]).is_none()) {
@@ -23,8 +23,8 @@ pub fn with_command(mut args: Vec<OsString>, program: &Command) -> Vec<OsString>
     args
 }
 
-/// Inserts flags before the words of a command line that have none. `program` describes the commands. Words that no flag
-/// fits stay as they are, so that they are reported.
+/// Inserts flags before the words of a command line that have no flag. `program` describes the commands. Words for
+/// which no flag fits are not changed, so that they are reported as errors.
 pub fn placed(mut args: Vec<OsString>, program: &mut Command) -> Vec<OsString> {
     program.build(); // gives the commands their global flags
     let Some(at) = find(&args, 1, program).next() else { return args };
@@ -42,7 +42,7 @@ pub fn placed(mut args: Vec<OsString>, program: &mut Command) -> Vec<OsString> {
     let takes_several = command.get_name() == "serve";
     let mut has_model = given("model") || given("hf") || !has("model");
     let mut has_text = given("prompt") || given("file") || given("ids");
-    // A command that takes any number of words takes all but a model at their start.
+    // If a command takes any number of words, it takes all words, except for a model at their start.
     let spare = match takes_all {
         true => usize::from(!has_model && words.len() > own && is_model(&args[words[0]])),
         false => words.len().saturating_sub(own),
@@ -72,7 +72,7 @@ pub fn placed(mut args: Vec<OsString>, program: &mut Command) -> Vec<OsString> {
     args
 }
 
-/// Positions of the words from `start` on that are neither flags nor their values.
+/// Returns the positions of the words from `start` on that are neither flags nor values of flags.
 fn find<'c>(args: &'c [OsString], start: usize, command: &'c Command) -> impl Iterator<Item = usize> + 'c {
     let mut at = start;
     std::iter::from_fn(move || {

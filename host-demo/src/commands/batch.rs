@@ -111,8 +111,8 @@ struct Answered {
     is_good: bool,
 }
 
-/// Reads the complete lines that an earlier run wrote, cuts off an incomplete last line, and opens the file to append
-/// to.
+/// Reads the complete lines that an earlier run wrote, cuts off an incomplete last line, and opens the file for
+/// appending.
 fn resume(path: &Path) -> Result<(File, Vec<Answered>)> {
     let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
     let mut text = Vec::new();
@@ -134,12 +134,12 @@ fn is_good(line: &Value) -> bool {
     line.pointer("/response/status_code") == Some(&json!(200))
 }
 
-/// State shared by all lines. It must be dropped after the last line, because the engine runs as long as `commands`
-/// exists.
+/// State shared by all lines. It must be dropped after the last line, because the engine runs until `commands` is
+/// dropped.
 struct Batch {
     service: Service,
     commands: Sender<Command>,
-    /// Maximum number of lines read ahead of the line to be written next.
+    /// Maximum number of lines that are read ahead of the line that is written next.
     window: usize,
     reproducible: bool,
 }
@@ -171,7 +171,7 @@ enum What {
 impl Batch {
     /// Answers all lines that have no answer yet. Returns how many lines have an error instead of an answer.
     ///
-    /// A separate thread reads the input, so that lines written slowly into a pipe are answered at once.
+    /// A separate thread reads the input, so that each line is answered at once even if the input is a slow pipe.
     fn answer_all(self, input: impl BufRead + Send, mut output: impl Write, done: Vec<Answered>) -> Result<usize> {
         let bar = progress::bar(0, "{pos} lines, {per_sec}, {elapsed}");
         bar.inc(done.len() as u64);
@@ -189,8 +189,8 @@ impl Batch {
         Ok(failed)
     }
 
-    /// Starts to answer all lines that have no answer yet, as far ahead as the window allows. Fails if an answer from
-    /// an earlier run has another `custom_id` than its line.
+    /// Starts to answer all lines that have no answer yet, as far ahead as the window allows. Returns an error if the
+    /// `custom_id` of an earlier run's answer differs from that of its line.
     fn read_all(&self, input: impl BufRead, done: Vec<Answered>, begun: SyncSender<Pending>) -> Result<()> {
         let mut done = done.into_iter();
         let mut ids = HashMap::new();
@@ -372,7 +372,7 @@ impl Batch {
     }
 }
 
-/// Tells of lines with the same `custom_id`, by which programs find the answers.
+/// Warns of lines with the same `custom_id`, because programs find the answers by this id.
 fn warn_of_twins(ids: &mut HashMap<u64, usize>, number: usize, line: &[u8]) {
     #[derive(serde::Deserialize)]
     struct Line {

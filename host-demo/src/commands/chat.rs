@@ -138,7 +138,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// Asks `prompt`, if there is one, and ends after the answer.
+    /// Asks `prompt`, if it is given, and ends after the answer.
     pub fn asked_once(self, prompt: Option<String>) -> Self {
         Self { once: prompt.is_some(), prompt: prompt.or(self.prompt), ..self }
     }
@@ -182,7 +182,7 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     }
 }
 
-/// Loads a model and takes turns with it. `before` has the messages of a conversation with another model.
+/// Loads a model and converses with it. `before` has the messages of a conversation with a previous model.
 fn talk_with(file: ModelFile, args: &Args, before: Option<Vec<Value>>, lines: &mut Option<Lines>) -> Result<Next> {
     if args.print_prompt {
         return print_prompt(args, &file);
@@ -265,7 +265,7 @@ fn talk_with(file: ModelFile, args: &Args, before: Option<Vec<Value>>, lines: &m
     Ok(next)
 }
 
-/// The settings of answers, from the options and the template.
+/// Returns the settings of answers, which come from the options and the template.
 fn rules(
     args: &Args,
     renderer: &Renderer,
@@ -311,7 +311,7 @@ fn rules(
     })
 }
 
-/// Prints the prompt for the conversation in `--messages`. The model file need not have weights.
+/// Prints the prompt for the conversation in `--messages`. The model file may lack the weights.
 fn print_prompt(args: &Args, file: &ModelFile) -> Result<Next> {
     let gguf = file.parse()?;
     let mut index = Vec::new();
@@ -324,8 +324,8 @@ fn print_prompt(args: &Args, file: &ModelFile) -> Result<Next> {
     Ok(Next::End(ExitCode::SUCCESS))
 }
 
-/// Returns a message whose calls have their arguments as values where the file has them as texts, like OpenAI's interface. As in
-/// the server, a template that wants texts gets them.
+/// Converts the arguments of a message's calls to JSON values, because the file may have them as texts, as in OpenAI's
+/// interface. As in the server, a template that needs texts gets texts.
 fn with_arguments(message: Value, style: &Style) -> Result<Value> {
     if style.probe.wants_text || message.get_attr("tool_calls").is_ok_and(|calls| calls.is_undefined()) {
         return Ok(message);
@@ -341,7 +341,7 @@ fn with_arguments(message: Value, style: &Style) -> Result<Value> {
     Ok(serde_json::from_value(message)?)
 }
 
-/// The model's template with the user's functions and variables, and the messages of `--messages`.
+/// The model's template with the functions and variables of the user, and the messages of `--messages`.
 struct Template {
     renderer: Renderer,
     style: Style,
@@ -368,7 +368,7 @@ impl Template {
     }
 }
 
-/// The thoughts that the options ask for, with `switch` in the place of `--think`.
+/// Returns the thoughts that the options ask for. `switch` replaces the value of `--think`.
 fn thinking(switch: Option<Switch>, args: &Args) -> Thinking {
     let mut thinking = Thinking { budget: args.reasoning_budget, ..Thinking::default() };
     if let Some(switch) = switch {
@@ -377,7 +377,7 @@ fn thinking(switch: Option<Switch>, args: &Args) -> Thinking {
     thinking
 }
 
-/// The template variables for thoughts, and those that the options set.
+/// Returns the template variables for thoughts, and the variables that the options set.
 fn kwargs(thinking: &Thinking, args: &Args, style: &Style) -> Result<serde_json::Map<String, serde_json::Value>> {
     ensure!(!thinking.is_on() || style.thinks(), "the model does not think; leave out --think");
     let mut kwargs = style.thinking(thinking).map_err(anyhow::Error::msg)?;
@@ -389,7 +389,8 @@ fn kwargs(thinking: &Thinking, args: &Args, style: &Style) -> Result<serde_json:
     Ok(kwargs)
 }
 
-/// Reads messages and commands, and answers the messages, until the conversation ends or another model is chosen.
+/// Reads messages and commands, and answers the messages, until the conversation ends or the user chooses another
+/// model.
 fn converse(talk: &mut Talk<'_, '_, '_>, lines: &mut Lines, args: &Args, file: &ModelFile) -> Result<Next> {
     let is_terminal = lines.is_terminal();
     let mut interrupted = false;
@@ -403,7 +404,7 @@ fn converse(talk: &mut Talk<'_, '_, '_>, lines: &mut Lines, args: &Args, file: &
                     return Ok(Next::End(ExitCode::from(output::INTERRUPTED)));
                 }
                 Ok(_) => {}
-                // On a terminal, a turn that fails does not end the conversation.
+                // On a terminal, an error in one turn does not end the conversation.
                 Err(error) if is_terminal && !args.once => {
                     let _ = talk.unsay();
                     let _ = output::report(&error);
@@ -439,8 +440,8 @@ fn converse(talk: &mut Talk<'_, '_, '_>, lines: &mut Lines, args: &Args, file: &
     }
 }
 
-/// Takes a line from a terminal: a command, or a message with the pictures that were dropped on it. Returns `false` if the
-/// conversation should end.
+/// Handles a line from a terminal: a command, or a message with the pictures that were dropped on the terminal. Returns
+/// `false` if the conversation should end.
 fn typed(talk: &mut Talk<'_, '_, '_>, line: &str, args: &Args) -> Result<bool> {
     let (paths, text) = dropped(line);
     if paths.is_empty() {
@@ -494,7 +495,7 @@ fn run_tool(program: &str, call: &Call) -> Result<String> {
     let arguments: serde_json::Value = serde_json::from_str(&call.arguments).unwrap_or_default();
     let asked = serde_json::json!({ "name": call.name, "arguments": arguments });
     if let Some(mut stdin) = child.stdin.take() {
-        // Ignore errors, because the program may end without reading its input.
+        // Ignore errors, because the program may end without reading its standard input.
         let _ = writeln!(stdin, "{asked}");
     }
     let output = child.wait_with_output().with_context(failed)?;
@@ -535,7 +536,7 @@ fn answer(talk: &mut Talk<'_, '_, '_>, reasoning: Reasoning) -> Result<End> {
     Ok(end)
 }
 
-/// Opens the model that `/model FILE` names. Without a file name, prints the name of the current model and returns
+/// Opens the model that `/model FILE` names. If there is no file name, prints the name of the current model and returns
 /// `None`.
 fn model(line: &str, args: &Args, present: &ModelFile) -> Result<Option<ModelFile>> {
     let name = line.trim_start_matches("/model").trim();
@@ -616,7 +617,7 @@ fn print_stats(talk: &Talk<'_, '_, '_>) -> Result<()> {
     Ok(())
 }
 
-/// Formats the speed for the statistics; empty if there were no tokens.
+/// Formats the speed for the statistics; empty if no tokens were processed.
 fn rate(tokens: usize, time: Duration) -> String {
     if tokens == 0 || time.is_zero() {
         String::new()

@@ -23,8 +23,8 @@ pub struct Corpus {
 }
 
 impl Corpus {
-    /// Reads at most `limit` chunks of the file at `path`. Drops a newline at the end of the file, and an incomplete
-    /// last chunk.
+    /// Reads at most `limit` chunks of the file at `path`. A newline at the end of the file and an incomplete last
+    /// chunk are dropped.
     pub fn read(path: &Path, tokenizer: &Tokenizer<'_, '_>, chunk: usize, limit: Option<usize>) -> Result<Self> {
         let text = text::read(path)?;
         let text = text.strip_suffix(b"\n").unwrap_or(&text);
@@ -61,7 +61,7 @@ impl Corpus {
         })
     }
 
-    /// A progress bar for chunks; hidden if standard error is not a terminal.
+    /// Returns a progress bar for chunks. The bar is hidden if standard error is not a terminal.
     pub fn bar(&self) -> ProgressBar {
         progress::bar(self.count() as u64, "{bar:32} {pos}/{len} chunks {eta} {msg}")
     }

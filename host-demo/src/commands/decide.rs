@@ -74,13 +74,14 @@ struct Question {
     json: Value,
 }
 
-/// Splits a question from the name before it. A question without a name is its own name.
+/// Splits a question from the name before it. If a question has no name, the question itself is the name.
 fn named(text: &str) -> (&str, &str) {
     let (id, rest) = text.split_once(": ").unwrap_or((text, text));
     (id.trim(), rest.trim())
 }
 
-/// Splits `ID: QUESTION: A|B` into name, question and options. Without a question, the name is the question.
+/// Splits `ID: QUESTION: A|B` into name, question and options. If there is no question, the name is used as the
+/// question.
 fn listed(text: &str) -> Result<(&str, &str, Vec<&str>), String> {
     let (id, rest) = text.split_once(':').ok_or("give a name, a colon and options with | between them")?;
     let (asked, options) = rest.rsplit_once(": ").unwrap_or((id, rest));
@@ -169,7 +170,7 @@ fn text(args: &Args) -> Result<String> {
     }
 }
 
-/// Reads a file of questions. Returns its state, if it is a whole request, and the questions.
+/// Reads a file of questions. Returns the questions, and the state if the file is a whole request.
 fn read(path: &Path) -> Result<(Option<Value>, Map<String, Value>)> {
     let named = || path.display().to_string();
     let bytes = text::read(path)?;
@@ -177,7 +178,7 @@ fn read(path: &Path) -> Result<(Option<Value>, Map<String, Value>)> {
     let wrong = || anyhow!("{}: give a JSON object with a question for each name", path.display());
     let Value::Object(mut body) = body else { return Err(wrong()) };
     match body.get("questions") {
-        // This is not a question with the name `questions`, because it has no type.
+        // A member `questions` with an object is not a question of this name if the object has no type.
         Some(Value::Object(questions)) if !questions.contains_key("type") => {
             let questions = questions.clone();
             Ok((body.remove("state").filter(|state| !state.is_null()), questions))

@@ -1,4 +1,4 @@
-//! Results for each token of a text: vectors of ColBERT's models, and entities of token classifiers.
+//! Results for each token of a text: the vectors of ColBERT models, and the entities that token classifiers find.
 
 use anyhow::{Context, Result};
 use arenite::model::Spec;
@@ -15,7 +15,7 @@ pub fn is_unpooled(open: &OpenModel) -> bool {
     gguf.architecture().and_then(|name| gguf.u32(name, "pooling_type")).is_ok_and(|kind| kind == Some(0))
 }
 
-/// Computes the state of each token, with the linear layers that follow a pooling.
+/// Computes the state of each token, and applies the linear layers that usually follow a pooling.
 pub fn vectors(spec: &Spec<'_>, session: &mut Session<'_, '_>, ids: &[TokenId]) -> Result<Vec<Vec<f32>>> {
     let (dim, needed) = (spec.dim, spec.embedding_buffer());
     let (engine, context) = session.parts();
@@ -44,8 +44,8 @@ struct Tagged {
     label: Class,
 }
 
-/// Finds the entities of a text: tokens whose labels have the same name behind `B-` and `I-`, as in transformers'
-/// aggregation `simple`.
+/// Finds the entities of a text: neighbouring tokens whose labels have the same name after `B-` or `I-`, as in
+/// transformers' aggregation `simple`.
 pub fn entities(open: &OpenModel, text: &[u8]) -> Result<Vec<Entity>> {
     let tokenizer = open.vocabulary()?;
     let labels = Labels::new(open.gguf(), open.model())?;
@@ -57,7 +57,7 @@ pub fn entities(open: &OpenModel, text: &[u8]) -> Result<Vec<Entity>> {
     let mut session = open.session(&mut memory, plan)?;
     let mut tagged = Vec::new();
     let outputs = vectors(open.model().spec(), &mut session, &ids)?;
-    // Skip the tokens that are added around the text, because they have no labels.
+    // Skip the special tokens that are added around the text, because they have no labels.
     for (id, outputs) in inner.iter().zip(outputs.iter().skip(start)) {
         let label = labels.clone().classes(outputs).into_iter().next().context("the model has no labels")?;
         tagged.push(Tagged { id: *id, label });
@@ -70,7 +70,7 @@ pub fn entities(open: &OpenModel, text: &[u8]) -> Result<Vec<Entity>> {
     grouped(tagged, word)
 }
 
-/// Splits a label into whether an entity begins, and the entity's name.
+/// Splits a label. Returns true if the label begins an entity, and the entity's name.
 fn parts(label: &str) -> (bool, &str) {
     match label.split_once('-') {
         Some(("B", name)) => (true, name),
@@ -90,7 +90,7 @@ fn grouped(tagged: Vec<Tagged>, word: impl Fn(&[TokenId]) -> Result<String>) -> 
     }
     groups.retain(|(name, _)| name != "O");
     let entity = |(_, group): (String, Vec<Tagged>)| {
-        // Other marks, such as that of `S-PER`, are not shown either.
+        // Other prefixes of labels are not shown either, such as `S-` in `S-PER`.
         let label = group.first().map_or("", |token| &token.label.label);
         let entity_group = label.split_once('-').map_or(label, |(_, name)| name).to_owned();
         let ids: Vec<TokenId> = group.iter().map(|token| token.id).collect();
@@ -104,7 +104,7 @@ fn grouped(tagged: Vec<Tagged>, word: impl Fn(&[TokenId]) -> Result<String>) -> 
 mod tests {
     use super::*;
 
-    /// The groups are those of transformers 5.24 with `aggregation_strategy="simple"`.
+    /// The expected groups come from transformers 5.24 with `aggregation_strategy="simple"`.
     #[test]
     fn marks_of_labels_are_not_shown() {
         let labels = ["B-PER", "I-PER", "O", "S-PER", "S-PER", "E-PER", "I-GEO-POL", "LOC", "B-LOC"];

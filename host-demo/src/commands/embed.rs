@@ -149,7 +149,7 @@ fn vectors(args: &Args, open: &OpenModel, sights: &Sights, session: &mut Session
     };
     for vector in &mut vectors {
         runtime::numbers(vector).with_context(named)?;
-        // The outputs of a classifier stay as they are, because they are no direction: their length matters.
+        // The outputs of a classifier are not normalized, because their size matters.
         if !args.no_normalize && (args.tokens || !spec.ranks()) {
             normalize(vector);
         }

@@ -122,7 +122,7 @@ const STORY: &str = "Once upon a time";
 struct Stats {
     prompt_tokens: usize,
     kept_tokens: usize,
-    /// Those of the other tokens that the session had at other positions.
+    /// Number of prompt tokens that the session had at other positions and that were reused.
     reused_tokens: usize,
     prefill_tok_s: f64,
     tokens: usize,
@@ -152,8 +152,8 @@ struct Answer {
 }
 
 impl Args {
-    /// Adds the options of sampling and of the answer's end to `settings`. Reports wrong ones before anything is
-    /// generated.
+    /// Adds the options for sampling and for the end of the answer to `settings`. Reports invalid options before
+    /// anything is generated.
     fn settings(
         &self,
         (open, tokenizer): (&OpenModel, Option<&Tokenizer<'_, '_>>),
@@ -183,7 +183,7 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     let open = OpenModel::new(file, SessionFile::sized(kept_file.as_ref(), options))?;
     let model = open.model();
     let tokenizer = match open.vocabulary() {
-        // Ignore the error, because token ids as input and output need no vocabulary.
+        // Ignore the error, because no vocabulary is needed if both input and output are token ids.
         Err(_) if args.text.ids.is_some() && args.format == Format::Ids => None,
         tokenizer => Some(tokenizer?),
     };
@@ -265,7 +265,7 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
 struct Outcome {
     /// The new tokens, without the end token.
     ids: Vec<TokenId>,
-    /// True if there is no grammar, or if the text matches all of it.
+    /// True if the answer has no grammar, or if its text matches the whole grammar.
     is_whole: bool,
     /// Number of prompt tokens that the session already had.
     kept: usize,
@@ -313,7 +313,7 @@ fn print(
     })
 }
 
-/// The prompt, or `None` with `--jsonl`, which reads many prompts.
+/// Returns the prompt. Returns `None` for `--jsonl`, which reads many prompts.
 fn only_prompt(args: &Args, open: &OpenModel, tokenizer: Option<&Tokenizer<'_, '_>>) -> Result<Option<Prompt>> {
     args.pictures.must_be_one(&args.text)?;
     let has_pictures = !args.pictures.image.is_empty();
@@ -402,7 +402,7 @@ impl Prompt {
         Ok(Self { ids, places, shown })
     }
 
-    /// The tokens as the model reads them, with that of pictures in the place of each row.
+    /// Returns the tokens as the model's vocabulary has them: each row of a picture is replaced by the picture's token.
     fn plain_ids(&self) -> Vec<TokenId> {
         self.places.piece(&self.ids, 0..self.ids.len()).ids.into_owned()
     }
@@ -426,7 +426,7 @@ struct Printer {
     display_prompt: bool,
     text: String,
     started: bool,
-    /// Breaks lines between words, if the output is a terminal of this width.
+    /// Breaks lines between words if the output is a terminal.
     wrap: Wrap,
     width: Option<usize>,
 }
@@ -437,7 +437,7 @@ impl Printer {
             format: args.format,
             out: Out::lock(),
             prompt,
-            // JSON comes without the prompt, because a program that reads the value would stumble over it.
+            // JSON is printed without the prompt, because a program that parses the value could not parse the prompt.
             display_prompt: !args.no_display_prompt && !args.form.is_json(),
             text: String::new(),
             started: false,
@@ -504,7 +504,7 @@ impl Printer {
 
 fn print_stats(stats: &Stats) {
     let count = |n: usize| format!("{n} token{}", if n == 1 { "" } else { "s" });
-    // A single token has no speed, because the first token comes from the prompt's pass.
+    // The speed of a single token is not printed, because the first token comes from the pass of the prompt.
     let speed = |rate: f64| if rate > 0.0 { format!(", {rate:.1} tok/s") } else { String::new() };
     let kept = if stats.kept_tokens > 0 { format!(" ({} from the session)", stats.kept_tokens) } else { String::new() };
     let kept = match stats.reused_tokens {

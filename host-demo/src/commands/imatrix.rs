@@ -79,9 +79,9 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Sums the squared inputs of each matrix. Recognizes a matrix by its address.
+/// Sums the squared inputs of each matrix. A matrix is recognized by its address.
 struct Collector<'a> {
-    /// Address, size, name, columns and number of matrices of each tensor, sorted by address.
+    /// For each tensor: address, size, name, number of columns and number of matrices. Sorted by address.
     tensors: Vec<(usize, usize, &'a str, usize, usize)>,
     sums: Mutex<BTreeMap<String, Sums>>,
 }

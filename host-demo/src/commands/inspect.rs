@@ -54,7 +54,8 @@ pub struct Args {
     output: Option<PathBuf>,
 }
 
-/// Arrays longer than this are printed as their length and their first [`FIRST`] elements.
+/// Maximum length of an array that is printed as a whole. Of longer arrays, the length and the first [`FIRST`] elements
+/// are printed.
 const WHOLE_ARRAY: usize = 16;
 const FIRST: usize = 6;
 /// Strings longer than this are cut in the text output.
@@ -172,7 +173,7 @@ fn print_json(out: &mut Out, file: &ModelFile, gguf: &Gguf<'_>, totals: &BTreeMa
         name: &'a str,
         #[serde(rename = "type")]
         kind: String,
-        /// Dimensions in the file's order: the contiguous one first.
+        /// Dimensions in the file's order: the contiguous dimension is first.
         shape: Vec<u64>,
         offset: u64,
         bytes: usize,
@@ -224,7 +225,7 @@ fn save(gguf: &Gguf<'_>, name: &str, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The tensor's dimensions in the file's order, the contiguous one first.
+/// Returns the tensor's dimensions in the file's order: the contiguous dimension is first.
 fn shape(tensor: &Tensor<'_>) -> Vec<u64> {
     tensor.dims.iter().copied().take(tensor.dim_count as usize).collect()
 }
@@ -262,7 +263,7 @@ fn to_json(value: &Value<'_>) -> Json {
         Value::I32(v) => json!(v),
         Value::U64(v) => json!(v),
         Value::I64(v) => json!(v),
-        // Converts through the shortest decimal, so that 1e-5 is not printed as 0.000009999999747378752.
+        // The conversion uses the shortest decimal, so that 1e-5 is not printed as 0.000009999999747378752.
         Value::F32(v) => float(v.to_string().parse().unwrap_or(f64::from(*v)), v.to_string()),
         Value::F64(v) => float(*v, v.to_string()),
         Value::Bool(v) => json!(v),

@@ -1,9 +1,9 @@
-//! Saved log-probabilities of a whole vocabulary, and the divergence of other logits from them.
+//! Saved log-probabilities of a whole vocabulary, and the divergence of a model's logits from the saved ones.
 //!
-//! The file has the format of llama.cpp's `llama-perplexity --kl-divergence-base`, so each program can read the
-//! other's file: `_logits_`, three `u32` (tokens per chunk, vocabulary size, number of chunks), all tokens, then a
-//! record for each scored token. A record is two `f32` (step and smallest log-probability) and a `u16` number of
-//! steps for each token of the vocabulary, padded to an even count.
+//! The file has the format of llama.cpp's `llama-perplexity --kl-divergence-base`, so each program can read the other's
+//! file: `_logits_`, three `u32` (tokens per chunk, vocabulary size, number of chunks), all tokens, then a record for
+//! each scored token. A record is two `f32` (step and smallest log-probability) and a `u16` number of steps for each
+//! token of the vocabulary, padded to an even count.
 
 use std::io::{Read, Write};
 
@@ -12,7 +12,7 @@ use arenite::TokenId;
 
 const SHORT: &str = "the file of log-probabilities is truncated; make one with --save-logits";
 const MAGIC: &[u8; 8] = b"_logits_";
-/// Log-probabilities this far or further below the largest one are all stored as the same value.
+/// All log-probabilities that are at least this far below the largest one are stored as the same value.
 const DEPTH: f32 = 16.0;
 
 /// Number of `u16` in a record, padded to an even count.
@@ -67,7 +67,7 @@ impl Head {
     }
 }
 
-/// Quantized log-probabilities of a vocabulary: token `i` has `least + step * steps[i]`.
+/// Quantized log-probabilities of all tokens of a vocabulary: token `i` has `least + step * steps[i]`.
 pub struct Record {
     step: f32,
     least: f32,
@@ -110,7 +110,7 @@ impl Record {
             .map_or(f64::NEG_INFINITY, |&steps| f64::from(self.step * f32::from(steps) + self.least))
     }
 
-    /// Returns the Kullback-Leibler divergence of a model's logits from this record, in nats, and whether both have the
+    /// Returns the Kullback-Leibler divergence of a model's logits from this record, in nats, and true if both have the
     /// same most probable token.
     pub fn divergence(&self, logits: &[f32]) -> (f64, bool) {
         let (top, log_sum) = log_sum(logits);
@@ -144,8 +144,8 @@ mod tests {
         for (id, &logit) in (0..4).zip(&logits) {
             assert!((back.log_prob(id) - (f64::from(logit) - sum.ln())).abs() < 2e-4, "{id}");
         }
-        // The same logits diverge by rounding only, at most half a step. Uniform logits diverge by `entropy +
-        // 5f64.ln()`.
+        // The divergence of the same logits comes only from rounding, which is at most half a step. The divergence of
+        // uniform logits is `entropy + 5f64.ln()`.
         let (itself, same) = back.divergence(&logits);
         assert!(itself.abs() < f64::from(DEPTH) / 65535.0 / 2.0 && same, "{itself}");
         let (uniform, same) = back.divergence(&[0.0; 5]);

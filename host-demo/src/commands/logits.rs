@@ -122,7 +122,7 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes the logits of every position as they are computed.
+/// Writes the logits of every position. The logits of a position are written as soon as they are computed.
 fn save_all(session: &mut Session<'_, '_>, sights: &Sights, vocab: usize, path: &Path) -> Result<()> {
     let shape = [sights.ids.len(), vocab];
     let mut file = NewFile::create(path)?;
@@ -140,7 +140,7 @@ fn save_all(session: &mut Session<'_, '_>, sights: &Sights, vocab: usize, path: 
     Ok(())
 }
 
-/// Returns the `count` tokens with the highest logits, the highest first. Tokens with equal logits are ordered by id.
+/// Returns the `count` tokens with the highest logits, in descending order. Tokens with equal logits are ordered by id.
 fn best(logits: &[f32], count: usize, tokenizer: Option<&Tokenizer<'_, '_>>) -> Result<Vec<Next>> {
     let mut order: Vec<usize> = (0..logits.len()).collect();
     let count = count.min(order.len());

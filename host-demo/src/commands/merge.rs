@@ -1,4 +1,4 @@
-//! `arenite merge`: adds LoRA adapters to a model's weights, and their biases to its biases.
+//! `arenite merge`: adds LoRA adapters to a model's weights, and the adapters' biases to the model's biases.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -66,7 +66,7 @@ pub fn run(args: &Args) -> Result<()> {
         let (adapter, scale) = adapters::open(text)?;
         add(&model, &adapter.gguf()?, scale, &mut products).with_context(|| adapter.name().to_owned())?;
     }
-    // A head that is the token embedding becomes a tensor of its own.
+    // If the head is the token embedding, the head becomes a separate tensor.
     let is_tied = model.spec().has_head() && gguf.tensor(HEAD).is_none();
     let embedding = gguf.tensor(EMBEDDING).filter(|_| is_tied);
     let head = embedding.filter(|_| products.iter().any(|(name, _)| [EMBEDDING, HEAD].contains(&name.as_str())));
@@ -111,7 +111,7 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Returns the biases that an adapter changes and the model lacks, as zeros.
+/// Returns the biases that an adapter changes but the model does not have. Their values are zeros.
 fn new_biases(gguf: &Gguf<'_>, products: &[(String, Product)]) -> BTreeMap<String, Vec<u8>> {
     let lacking = products.iter().filter(|(name, _)| name.ends_with(".bias") && gguf.tensor(name).is_none());
     lacking.map(|(name, bias)| (name.clone(), vec![0; 4 * bias.a.len()])).collect()
@@ -138,14 +138,14 @@ fn add(model: &Model<'_>, gguf: &Gguf<'_>, scale: f32, products: &mut Vec<(Strin
         let rank = b.dims[0] as usize;
         let (mut a, mut b) = (values(&a)?, values(&b)?);
         if name == EMBEDDING {
-            // The rows are looked up in `a`, and `b` is `[columns][rank]`.
+            // For an embedding, rows are looked up in `a`, and `b` has the shape `[columns][rank]`.
             let columns = (0..rank).flat_map(|k| b.iter().skip(k).step_by(rank).copied()).collect();
             (a, b) = (columns, a);
         }
         // An alpha of 0 means that only `scale` applies.
         let factor = if alpha == 0.0 { scale } else { scale * alpha / rank as f32 };
         if let (true, Some(stem)) = (has_bias && name != EMBEDDING, name.strip_suffix(".weight")) {
-            // The last column is a bias, and the last row of `a` has zeros.
+            // The adapter has a bias: it is the last column of `b`, and the last row of `a` has zeros.
             ensure!(
                 b.len() * a.len() > 0 && model.gguf().tensor(name).is_none_or(|own| own.dims[2] == 1),
                 "{name} has experts with biases: run it with --lora"
@@ -158,7 +158,7 @@ fn add(model: &Model<'_>, gguf: &Gguf<'_>, scale: f32, products: &mut Vec<(Strin
     Ok(())
 }
 
-/// Adds products to a tensor and writes the sum, row by row.
+/// Adds products to a tensor, and writes the sum row by row.
 fn merged(tensor: &Tensor<'_>, products: &[&Product], out: &mut impl Write) -> Result<()> {
     let (columns, rows) = (tensor.dims[0] as usize, tensor.dims[1] as usize);
     let row_bytes = tensor.kind.row_bytes(columns).context("rows that are not whole blocks")?;

@@ -109,7 +109,7 @@ enum Command {
     Man(man::Args),
 }
 
-/// Runs the command. If it fails because the model file is not a model, the error describes the file.
+/// Runs the command. If the command fails because the model file is not a model, the error describes the file.
 pub fn run(mut cli: Cli) -> Result<ExitCode> {
     if !matches!(&cli.command, Command::Serve(args) if args.takes_several()) {
         cli.model.model = cli.model.model.pop().into_iter().collect();

@@ -98,7 +98,7 @@ const CHAT_TEMPLATE: &str = "tokenizer.chat_template";
 pub fn run(args: &Args) -> Result<()> {
     let file = ModelFile::open(args.input.as_path())?;
     let gguf = file.gguf()?;
-    // A vocabulary alone can be packed, other files without a model cannot.
+    // A file with only a vocabulary can be packed. Other files without a model cannot.
     if let Some(why) = foreign::gguf(&args.input, &gguf).filter(|_| gguf.tensor_count() > 0) {
         bail!("{}: {why}", file.name());
     }
@@ -183,7 +183,7 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Puts the tensors that must be in memory before the matrices. Returns their number.
+/// Moves the tensors that must be in memory before the matrices. Returns the number of these tensors.
 fn apart<'a>(
     tensors: Vec<Tensor<'a>>,
     gguf: &Gguf<'a>,
@@ -197,20 +197,20 @@ fn apart<'a>(
     Ok((all, inside))
 }
 
-/// True for a tensor that no device reads. A device that drafts reads the tensors of draft layers, and without them such a
-/// layer would be taken for an ordinary one.
+/// Returns true for a tensor that no device reads. Tensors of draft layers are kept: a device that drafts reads them,
+/// and without them a draft layer would be taken for an ordinary layer.
 fn is_unread(name: &str) -> bool {
     is_ignored(name) && !name.contains(".nextn.")
 }
 
-/// Numbers of the layers that draft tokens, of a model that has other layers, too.
+/// Returns the numbers of the layers that draft tokens, if the model also has other layers.
 fn draft_layers<'a>(gguf: &Gguf<'a>) -> Vec<&'a str> {
     let layer = |name: &'a str| name.strip_prefix("blk.")?.strip_suffix(".nextn.eh_proj.weight");
     let has_others = gguf.tensors().any(|tensor| tensor.name.starts_with("blk.0."));
     gguf.tensors().filter_map(|tensor| layer(tensor.name)).filter(|number| has_others && *number != "0").collect()
 }
 
-/// Returns whether to keep a key: a device may need the key, or it starts with one of the prefixes in `also`.
+/// Returns true if a key is kept: a device may need the key, or the key starts with one of the prefixes in `also`.
 fn is_kept(key: &str, value: Value<'_>, architecture: &str, gguf: &Gguf<'_>, also: &[String]) -> bool {
     let is_scores_of_zeros = key == "tokenizer.ggml.scores"
         && matches!(gguf.get("tokenizer.ggml.model"), Some(Value::Str(b"gpt2")))

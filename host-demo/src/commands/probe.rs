@@ -186,7 +186,7 @@ struct Probe {
     position: Position,
     tokens: usize,
     dim: usize,
-    /// States as `[layers][positions][dim]`; for a mean, the sums of the states so far.
+    /// States in the shape `[layers][positions][dim]`. For a mean, the sums of the states so far.
     states: Vec<f64>,
 }
 

@@ -228,7 +228,7 @@ impl Args {
     }
 }
 
-/// Warns of tensors whose rows cannot be divided into blocks of the wanted type.
+/// Warns of tensors whose rows cannot be divided into blocks of the chosen type.
 fn warn_of_rows(changes: &[Change<'_>]) {
     let mut groups = BTreeMap::<(TensorType, TensorType, u64), Vec<&str>>::new();
     for change in changes.iter().filter(|change| change.to != change.wanted) {
@@ -260,7 +260,7 @@ fn warn_of_rules(rules: &[Override], changes: &[Change<'_>]) {
     }
 }
 
-/// Warns of tensors that keep their type because their weights are too small for the wanted one.
+/// Warns of tensors that keep their type because their weights are too small for the chosen type.
 fn warn_of_small(changes: &[Change<'_>]) {
     for change in changes {
         if let Some(kind) = change.too_coarse {
@@ -270,7 +270,7 @@ fn warn_of_small(changes: &[Change<'_>]) {
     }
 }
 
-/// Warns of weights that an importance matrix lacks, unless the options leave them out.
+/// Warns of weights that are not in the importance matrix, unless the options leave them out.
 fn warn_of_unweighed(args: &Args, changes: &[Change<'_>]) {
     let is_whole = args.imatrix.is_some() && args.exclude_weights.is_empty() && args.include_weights.is_empty();
     let lacking: Vec<_> = changes.iter().filter(|change| is_whole && change.lacks_importance()).collect();

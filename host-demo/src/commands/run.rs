@@ -1,4 +1,4 @@
-//! `arenite run`: a conversation, or one answer if the command line or a pipe has the question.
+//! `arenite run`: a conversation, or a single answer if the question is on the command line or comes from a pipe.
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Read};
@@ -62,7 +62,8 @@ pub fn run(args: &Args, model: &ModelArgs) -> Result<ExitCode> {
         }
     }
     let options: Vec<_> = [OsString::from("arenite run")].into_iter().chain(images).chain(words).collect();
-    // Options of either command; the other command's parser names those that are wrong for it.
+    // The options may belong to either command. If an option is wrong for a command, the parser of this command reports
+    // it.
     let given = match (Chat::try_parse_from(&options), Generate::try_parse_from(&options)) {
         (Ok(chat), _) => chat.model,
         (_, Ok(generate)) => generate.model,
@@ -111,7 +112,7 @@ pub fn run(args: &Args, model: &ModelArgs) -> Result<ExitCode> {
     }
 }
 
-/// The text that is asked: standard input, if it is a pipe or a file, and the prompt after it.
+/// Returns the question: the text on standard input if it is a pipe or a file, and the prompt after this text.
 fn asked(prompt: Option<OsString>) -> Result<Option<String>> {
     let mut texts = Vec::new();
     if is_piped() {

@@ -85,7 +85,7 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     })
 }
 
-/// Returns all tokens, and the number of prompt tokens, which are not scored.
+/// Returns all tokens, and the number of tokens of the prompt. Prompt tokens are not scored.
 fn tokens(request: &Request, tokenizer: Result<&Tokenizer<'_, '_>, &anyhow::Error>) -> Result<(Vec<TokenId>, usize)> {
     let (ids, given) = match (&request.prompt, &request.continuation) {
         (Part::Ids(prompt), Part::Ids(continuation)) => ([&prompt[..], continuation].concat(), prompt.len()),
@@ -107,7 +107,7 @@ fn tokens(request: &Request, tokenizer: Result<&Tokenizer<'_, '_>, &anyhow::Erro
 fn score(session: &mut Session<'_, '_>, ids: &[TokenId], given: usize) -> Result<Score> {
     session.rewind(0)?;
     let tokens = ids[given..].to_vec();
-    // The logits for a token come from the token before it. The last token's logits are not needed.
+    // The logits for a token come from the pass of the previous token, so the last token's logits are not needed.
     let (before, after) = ids[..ids.len() - 1].split_at(given - 1);
     if !before.is_empty() {
         session.prefill(before)?;

@@ -149,13 +149,14 @@ impl Args {
         !self.within
     }
 
-    /// The clients that share the cache. All who know a key count as one client, unless the option says otherwise.
+    /// The clients that share the cache. All clients with a key count as one client, unless the option says otherwise.
     fn scope(&self) -> CacheScope {
         let usual = if !self.api_key.is_empty() { CacheScope::Server } else { CacheScope::Client };
         self.cache_scope.unwrap_or(usual)
     }
 
-    /// The key for identifiers of clients. It is kept with files that belong to clients.
+    /// Returns the key for identifiers of clients. If there are files that belong to clients, the key is stored beside
+    /// them.
     fn identities(&self) -> Result<ClientKey> {
         let Some(folder) = self.slot_save_path.as_ref().or(self.cache_disk.as_ref()) else {
             return Ok(ClientKey::random());
@@ -165,7 +166,7 @@ impl Args {
     }
 
     fn limits(&self) -> Limits {
-        // No origins if this process serves one of several models, because the proxy process handles them.
+        // If this process serves one of several models, it has no origins, because the proxy process checks origins.
         let origins = if self.within { Vec::new() } else { self.cors_origin.clone() };
         Limits {
             host: self.host.clone(),
@@ -179,7 +180,7 @@ impl Args {
     }
 }
 
-/// An empty key would lock out all clients, or let all of them in.
+/// Parses an API key. An empty key is refused, because it would lock out all clients or accept all of them.
 fn api_key(key: &str) -> Result<String, &'static str> {
     match key.trim() {
         "" => Err("the key is empty: give one, or leave out --api-key and ARENITE_API_KEY"),
@@ -187,7 +188,7 @@ fn api_key(key: &str) -> Result<String, &'static str> {
     }
 }
 
-/// An address as in URLs, `[::1]`, or without its brackets. Sockets of files are refused.
+/// Parses an address. An IPv6 address may have brackets, as in URLs: `[::1]`. Paths of Unix sockets are refused.
 fn host_name(host: &str) -> Result<String, &'static str> {
     match host.contains('/') || host.ends_with(".sock") {
         true => Err("unix sockets are not supported: give an address, such as 127.0.0.1"),
@@ -245,7 +246,7 @@ fn fetch() -> Result<Fetch> {
 #[cfg(feature = "hub")]
 const MOST_PICTURE: u64 = 20 << 20;
 
-/// Reads the secret that the proxy process writes to standard input. When that process ends, this one exits.
+/// Reads the secret that the proxy process writes to standard input. When the proxy process ends, this process exits.
 fn secret_of_proxy() -> Result<String> {
     let mut secret = String::new();
     std::io::stdin().read_line(&mut secret)?;
@@ -262,7 +263,8 @@ fn one(args: &Args, file: ModelFile, program: &ProgramMemory) -> Result<()> {
     let proxy = args.within.then(secret_of_proxy).transpose()?;
     let host = host(args, file)?;
     let sounds = if host.open.model().spec().sound().is_some() { SOUNDS } else { 0 };
-    // Snapshots of conversations that are written or read: two wait for the disk, one is made, and one is a slot's.
+    // Number of snapshots of conversations that are in memory at the same time: two wait for the disk, one is being
+    // made, and one is for a slot.
     let has_files = args.slot_save_path.is_some() || args.cache_disk.is_some();
     let snapshots = if has_files { 4 * host.plan.kv.div_ceil(args.parallel) } else { 0 };
     let requests = RequestMemory::most(READERS) + HISTORIES + sounds + snapshots;
@@ -278,7 +280,7 @@ fn one(args: &Args, file: ModelFile, program: &ProgramMemory) -> Result<()> {
     let (transcriptions, sounds_asked) = channel();
     let counters = Arc::new(Counters::default());
     let disk = match &args.cache_disk {
-        // A model has a folder of its own, because another one cannot read its conversations.
+        // Each model has a separate folder, because a model cannot read the conversations of another model.
         Some(folder) => {
             let own = folder.join(format!("{:016x}", host.service.facts.fingerprint));
             Kept::All(Some(DiskCache::open(&own, args.cache_disk_size as u64)?))
@@ -335,7 +337,7 @@ fn one(args: &Args, file: ModelFile, program: &ProgramMemory) -> Result<()> {
     sockets.join().map_err(|_| anyhow!("the server thread panicked"))?
 }
 
-/// Replaces each folder by the models in it, sorted by name.
+/// Replaces each folder by the models in the folder, sorted by name.
 fn files(given: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for path in given {
@@ -365,7 +367,7 @@ fn several(args: &Args, model: &ModelArgs, files: &[PathBuf], program: &ProgramM
     );
     let mut models = Vec::new();
     for path in files {
-        // The file is mapped, because copying it here would take too long.
+        // The file is mapped, because copying it only to plan its memory would take too long.
         let (tokenizer, projector) = (model.tokenizer.as_deref(), model.projector());
         let source = Source { tokenizer, projector, ..Source::from(path.as_path()) };
         let planned = ModelFile::open(source).and_then(|file| Ok(ModelEntry::new(path, &host(args, file)?, program)));

@@ -102,7 +102,7 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
         Some(ids) => open.options.context.unwrap_or_else(|| ids.len().max(args.n_tokens)),
         None => open.context(args.n_tokens),
     };
-    // Pages for the beams only, because the session's own context stays empty.
+    // Pages are planned only for the beams, because the session's own context stays empty.
     let pages = args.beams.saturating_mul(context.div_ceil(16));
     let plan = open.plan(open.plan_options(context).beams(args.beams).pages(pages))?;
     let mut memory = Memory::new(&plan)?;
@@ -158,7 +158,7 @@ struct Best {
 /// Converts tokens to text.
 struct Speaker<'t> {
     tokenizer: Option<&'t Tokenizer<'t, 't>>,
-    /// True if decoding puts a space between all words and punctuation marks.
+    /// True if decoding puts a space before each word and each punctuation mark.
     forgets_spaces: bool,
 }
 

@@ -11,10 +11,11 @@ use arenite_files::{joining, stand_in, whole_of};
 
 /// The start of every GGUF file.
 const GGUF: &[u8] = b"GGUF";
-/// Number of bytes of a text or of a safetensors header that are examined.
+/// Number of bytes that are examined at the start of a text or of a safetensors header.
 const HEAD: usize = 1 << 16;
 
-/// Returns true unless the file is GGUF of a supported version and byte order, and not a byte part of one.
+/// Returns true unless the file is GGUF with a supported version and byte order. A byte part of a GGUF file counts as
+/// foreign.
 pub fn is_foreign(path: &Path, bytes: &[u8]) -> bool {
     !bytes.starts_with(GGUF) || unread_version(bytes).is_some() || whole_of(file_name(path)).is_some()
 }
@@ -72,12 +73,12 @@ pub fn no_checkpoint(path: &Path) -> Option<String> {
     if bytes.starts_with(GGUF) {
         return Some(format!("this is GGUF already: give it with -m {}", quoted(path)));
     }
-    // Refuse another pickle, and text such as a git-lfs pointer.
+    // A pickle that is not torch's and a text, such as a git-lfs pointer, are refused.
     let is_pickle = matches!(*bytes, [0x80, 2..=5, ..]) && !is_torch(&bytes);
     if is_pickle { weights(path, &bytes) } else { text(path, &bytes).filter(|_| bytes.first() != Some(&b'{')) }
 }
 
-/// Describes a byte part of a model. The command joins the parts beside it.
+/// Describes a byte part of a model, and gives the command that joins this part with the parts beside it.
 fn byte_part(path: &Path) -> Option<String> {
     let whole = whole_of(file_name(path))?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -259,7 +260,7 @@ fn text(path: &Path, bytes: &[u8]) -> Option<String> {
     })
 }
 
-/// Returns the model that the FROM line of an Ollama Modelfile names; `None` if `text` is not a Modelfile.
+/// Returns the model in the FROM line of an Ollama Modelfile; `None` if `text` is not a Modelfile.
 fn modelfile(text: &str) -> Option<&str> {
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
     let (word, from) = lines.next()?.split_once(char::is_whitespace)?;

@@ -32,9 +32,10 @@ fn file_name(path: &Path) -> &str {
     path.file_name().and_then(OsStr::to_str).unwrap_or_default()
 }
 
-/// Returns the error message for an unsupported architecture, with the most similar supported one.
+/// Returns the error message for an unsupported architecture. The message names the most similar supported
+/// architecture.
 pub fn architecture(name: &str) -> String {
-    /// Architectures of GGUF files for images, videos and speech, and what they make.
+    /// Architectures of GGUF files for images, videos and speech, and the output of their models.
     const OTHERS: [(&[&str], &str); 3] = [
         (&["flux", "sd1", "sdxl", "sd3", "aura", "lumina2", "hidream", "qwen_image", "pig", "cow"], "makes images"),
         (&["wan", "ltxv", "hyvid", "cosmos"], "makes videos"),
@@ -51,11 +52,12 @@ pub fn architecture(name: &str) -> String {
     }
 }
 
-/// Finds the name in `all` that is most similar to `name`; `None` if none is similar enough.
+/// Finds the name in `all` that is most similar to `name`; `None` if no name is similar enough.
 fn nearest<'n>(name: &str, all: impl Iterator<Item = &'n str>) -> Option<&'n str> {
     let plain = |name: &str| name.to_lowercase().replace(['-', '_', '.', ' '], "");
     let name = plain(name);
-    // A tie goes to a name of the same length, then to the alphabetically last name, which is the newest version.
+    // If two names are equally similar, a name of the same length is preferred, then the alphabetically last name,
+    // because it is the newest version.
     let near = all.map(|other| (strsim::normalized_levenshtein(&name, &plain(other)), other));
     let order = |other: &'n str| (plain(other).len() == name.len(), other);
     near.filter(|(score, _)| *score > 0.6)
@@ -88,7 +90,7 @@ fn speech(path: &Path, gguf: &Gguf<'_>, error: &anyhow::Error) -> Option<String>
         .then(|| format!("this is a speech model: use it with `arenite listen -m {} FILE`", quoted(path)))
 }
 
-/// Returns the error message for a tensor of a type that is no longer in GGUF, or never was.
+/// Returns the error message for a tensor whose type is no longer in GGUF, or never was.
 pub fn tensor_type(tensor: &str, id: u32) -> String {
     let (what, advice) = match id {
         31..=33 => ("a repacked Q4_0, which llama.cpp has withdrawn", "Q4_0"),

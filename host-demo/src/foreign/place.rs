@@ -15,7 +15,7 @@ use super::{FETCH, extension, file_name, nearest, quoted};
 const FILES: &[&str] =
     &["gguf", "bin", "pt", "pth", "safetensors", "json", "txt", "zip", "gz", "ckpt", "model", "part"];
 
-/// Describes a path without a file (a directory, or nothing), and gives advice; `None` if there is a file.
+/// Describes a path that is not a file (a directory, or nothing), and gives advice; `None` if the path is a file.
 pub fn path(path: &Path) -> Option<String> {
     match fs::metadata(path) {
         Ok(found) if found.is_dir() => Some(folder(path)),
@@ -25,7 +25,7 @@ pub fn path(path: &Path) -> Option<String> {
     }
 }
 
-/// Without the feature `hub` there is no `-hf` to recommend.
+/// Without the feature `hub`, the program has no `-hf` that it could recommend.
 #[cfg(not(feature = "hub"))]
 fn is_repository(_: &str) -> bool {
     false
@@ -63,7 +63,7 @@ fn missing(path: &Path) -> String {
     }
 }
 
-/// Advises how to run a model of Ollama: gives the path of the model's file if it is on this machine.
+/// Explains how to run a model of Ollama. Gives the path of the model's file if the file is on this machine.
 pub fn ollama(name: &str) -> String {
     let (model, tag) = name.split_once(':').unwrap_or((name, "latest"));
     let model = if model.contains('/') { model.to_owned() } else { format!("library/{model}") };

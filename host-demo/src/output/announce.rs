@@ -1,4 +1,4 @@
-//! The message of a server or a batch about its memory, before the first request.
+//! Prints a message about the memory of a server or a batch, before the first request.
 
 use arenite_files::Bytes;
 use arenite_grammar::MaskMemory;
@@ -6,8 +6,8 @@ use arenite_run::service::Host;
 
 use crate::output::note;
 
-/// Prints the memory that the process will use, and the routes of a model that does not generate text. `server` has
-/// the parameters of [`Host::bytes`]; without it, the sum leaves out the program and its requests.
+/// Prints the memory that the process will use, and the routes of a model that does not generate text. `server` has the
+/// parameters of [`Host::bytes`]. If it is `None`, the sum does not include the program and its requests.
 pub fn announce(host: &Host, server: Option<(usize, usize)>) {
     let Host { open, plan, service, .. } = host;
     let sum = match server {

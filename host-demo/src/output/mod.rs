@@ -2,8 +2,8 @@
 //! protected from control characters.
 //!
 //! Text from models and names in files may contain anything. On a terminal, control characters other than newline and
-//! tab, and characters that change the writing direction, are shown escaped. Pipes get the bytes unchanged, and so do
-//! terminals with `--raw`. Lines on standard error are escaped wherever they go.
+//! tab, and characters that change the writing direction, are shown escaped. Pipes get the bytes unchanged; with
+//! `--raw`, terminals do, too. Lines on standard error are always escaped.
 
 pub mod announce;
 pub mod npy;
@@ -47,7 +47,7 @@ impl Out {
         Self { to, is_terminal, has_colours: is_terminal && wants_colours() }
     }
 
-    /// Writes `sequence` without escaping if the output is a terminal with colours.
+    /// Writes `sequence` without escaping if the output is a terminal with colors.
     pub fn style(&mut self, sequence: &'static str) -> io::Result<()> {
         if self.has_colours { self.to.write_all(sequence.as_bytes()).map_err(where_it_was) } else { Ok(()) }
     }
@@ -86,13 +86,13 @@ impl Write for Out {
     }
 }
 
-/// Returns false if the user wants no colours (<https://no-color.org>) or the terminal has none.
+/// Returns false if the user does not want colors (<https://no-color.org>) or the terminal has none.
 fn wants_colours() -> bool {
     let is_unset = |name| std::env::var_os(name).is_none_or(|value| value.is_empty());
     is_unset("NO_COLOR") && std::env::var_os("TERM").is_none_or(|name| name != "dumb")
 }
 
-/// The number of columns of standard output; `None` if it is not a terminal, or if bytes are written unchanged.
+/// Returns the number of columns of standard output; `None` if it is not a terminal, or if bytes are written unchanged.
 pub fn terminal_width() -> Option<usize> {
     let size = terminal_size::terminal_size_of(io::stdout()).filter(|_| !RAW.load(Ordering::Relaxed));
     size.map(|(width, _)| usize::from(width.0)).filter(|width| *width > 0)
@@ -102,8 +102,8 @@ fn where_it_was(error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("cannot write to standard output: {error}"))
 }
 
-/// Prints a line to standard error. Failures are ignored. Characters that control a terminal are escaped even if this is
-/// none: a journal or a log file is shown on one later.
+/// Prints a line to standard error. Failures are ignored. Characters that control a terminal are escaped even if
+/// standard error is not a terminal, because a journal or a log file may later be shown on a terminal.
 pub fn note(line: impl fmt::Display) {
     let mut line = line.to_string() + "\n";
     if let Some((width, _)) = terminal_size::terminal_size_of(io::stderr()) {
@@ -146,18 +146,18 @@ fn for_terminal(bytes: &[u8]) -> Cow<'_, [u8]> {
     if RAW.load(Ordering::Relaxed) { Cow::Borrowed(bytes) } else { escaped(bytes) }
 }
 
-/// Returns whether standard error is a terminal, so that progress can be shown on it.
+/// Returns true if standard error is a terminal, so that progress can be shown on it.
 pub fn watched() -> bool {
     io::stderr().is_terminal()
 }
 
-/// Prints an error on one line. Returns the exit code for it.
+/// Prints an error on one line. Returns the exit code for this error.
 pub fn report(error: &anyhow::Error) -> ExitCode {
     let closed = |cause: &(dyn std::error::Error + 'static)| {
         cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
     };
     if error.chain().any(closed) {
-        // This is a success, because the reader of a pipe such as `arenite ... | head` closed it.
+        // The exit code is that of success, because the reader of a pipe has closed it, as in `arenite ... | head`.
         return ExitCode::SUCCESS;
     }
     note(format_args!("error: {}", words(error)));
@@ -169,8 +169,8 @@ pub fn words(error: &anyhow::Error) -> String {
     one_line(&error.chain().map(in_words).collect::<Vec<_>>().join(": "))
 }
 
-/// Returns the message of a cause. Adds advice to the system's error codes, and puts the core's errors in terms of this
-/// program's options.
+/// Returns the message of a cause. Adds advice to the system's error codes, and describes the core's errors in terms of
+/// this program's options.
 fn in_words(cause: &(dyn std::error::Error + 'static)) -> String {
     use arenite::Error;
     use io::ErrorKind as Io;
@@ -214,8 +214,8 @@ pub fn usage(wrong: &str) -> ExitCode {
 /// Prints the requested help, or an error about the command line on one line.
 pub fn usage_error(told: &clap::Error) -> ExitCode {
     use clap::error::ErrorKind;
-    // Help that was requested goes to stdout, where a failed write is an error. Help because of a missing command goes
-    // to stderr.
+    // Requested help is printed to stdout, where a failed write is an error. Help because of a missing command is
+    // printed to stderr.
     if !told.use_stderr() {
         let written = told.print().and_then(|()| io::stdout().flush());
         return match written {

@@ -17,7 +17,7 @@ pub fn save(path: &Path, shape: &[usize], numbers: &[f32]) -> Result<()> {
     Ok(())
 }
 
-/// Reads a file with 32-bit floats: its shape, and its values in rows.
+/// Reads a file with 32-bit floats. Returns the shape, and the values row by row.
 pub fn load(path: &Path) -> Result<(Vec<usize>, Vec<f32>)> {
     let file = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     parse(&file).with_context(|| path.display().to_string())

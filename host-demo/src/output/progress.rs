@@ -7,7 +7,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::output;
 
-/// A bar with this style; nothing if standard error is not a terminal.
+/// Returns a progress bar with this style. The bar is hidden if standard error is not a terminal.
 pub fn bar(total: u64, style: &'static str) -> ProgressBar {
     if !output::watched() {
         return ProgressBar::hidden();

@@ -1,4 +1,4 @@
-//! Wraps words at the width of a terminal while a text arrives in pieces. Code blocks stay as they are.
+//! Wraps words at the width of a terminal while a text arrives in pieces. Code blocks are not changed.
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
@@ -14,7 +14,7 @@ pub fn wrapped(text: &str, width: usize) -> String {
     out
 }
 
-/// The state of the wrapping: the position in the text, and the word that is not printed yet.
+/// The state of the wrapping: the position in the text, and the current word, which is not printed yet.
 #[derive(Default)]
 pub struct Wrap {
     /// The column after the printed text.
@@ -22,15 +22,15 @@ pub struct Wrap {
     /// Spaces before the word.
     spaces: usize,
     word: String,
-    /// The first characters of the current line, without indentation.
+    /// The first characters of the current line after the indentation.
     start: String,
     /// The fence of the open code block; empty outside of one.
     fence: String,
 }
 
 impl Wrap {
-    /// Adds `text` to `out`, wrapped for a terminal with `width` columns. The last word is held back until its end is
-    /// known.
+    /// Adds `text` to `out`, wrapped for a terminal with `width` columns. The last word is held back until the end of
+    /// the word is known.
     pub fn push(&mut self, text: &str, width: usize, out: &mut String) {
         for c in text.chars() {
             match c {
@@ -99,7 +99,7 @@ impl Wrap {
         }
     }
 
-    /// Opens or closes a code block after a line that is a fence.
+    /// Opens or closes a code block if the line that has ended is a fence.
     fn end_line(&mut self) {
         let line = std::mem::take(&mut self.start);
         let Some(mark @ ('`' | '~')) = line.chars().next() else { return };

@@ -37,7 +37,7 @@ fn adapters_and_scales() {
     assert!(plain != one && plain != other && one != other);
     assert_eq!(ids(&["--lora", first, "--lora", &format!("{second}:0")]), one);
     assert_eq!(ids(&["--lora-scaled", &format!("{first}:0,{second}:1")]), other);
-    // The same with the model file read instead of mapped, and with a draft of the same model.
+    // The result is the same if the model file is copied instead of mapped, and if the same model drafts.
     assert_eq!(ids(&["--lora", first, "--load", "copy"]), one);
     assert_eq!(ids(&["--lora", first, "--draft", path(&committed("host-demo/models/stories.gguf"))]), one);
     let message = error(&["generate", "--lora", path(&committed("host-demo/models/stories.gguf")), "-p", "a"]);
@@ -51,7 +51,8 @@ fn adapters_and_scales() {
     assert!(with["features"].as_array().unwrap().contains(&json!("lora")), "{with}");
 }
 
-/// An adapter of the token embedding and of the head gives the same logits at run time and merged.
+/// An adapter of the token embedding and of the head gives the same logits when it is applied at run time as when it is
+/// merged.
 #[test]
 fn merged_embeddings() {
     let directory = tempfile::tempdir().unwrap();
@@ -69,7 +70,7 @@ fn merged_embeddings() {
     assert!(differs(&logits(&["-m", path(&merged)])) < 1e-5);
 }
 
-/// Quantizes the adapter IN to Q8_0, and writes the values of the blocks as F32, too: DIRECTORY IN Q8_0 F32.
+/// Quantizes the adapter IN to Q8_0, and also writes the values of the blocks as F32. Arguments: DIRECTORY IN Q8_0 F32.
 const QUANTIZE: &str = r#"
 import array, struct, sys
 sys.path.insert(0, sys.argv[1])
@@ -91,7 +92,7 @@ blocks.write(sys.argv[3])
 floats.write(sys.argv[4])
 "#;
 
-/// A Q8_0 adapter, which llama.cpp's converter can write, gives the bits of its decoded values.
+/// A Q8_0 adapter, which llama.cpp's converter can write, gives exactly the same result as its decoded values.
 #[test]
 fn quantized_adapters() {
     let directory = tempfile::tempdir().unwrap();
@@ -137,7 +138,7 @@ fn embedding_requests_choose_adapters() {
     assert_eq!(server.post("/v1/embeddings", br#"{"input": "a", "lora": 1}"#).0, 400);
 }
 
-/// Requests choose adapters; cached prompts are reused only with the same adapters.
+/// Requests choose adapters. A cached prompt is reused only by requests with the same adapters.
 #[test]
 fn requests_choose_adapters() {
     let directory = tempfile::tempdir().unwrap();
@@ -230,7 +231,7 @@ fn sessions_on_disk() {
     assert!(!arenite(&["generate", "--session", path(&file), "--jsonl"]).status.success());
 }
 
-/// A chat continues after a restart; a batch keeps the common beginning of its prompts.
+/// A chat continues after a restart. A batch keeps the common beginning of its prompts.
 #[test]
 fn sessions_of_chats_and_batches() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! `arenite batch`: answers come in order and complete, with the same bytes however often it is stopped.
+//! `arenite batch`: all answers come in order. The output has the same bytes even if the command is stopped and
+//! continued several times.
 
 use std::fs;
 use std::io::Write;
@@ -70,7 +71,7 @@ fn answers_are_whole_in_order_and_the_same_for_any_number_at_once() {
     }
     assert_eq!(text.lines().count(), 12);
 
-    // Kills the command after some milliseconds. Once, the output also ends in the middle of a line.
+    // Kill the command after some milliseconds. Once, also cut the output in the middle of a line.
     for after in [0, 50, 150, 400, 900] {
         let out = dir.path().join("out");
         let _ = fs::remove_file(&out);
@@ -134,7 +135,7 @@ fn lines_of_one_custom_id_are_told_and_ids_have_the_prefixes_of_their_answers() 
     assert_eq!(response["usage"]["output_tokens"], 2, "{response}");
 }
 
-/// Spreadsheets and PowerShell write a byte order mark; editors count blank lines, too.
+/// Spreadsheets and PowerShell write a byte order mark. Blank lines are counted because editors count them, too.
 #[test]
 fn a_byte_order_mark_is_skipped_and_blank_lines_are_counted() {
     let good =
@@ -144,7 +145,7 @@ fn a_byte_order_mark_is_skipped_and_blank_lines_are_counted() {
     assert!(answers[1]["error"]["message"].as_str().unwrap().starts_with("line 4 is not JSON"), "{}", answers[1]);
 }
 
-/// The answers to the lines of `input`, for which the command ends with `code`.
+/// Returns the answers to the lines of `input`. The command must end with the exit code `code`.
 fn answers(input: &str, code: i32) -> Vec<Value> {
     let mut child = arenite()
         .args(["batch", "-c", "64", "-i", "-", "-o", "-"])

@@ -35,7 +35,7 @@ fn with_template(template: &str) -> Vec<u8> {
     const KEY: &str = "tokenizer.chat_template";
     let long = |n: usize| (n as u64).to_le_bytes();
     let len = 8 + KEY.len() + 4 + 8 + template.len();
-    // A comment of spaces in the template keeps the tensors aligned.
+    // A comment of spaces in the template keeps the tensors of the file aligned.
     let template = format!("{{#{}#}}{template}", " ".repeat((32 - (len + 4) % 32) % 32));
     let entry = [&long(KEY.len())[..], KEY.as_bytes(), &8u32.to_le_bytes(), &long(template.len()), template.as_bytes()];
     let (header, rest) = STORIES.split_at(24);
@@ -56,7 +56,7 @@ fn public_templates_give_the_prompts_that_transformers_gives() {
     let directory = directory();
     for case in &cases {
         let template = file(&directory, "t.jinja", case["template"].as_str().expect("a template"));
-        // The JSON texts are taken from the file, because `serde_json` would sort the keys.
+        // The JSON texts are cut from the file, because `serde_json` would sort the keys.
         let text = |key: &str| raw(&json, case["name"].as_str().expect("a name"), key);
         let messages = file(&directory, "m.json", text("messages"));
         let tools = file(&directory, "tools.json", text("tools"));
@@ -78,7 +78,7 @@ fn public_templates_give_the_prompts_that_transformers_gives() {
     assert_eq!(cases.len(), 60);
 }
 
-/// The text of a field of a case, exactly as in the list of all cases.
+/// Returns the text of a field of a case, exactly as in the file with all cases.
 fn raw<'a>(json: &'a str, name: &str, key: &str) -> &'a str {
     #[derive(serde::Deserialize)]
     struct Case<'a> {
@@ -96,7 +96,7 @@ fn raw<'a>(json: &'a str, name: &str, key: &str) -> &'a str {
     }
 }
 
-/// Arguments in OpenAI's notation, which are texts, are read as in the server.
+/// Arguments that are texts, as in OpenAI's notation, are read in the same way as in the server.
 #[test]
 fn arguments_that_are_texts_are_read() {
     let directory = directory();
@@ -222,7 +222,7 @@ fn five_turns_with_the_built_in_model() {
         terminal.says("/stats");
         let stats = terminal.wait_for("turns ") + &terminal.rest_of_line();
         assert_eq!(number(&stats, "turns"), turn + 1);
-        // Each line begins a separate story: only BOS and a common beginning are reused.
+        // Each line begins a separate story, so only BOS and a common beginning are reused.
         assert!(number(&stats, "kept") >= usize::from(turn > 0), "{stats}");
         assert!(number(&stats, "prefilled") < 20, "{stats}");
     }
@@ -257,7 +257,7 @@ fn five_turns_with_a_template_prefill_only_themselves() {
     assert!(terminal.ends());
 }
 
-/// When the oldest turns are forgotten, the others have other positions.
+/// When the oldest turns are forgotten, the tokens of the remaining turns get other positions.
 #[test]
 fn turns_after_forgotten_ones_are_reused() {
     let directory = directory();
@@ -279,7 +279,7 @@ fn turns_after_forgotten_ones_are_reused() {
 
 #[test]
 fn ctrl_c_stops_the_answer_and_not_the_program() {
-    // The end token is banned, and the context has room for minutes of text.
+    // The end token is banned and the context is large, so that the answer would take minutes.
     let mut terminal = Terminal::start(&["chat", "--temp", "0", "-c", "60000", "--logit-bias", "2=-inf"]);
     terminal.says("Once upon a time");
     terminal.wait_for("there");
@@ -320,7 +320,7 @@ fn a_pasted_text_is_one_turn_and_conversations_are_kept() {
     assert!(terminal.ends());
 
     let mut terminal = Terminal::start(&["chat", "--template", "chatml", "--temp", "0", "-n", "6"]);
-    // A byte that is no UTF-8, such as a key of another character set, does not end the conversation.
+    // A byte that is not UTF-8, such as a key in another character set, does not end the conversation.
     terminal.is_asked();
     terminal.types_bytes(b"\xff");
     terminal.wait_for("not text in UTF-8");
@@ -372,7 +372,7 @@ fn thoughts_are_shown_dimmed_or_hidden() {
     let (thought, note) = said("show");
     assert!(thought.len() > 6 && !note.contains(&thought), "{thought}{note}");
     assert_eq!(said("hide"), (String::new(), note.clone()));
-    // A pipe has no colours, so that its reader could not tell a thought from the answer.
+    // A pipe has no colors, so its reader could not distinguish a thought from the answer.
     let (answer, notes) = said("dim");
     assert!(
         answer.is_empty() && notes.contains(&thought) && notes.len() == thought.len() + note.len(),

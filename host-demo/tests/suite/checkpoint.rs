@@ -32,7 +32,7 @@ fn converted(name: &str, more: &[&str], directory: &Path) -> PathBuf {
     output
 }
 
-/// Copies a checkpoint into `directory`, for changes, and returns the folder of the copy and its config.
+/// Copies a checkpoint into `directory`, so that it can be changed. Returns the folder of the copy and its config.
 fn copied(name: &str, directory: &Path) -> (PathBuf, Value) {
     let to = directory.join("model");
     fs::create_dir_all(&to).unwrap();
@@ -118,13 +118,14 @@ fn tensors_and_metadata_are_llama_cpps() {
     }
 }
 
-/// The keys of names, sizes and recommended sampling are those of llama.cpp's converter (in llama-cpp-python 0.3.36),
-/// without lists and texts of several lines, which Arenite does not write.
+/// The keys of names, sizes and recommended sampling come from llama.cpp's converter (in llama-cpp-python 0.3.36).
+/// Lists and texts of several lines are left out, because Arenite does not write them.
 #[test]
 fn general_keys_are_llama_cpps() {
     let directory = tempfile::tempdir().unwrap();
     let output = directory.path().join("out.gguf");
-    // A folder's name, its README.md, the name in its config, its generation_config.json, and the keys.
+    // Each case has a folder's name, its README.md, the name in its config, its generation_config.json, and the
+    // expected keys.
     for (name, card, stated, sampling, want) in [
         (
             "Own-Commands-0.2M-Instruct-v1.5",
@@ -207,7 +208,7 @@ fn general_keys_are_llama_cpps() {
     }
 }
 
-/// Converted models generate the tokens that transformers 5.24 generates greedily.
+/// Converted models generate the same tokens as transformers 5.24 with greedy decoding.
 #[test]
 fn the_tokens_are_those_of_transformers() {
     let directory = tempfile::tempdir().unwrap();
@@ -264,7 +265,7 @@ fn types_are_chosen() {
     }
 }
 
-/// Without `--type`, each matrix has the stored type and the stored bytes, also beside matrices of other types.
+/// Without `--type`, each matrix keeps its stored type and bytes, even if other matrices have different types.
 #[test]
 fn each_matrix_keeps_its_type() {
     let directory = tempfile::tempdir().unwrap();
@@ -278,7 +279,7 @@ fn each_matrix_keeps_its_type() {
         let shape: Vec<usize> = shape.as_array().unwrap().iter().map(|n| n.as_u64().unwrap() as usize).collect();
         let kind = if shape.len() == 1 { "F32" } else { ["F32", "BF16", "F16"][index % 3] };
         let values = tiny::weights(name, &shape);
-        // The upper half of a float is a BF16, and any such bits are a finite F16 here.
+        // The upper half of a float is a BF16. In this model, the same bits are also a finite F16.
         let bytes = if kind == "F32" {
             values
         } else {
@@ -316,7 +317,7 @@ fn each_matrix_keeps_its_type() {
     assert_eq!(kinds.len(), 3);
 }
 
-/// A folder, its file of weights, and an index that names this file give the same tensors and metadata.
+/// A folder, its file of weights, and an index that names this file are converted to the same tensors and metadata.
 #[test]
 fn weights_may_be_named_by_an_index() {
     let directory = tempfile::tempdir().unwrap();
@@ -330,8 +331,8 @@ fn weights_may_be_named_by_an_index() {
     assert!(folder == file && folder == index);
 }
 
-/// Converted checkpoints of training scripts generate the tokens that transformers generates with the same weights as
-/// GPT-2: nanoGPT's, and build-nanogpt's without biases, in torch's old form.
+/// Converted checkpoints of training scripts generate the same tokens as transformers with the same weights in GPT-2.
+/// The checkpoints are nanoGPT's, and build-nanogpt's without biases in torch's old format.
 #[test]
 fn torch_files_are_read_without_running_them() {
     let directory = tempfile::tempdir().unwrap();
@@ -349,7 +350,7 @@ fn torch_files_are_read_without_running_them() {
     }
 }
 
-/// nanoGPT's vocabularies of characters. The expected ids are those of its `encode`; the generated text has the
+/// nanoGPT's vocabularies of characters. The expected ids come from nanoGPT's `encode`. The expected text has the
 /// characters of the ids that transformers generates.
 #[test]
 fn characters_have_nano_gpts_ids() {
@@ -429,7 +430,8 @@ fn what_cannot_be_converted_is_said() {
     assert!(!output.exists());
 }
 
-/// Tensors without which a model would differ from the checkpoint, and modules after the encoder.
+/// Notes and errors about missing tensors, without which a model would differ from the checkpoint, and about modules
+/// after the encoder.
 #[test]
 fn what_is_missing_is_said() {
     let directory = tempfile::tempdir().unwrap();
@@ -466,7 +468,8 @@ fn what_is_missing_is_said() {
     assert!(stderr.contains(r#"puts "query: " before each text"#) && stderr.contains("to lower case"), "{stderr}");
 }
 
-/// The text model inside of a model with pictures, by its type, and special tokens without a post-processor.
+/// The text model of a model with pictures is recognized by its type. Special tokens are recognized without a
+/// post-processor.
 #[test]
 fn text_models_and_special_tokens_are_recognized() {
     let directory = tempfile::tempdir().unwrap();
@@ -509,8 +512,8 @@ fn a_window_that_is_left_out_is_said() {
     let directory = tempfile::tempdir().unwrap();
     let output = directory.path().join("out.gguf");
     let (from, mut config) = copied("own_commands", directory.path());
-    // No window, a window as long as the context, and a shorter window, which is left out for Qwen 2 but not for
-    // Mistral.
+    // Three cases: no window, a window as long as the context, and a shorter window. The shorter window is left out for
+    // Qwen 2, but not for Mistral.
     let (qwen, mistral) = ("Qwen2ForCausalLM", "MistralForCausalLM");
     for (class, window, is_said) in
         [(qwen, Value::Null, false), (qwen, 256.into(), false), (qwen, 32.into(), true), (mistral, 32.into(), false)]
@@ -525,7 +528,7 @@ fn a_window_that_is_left_out_is_said() {
     }
 }
 
-/// A unigram vocabulary whose post-processor adds `<s>` and `</s>`, as XLM-RoBERTa's does. The expected ids are from
+/// A unigram vocabulary whose post-processor adds `<s>` and `</s>`, as XLM-RoBERTa's does. The expected ids come from
 /// Hugging Face's tokenizers 0.23.
 #[test]
 fn post_processors_of_unigrams_add_both_ends() {

@@ -128,7 +128,7 @@ fn errors_say_what_where_and_what_to_do() {
     let said = String::from_utf8_lossy(&session.stderr);
     assert!(session.stdout.is_empty() && said.contains("create it first"), "{said}");
 
-    // System errors are put into words, whichever command reads.
+    // Errors of the system are explained in words by every command.
     let none = path(&file).to_string() + ".none";
     for args in [
         &["generate", "-f", &none][..],
@@ -265,7 +265,7 @@ fn tokenize_and_detokenize_are_inverse() {
 
 #[test]
 fn jsonl_takes_what_is_not_quite_text() {
-    // A lone surrogate as Python writes a stray byte, another lone surrogate, and a valid escape.
+    // The lines are a stray byte, which Python writes as a lone surrogate, another lone surrogate, and a valid escape.
     let ids = stdout_with(&["tokenize", "--jsonl"], b"\"a\\udcffb\"\n\"\\ud800\"\n\"\\u00e9\"\n");
     assert_eq!(ids.lines().count(), 3);
     let text = stdout_with(&["detokenize", "--jsonl"], ids.as_bytes());
@@ -387,7 +387,7 @@ fn scores_are_log_probabilities() {
     for score in &scores {
         assert!((score["logprob"].as_f64().unwrap() - total(score)).abs() < 1e-9);
     }
-    // The same values computed from the output of `arenite logits`.
+    // The expected values are computed from the output of `arenite logits`.
     stdout(&["logits", "--ids", "1,403,407,261,378", "--all", "--kv", "f32", "-o", path(&file)]);
     let (_, logits) = npy(&file);
     let vocab = logits.len() / 5;
@@ -400,7 +400,7 @@ fn scores_are_log_probabilities() {
         let got = score["logprobs"][i - 2].as_f64().unwrap();
         assert!((got - want).abs() < 1e-6, "{got} {want}");
     }
-    // The text's own continuation is the model's most probable one.
+    // The real continuation of the text is the most probable continuation for the model.
     assert_eq!(scores[0]["greedy"], true);
 
     for (line, word) in [("{}", "prompt"), ("{\"prompt\": \"a\", \"continuation\": \"\"}", "empty"), ("[", "line 1")] {
@@ -469,7 +469,7 @@ fn a_profile_adds_up() {
     for limit in ["read_gb_s", "decode_share"] {
         assert!(result[limit].as_f64().expect(limit) > 0.0, "{limit}");
     }
-    // The scalar kernels have no instruction for integer products.
+    // The scalar kernels have no instruction for integer products, so both values are null for them.
     assert_eq!(result["integer_gmul_s"].is_null(), result["prefill_share"].is_null());
 }
 
@@ -546,7 +546,7 @@ fn ctrl_c_ends_the_line_and_prints_the_statistics() {
     let mut rest = Vec::new();
     out.read_to_end(&mut rest).expect("the rest");
     let output = child.wait_with_output().expect("the binary ends");
-    // A short context may have been full just before the signal came.
+    // The process may also end normally, because a short context may be full just before the signal comes.
     assert!(matches!(output.status.code(), Some(130 | 0)), "{:?}", output.status);
     assert!(rest.ends_with(b"\n"));
     assert!(String::from_utf8_lossy(&output.stderr).contains("tok/s"));
@@ -602,13 +602,13 @@ fn a_file_with_only_a_vocabulary_tokenizes() {
     }
     let back = stdout_with(&["detokenize", "-m", path(&model), "--jsonl"], got.as_bytes());
     for ((case, _), text) in cases.iter().zip(back.lines()) {
-        // SentencePiece writes spaces as U+2581, so that character comes back as a space.
+        // SentencePiece writes spaces as U+2581, so a U+2581 in the text comes back as a space.
         let expected = String::from_utf8_lossy(&bytes_of(case)).replace('\u{2581}', " ");
         assert_eq!(serde_json::from_str::<Value>(text).expect("JSON"), Value::from(expected), "{case}");
     }
 }
 
-/// The bytes of a test string, which is hexadecimal in the vectors.
+/// Returns the bytes of a test string. In the vectors, the string is hexadecimal.
 fn bytes_of(text: &Value) -> Vec<u8> {
     let hex = text.as_str().expect("hex");
     (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).expect("hex")).collect()

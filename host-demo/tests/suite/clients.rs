@@ -7,7 +7,7 @@ use crate::scripted::CHATML;
 use crate::serve::Server;
 use crate::talk::{FIM, start};
 
-/// The request of llama.vim and llama.vscode for a completion.
+/// The request that llama.vim and llama.vscode send for a completion.
 fn fill_in() -> Value {
     json!({
         "id_slot": 0, "input_prefix": "ab\n", "input_suffix": "cd\n", "prompt": "x", "n_predict": 128,
@@ -25,7 +25,7 @@ fn with(mut body: Value, more: Value) -> Value {
 #[test]
 fn editors_fill_in_code() {
     let talk = start(&["Once", " upon"], &FIM, &[], CHATML);
-    // The request that reads other files before the user types.
+    // A request that makes the server read other files before the user types.
     let warm = json!({
         "input_prefix": "", "input_suffix": "", "prompt": "", "n_predict": 0, "temperature": 0.0, "samplers": [],
         "response_fields": [""],
@@ -36,14 +36,14 @@ fn editors_fill_in_code() {
     let cached = answer["tokens_cached"].clone();
     let expected = json!({ "content": "Once upon", "truncated": false, "tokens_cached": cached });
     assert_eq!(answer, with(expected, json!({ "generation_settings/top_k": 40 })));
-    // llama.vscode asks for several completions. They are a list.
+    // llama.vscode asks for several completions. The answer is a list.
     let several = talk.good("/infill", &with(fill_in(), json!({ "n_cmpl": 3 })));
     let several: Vec<_> = several.as_array().unwrap().iter().map(|one| (&one["index"], &one["content"])).collect();
     let content = json!("Once upon");
     assert_eq!(several, [(&json!(0), &content), (&json!(1), &content), (&json!(2), &content)]);
     let error = talk.refused("/infill", &with(fill_in(), json!({ "n_cmpl": 3, "stream": true })));
     assert_eq!(error["param"], "stream");
-    // llama.vim's request before the user types an instruction.
+    // The request that llama.vim sends before the user types an instruction.
     let warm = json!({
         "id_slot": 1, "messages": [{ "role": "user", "content": "hi" }], "samplers": [], "n_predict": 0,
         "stream": false, "cache_prompt": true, "response_fields": [""],
@@ -76,7 +76,7 @@ fn indentation_and_time_end_a_completion() {
     assert!(lines.concat().starts_with(&content) && content.ends_with('\n') && why == "limit", "{content} {why}");
 }
 
-/// SillyTavern's request with its default settings, and with token probabilities.
+/// The request that SillyTavern sends with its default settings, and with token probabilities.
 #[test]
 fn sillytavern() {
     let talk = start(&["Once", " upon"], &[], &[], CHATML);
@@ -102,12 +102,12 @@ fn sillytavern() {
     let answer = talk.good("/completion", &body);
     assert_eq!((&answer["content"], &answer["stop_type"]), (&json!("Once upon"), &json!("eos")));
     assert_eq!(answer["completion_probabilities"][1]["top_logprobs"].as_array().unwrap().len(), 10);
-    // Older versions list other steps, which llama.cpp does not have any more.
+    // Older versions of SillyTavern list steps that llama.cpp no longer has.
     let old = json!({ "samplers": ["top_k", "tfs_z", "typical_p", "top_p", "min_p", "temperature"], "tfs_z": 1 });
     let events = talk.stream("/completion", &with(body.clone(), old));
     let text: String = events.iter().filter_map(|event| event["content"].as_str()).collect();
     assert_eq!(text, "Once upon");
-    // The penalties change something only with recent tokens. Then they must come first.
+    // The penalties have an effect only if recent tokens are counted. In this case, they must be the first step.
     let last = json!({ "samplers": ["top_k", "penalties"], "repeat_last_n": 64 });
     let error = talk.refused("/completion", &with(body.clone(), last));
     assert!(error["param"] == "samplers" && error["message"].as_str().unwrap().contains("first step"), "{error}");
@@ -115,7 +115,7 @@ fn sillytavern() {
     assert_eq!(talk.good("/completion", &with(body, last))["content"], "Once upon");
 }
 
-/// The request of llama.cpp's page, with all of its settings.
+/// The request that llama.cpp's web page sends, with all of its settings.
 #[test]
 fn page_of_llama_server() {
     let talk = start(&["Once", " upon"], &[], &[], CHATML);
@@ -133,7 +133,7 @@ fn page_of_llama_server() {
     assert_eq!(text, "Once upon");
 }
 
-/// KoboldLite's request to a server of OpenAI's interface, and Open WebUI's.
+/// The requests that KoboldLite and Open WebUI send to a server with OpenAI's interface.
 #[test]
 fn clients_of_openais_interface() {
     let talk = start(&["Once", " upon"], &[], &[], CHATML);
@@ -168,7 +168,8 @@ fn completions_report_tokens_and_probabilities() {
         assert_eq!((&token["id"], &top[0]["id"], &top[1]["id"]), (id, id, &json!(0)));
         assert_eq!(token["bytes"], json!(token["token"].as_str().unwrap().as_bytes()));
         assert_eq!((&top[0]["token"], &top[0]["bytes"]), (&token["token"], &token["bytes"]));
-        // The head multiplies by 4. All of the state of 320 values is in one of them, which is sqrt(320) after the norm.
+        // The head multiplies by 4. The state has 320 values, of which only one is not 0: after the norm it is
+        // sqrt(320).
         let logprob = |token: &Value| token["logprob"].as_f64().unwrap();
         assert!(logprob(token).abs() < 1e-6 && logprob(&top[0]).abs() < 1e-6, "{token}");
         assert!((logprob(&top[1]) + 4.0 * 320f64.sqrt()).abs() < 0.5, "{token}");
@@ -212,7 +213,7 @@ fn a_limit_of_zero_tokens_only_reads_the_prompt() {
     }
 }
 
-/// Steps that are not listed are off, and the others run in the order of the list.
+/// Steps that are not listed are off, and the listed steps run in the order of the list.
 #[test]
 fn requests_order_the_sampling_steps() {
     let server = Server::start(&[]);
@@ -223,13 +224,13 @@ fn requests_order_the_sampling_steps() {
     let hot = |more: Value| text(with(hot.clone(), more));
     assert_eq!(hot(json!({ "samplers": ["top_k"] })), greedy);
     assert_eq!(hot(json!({ "samplers": "kt" })), greedy);
-    // Without the other steps, the temperature is the only one.
+    // If no other steps are listed, only the temperature has an effect.
     let free = text(json!({ "temperature": 2.5, "top_k": 0, "top_p": 1, "min_p": 0 }));
     assert_ne!(free, greedy);
     for samplers in [json!(["temperature"]), json!("t"), json!(["dry", "temperature", "xtc", "no_such_step"])] {
         assert_eq!(hot(json!({ "samplers": samplers })), free, "{samplers}");
     }
-    // Without any step, tokens are drawn from the model's own distribution.
+    // If the list of steps is empty, tokens are drawn from the model's own distribution.
     let own = text(json!({ "temperature": 1, "top_k": 0, "top_p": 1, "min_p": 0 }));
     assert_eq!(hot(json!({ "samplers": [] })), own);
     assert_eq!(text(json!({ "temperature": 0, "samplers": [] })), own);

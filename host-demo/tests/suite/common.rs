@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-/// Runs `arenite` with `args`, with `input` on its standard input.
+/// Runs `arenite` with the arguments `args`. `input` is its standard input.
 pub fn arenite_with(args: &[&str], input: &[u8]) -> Output {
     let mut child = Command::new(env!("CARGO_BIN_EXE_arenite"))
         .args(args)
@@ -16,7 +16,7 @@ pub fn arenite_with(args: &[&str], input: &[u8]) -> Output {
         .stderr(Stdio::piped())
         .spawn()
         .expect("the binary starts");
-    // A command that does not read its input closes the pipe, which is fine.
+    // A command that does not read its input closes the pipe. This is not an error.
     let _ = child.stdin.take().expect("a pipe").write_all(input);
     child.wait_with_output().expect("the binary ends")
 }
@@ -41,7 +41,7 @@ pub fn json(args: &[&str]) -> Value {
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{args:?}: {error}: {text}"))
 }
 
-/// The only line on standard error of a run that must fail with exit code 1.
+/// Runs a command that must fail with exit code 1. Returns the only line on its standard error.
 pub fn error(args: &[&str]) -> String {
     let output = arenite(args);
     let stderr = String::from_utf8(output.stderr).expect("UTF-8");
@@ -51,12 +51,12 @@ pub fn error(args: &[&str]) -> String {
     stderr.trim_end().to_string()
 }
 
-/// The path of a case in the larger set, if `ARENITE_FIXTURES` names the set.
+/// Returns the path of a case in the larger set, if `ARENITE_FIXTURES` names the folder of this set.
 pub fn external(case: &str) -> Option<PathBuf> {
     std::env::var_os("ARENITE_FIXTURES").map(|root| Path::new(&root).join(case))
 }
 
-/// Like [`external`], for a test that has no other case. Prints SKIP if the set is missing.
+/// Like [`external`], for a test whose only case is in the larger set. Prints SKIP if the set is missing.
 pub fn fixtures(case: &str) -> Option<PathBuf> {
     let path = external(case);
     if path.is_none() {
@@ -65,7 +65,7 @@ pub fn fixtures(case: &str) -> Option<PathBuf> {
     path
 }
 
-/// Prints that a case is skipped. `.ci/run` counts these lines.
+/// Prints that a case is skipped. `.ci/run` counts the printed lines.
 pub fn skip(case: &str) {
     println!("SKIP {case}: set ARENITE_FIXTURES to the directory of reference cases");
 }

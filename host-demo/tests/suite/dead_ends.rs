@@ -1,5 +1,5 @@
-//! Errors for files that are not models, prompts that do not fit, and models that answer nothing. Each message
-//! explains the problem, and every command that it names exists.
+//! Errors for files that are not models, prompts that do not fit, and models that give no answer. Each message explains
+//! the problem, and every command that a message names exists.
 
 use std::fs;
 use std::io::Write;
@@ -32,7 +32,7 @@ impl Files {
         path
     }
 
-    /// A GGUF file with these keys, and one tensor if `has_tensor`.
+    /// Writes a GGUF file with these keys, and with one tensor if `has_tensor` is true.
     fn gguf(&self, name: &str, keys: &[(&str, &str)], has_tensor: bool) -> PathBuf {
         let mut header = Header::new();
         keys.iter().for_each(|(key, value)| header.set(key, *value));
@@ -273,7 +273,7 @@ fn all_tokens_of_a_prompt_are_counted() {
     says(&error(&["logits", "-m", path(&gpt2), "--ids", &long, "--top", "1"]), &["2001 tokens", "shorten the text"]);
 }
 
-/// A reranker with 512 learned positions; a character is a token.
+/// Returns a reranker with 512 learned positions. Each character is a token.
 fn reranker() -> PathBuf {
     committed("tests/fixtures/bert_reranker/model.gguf")
 }
@@ -294,7 +294,7 @@ fn a_long_text_of_an_encoder_is_cut_or_refused() {
     let error = error(&embed!(&["-p", &text]));
     says(&error, &["only 512 positions", "--truncate"]);
     says(&crate::common::error(&embed!(&["-p", &text, "-c", "9000"])), &["only 512 positions", "--truncate"]);
-    // The vector is that of the first tokens and the end token.
+    // The vector is that of a text with only the first tokens and the end token.
     let ids: Vec<u32> =
         serde_json::from_str(&stdout(&["tokenize", "-m", path(&model), "-p", &text, "--add-special", "--json"]))
             .expect("ids");
@@ -423,7 +423,7 @@ fn files_in_the_wrong_place() {
     says(&said, &["the importance matrix has 4 columns for blk.0.ffn_up.weight"]);
 }
 
-/// Types that llama.cpp has withdrawn, and those of ik_llama.cpp, are named.
+/// Errors name types that llama.cpp has withdrawn, and types of ik_llama.cpp.
 #[test]
 fn unknown_types_of_tensors() {
     let files = Files::new();
@@ -444,7 +444,7 @@ fn unknown_types_of_tensors() {
     }
 }
 
-/// Files of byte-level vocabularies did not name their rules for splitting texts before May 2024.
+/// Before May 2024, files of byte-level vocabularies did not name their rules for splitting texts.
 #[test]
 fn a_vocabulary_without_its_pre_tokenizer() {
     let files = Files::new();
@@ -484,7 +484,7 @@ fn a_file_that_ends_in_zeros() {
     says(&said(&files.file("half.gguf", model)), &["norm.weight are all zeros", "its download is not complete"]);
 }
 
-/// Folders of checkpoints that are not whole, or have the weights in another place.
+/// Folders of checkpoints that are incomplete, or whose weights are in another place.
 #[test]
 fn folders_without_weights() {
     const POINTER: &str = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n";

@@ -1,5 +1,5 @@
-//! Decisions compared with llama.cpp's server, through `/v1/systemone` and `arenite decide`; the probabilities of other
-//! models compared with `arenite score`.
+//! Decisions through `/v1/systemone` and `arenite decide`. Decision models are compared with llama.cpp's server, and
+//! the probabilities of other models with `arenite score`.
 
 use std::path::PathBuf;
 
@@ -16,20 +16,21 @@ use serde_json::{Value, json};
 /// The types of decision models, each with its case.
 const TYPES: [&str; 7] = ["openjev", "lev", "nimble", "kev", "laya", "julia", "clef"];
 
-/// The model of a case, and the answers and errors of llama.cpp.
+/// Returns the model of a case, and the answers and errors that llama.cpp gives.
 fn case(kind: &str) -> Option<(PathBuf, Value)> {
     let folder = fixtures(&format!("decisions/decision_{kind}_a"))?;
     let reference = serde_json::from_slice(&std::fs::read(folder.join("ref.json")).unwrap()).unwrap();
     Some((folder.join("model.gguf"), reference))
 }
 
-/// The program whose answers count. llama.cpp computes the GELU of encoders with less precision than the models were
-/// trained with.
+/// Returns the program whose answers are the reference. It is not always llama.cpp, because llama.cpp computes the GELU
+/// of encoders with less precision than the models were trained with.
 fn by(kind: &str) -> &'static str {
     if ["laya", "julia"].contains(&kind) { "python" } else { "llamacpp" }
 }
 
-/// The largest difference between numbers; infinite if anything else differs, or the order of members.
+/// Returns the largest difference between numbers. The difference is infinite if other values or the order of members
+/// differ.
 fn difference(a: &Value, b: &Value) -> f64 {
     match (a, b) {
         (Value::Object(a), Value::Object(b)) if a.keys().eq(b.keys()) => {
@@ -81,8 +82,8 @@ fn prompts_are_rendered_as_in_llama_cpp() {
     }
 }
 
-/// The example in the README of llama.cpp's server, with the model's name that TypeSafe's clients send: the answer has the same fields
-/// in the same order.
+/// The example in the README of llama.cpp's server, with the name that TypeSafe's clients send for the model: the
+/// answer has the same fields in the same order.
 #[test]
 fn the_example_of_the_documentation_has_its_answer() {
     let request = json!({
@@ -127,7 +128,7 @@ fn the_example_of_the_documentation_has_its_answer() {
         let server = Server::start_with(&["-m", path(&model), "--decide", "any"]);
         let (status, mut answer) = server.post("/v1/systemone", request.to_string().as_bytes());
         assert_eq!(status, 200, "{answer}");
-        // Another model has another name, and may prefer another team.
+        // The model of this test has another name than the example's, and may prefer another team.
         answer["model"] = example["model"].clone();
         assert!(
             request["questions"]["route"]["criteria"]
@@ -144,7 +145,8 @@ fn the_example_of_the_documentation_has_its_answer() {
     }
 }
 
-/// Counts the tokens that twelve questions about one state read, for attention alone and with recurrent layers.
+/// Counts the tokens that are read for twelve questions about one state, in a model with attention only and in a model
+/// with recurrent layers.
 #[test]
 fn a_state_is_read_once() {
     let openjev = case("openjev").map(|(model, _)| model);
@@ -168,7 +170,8 @@ fn a_state_is_read_once() {
     }
 }
 
-/// Each of several states is answered as it is alone, for models whose prompts begin with the state.
+/// If a request has several states, each state gets the same answer as alone. This holds for models whose prompts begin
+/// with the state.
 #[test]
 fn states_in_a_list_are_answered_as_alone() {
     for kind in TYPES {
@@ -187,7 +190,8 @@ fn states_in_a_list_are_answered_as_alone() {
     }
 }
 
-/// The probabilities of a model without decision keys: the question stands before the state, and is read once.
+/// The probabilities of a model without decision keys. The prompt begins with the question, and the question is read
+/// only once.
 #[test]
 fn states_share_the_question() {
     let states: Vec<String> = (0..40).map(|at| format!("Tim had {at} dogs.")).collect();
@@ -256,7 +260,7 @@ fn the_command_answers_like_the_server() {
     }
 }
 
-/// Prompts are longer than a batch, and the states of recurrent layers are restored where the prompts branch off.
+/// The prompts are longer than a batch, and the states of recurrent layers are restored where the prompts branch off.
 #[test]
 fn answers_do_not_depend_on_batches() {
     let Some((model, reference)) = case("nimble") else { return };
@@ -283,14 +287,14 @@ fn other_types_are_refused_by_name() {
     assert!(said.contains("decision models of the type unknown are not supported"), "{said}");
 }
 
-/// The options of a model without decision keys: their probabilities are those of `arenite score`, in proportion.
+/// The options of a model without decision keys. Their probabilities are in the same proportion as in `arenite score`.
 #[test]
 fn other_models_answer_by_their_own_probabilities() {
     let state = "Tim had a dog. The dog ran to the park.";
     let ask = |more: &[&str]| json(&[&["decide", "--state", state, "--json", "--kv", "f32"], more].concat());
     let prompt = format!("{state}\n\nOptions:\n- the dog\n- the dog and the cat\n- Tim\n\nWho ran?\n\nAnswer:");
     let options = ["the dog", "the dog and the cat", "Tim"];
-    // Each option counts up to the token that tells it from the others.
+    // The tokens of an option count up to the first token that distinguishes it from all other options.
     let told = [" the dog\n", " the dog and", " Tim"];
     let rows = told.map(|told| json!({ "prompt": prompt, "continuation": told }).to_string());
     let scores = lines(&stdout_with(&["score", "--jsonl", "--kv", "f32"], rows.join("\n").as_bytes()));
@@ -348,7 +352,7 @@ fn a_batch_has_decisions() {
     assert_eq!(answers[1]["response"]["status_code"], 400);
 }
 
-/// The classes of a classifier are answers of the core. Their probabilities are those of `arenite classify`.
+/// The core decides among the classes of a classifier. The probabilities are the same as from `arenite classify`.
 #[test]
 fn a_classifier_decides_among_its_classes() {
     let model = committed("host-demo/models/faults.gguf");

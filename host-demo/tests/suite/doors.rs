@@ -1,5 +1,5 @@
-//! The same request through every door: `generate` or `chat`, `Loaded`, `batch`, and `serve` whole and streamed give the
-//! same text, thought, calls and reason for the end.
+//! The same request gives the same text, thought, calls and reason for the end in every way of sending it: `generate`
+//! or `chat`, `Loaded`, `batch`, and `serve`, both whole and streamed.
 
 use std::path::{Path, PathBuf};
 
@@ -74,7 +74,7 @@ impl Case {
         if body.get("messages").is_some() { "/v1/chat/completions" } else { "/v1/completions" }
     }
 
-    /// Sends all requests through all doors. Returns the differences from the server's complete answers.
+    /// Sends all requests in all of these ways. Returns the differences from the server's complete answers.
     fn differences(&self, folder: &Path) -> Vec<String> {
         let model = path(&self.model);
         let common = ["-m", model, "-c", "1024", "-t", "1"];
@@ -205,7 +205,7 @@ fn typed(folder: &Path, body: &Value, common: &[&str]) -> String {
     };
     let args: Vec<&str> = first.iter().copied().chain(args.iter().map(String::as_str)).collect();
     let output = arenite_with(&args, b"");
-    // A value that the limit cuts is printed, and then it is an error.
+    // If the limit cuts a value, the value is printed, and then an error is reported.
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() || said.contains("cut off"), "{args:?}: {said}");
     String::from_utf8(output.stdout).unwrap()

@@ -14,7 +14,7 @@ struct Case {
     draft: String,
 }
 
-/// The cases, of which some have the layers in a file beside the model.
+/// Returns the cases. Some cases have the draft layers in a file beside the model.
 fn cases() -> Vec<Case> {
     let Some(root) = fixtures("drafts") else { return Vec::new() };
     let mut dirs: Vec<_> = fs::read_dir(root).unwrap().map(|dir| dir.unwrap().path()).collect();
@@ -29,7 +29,7 @@ fn cases() -> Vec<Case> {
     cases.collect()
 }
 
-/// Beginnings of the texts that the models were trained on, some of them repeated, and other texts.
+/// Returns beginnings of the texts that the models were trained on, some of them repeated, and also other texts.
 fn prompts(count: usize) -> Vec<String> {
     let days = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
     let who = ["the cat", "a small bird", "the old fox", "my sister", "Pedro", "x = [1, 2"];
@@ -47,7 +47,7 @@ fn generated(case: &Case, more: &[&str], prompts: &[String]) -> String {
     stdout_with(&[&args[..], more].concat(), input.as_bytes())
 }
 
-/// The sampling of the tests: greedy, sampled, with penalties, with a grammar.
+/// The sampling settings of the tests: greedy, sampled, with penalties, and with a grammar.
 const SAMPLINGS: [&[&str]; 4] = [
     &["--temp", "0", "--ignore-eos"],
     &["--temp", "0.8", "--kv", "f32", "-t", "1"],
@@ -105,7 +105,7 @@ fn answers_with_an_adapter_are_the_same_bytes() {
     }
 }
 
-/// Requests of a batch: texts, chats, and answers that match a schema.
+/// Returns the requests of a batch: texts, chats, and requests whose answer must match a schema.
 fn requests() -> String {
     let schema = json!({ "type": "object", "properties": { "n": { "type": "integer" } }, "required": ["n"] });
     let line = |(i, prompt): (usize, String)| {
@@ -119,7 +119,7 @@ fn requests() -> String {
     prompts(60).into_iter().enumerate().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// The answers of a batch without the counts of drafts, and whether there were any.
+/// Returns the answers of a batch without the counts of drafts, and true if there were drafts.
 fn batch(case: &Case, input: &Path, parallel: &str, draft: &[&str]) -> (Vec<Value>, bool) {
     let args = ["batch", "--reproducible", "-m", path(&case.model), "-c", "128", "-o", "-", "--parallel", parallel];
     let mut answers = lines(&stdout(&[&args[..], &["-i", path(input)], draft].concat()));
@@ -219,7 +219,7 @@ fn a_file_beside_the_model_needs_no_flag_and_may_belong_to_another() {
     assert!(found["draft_n_accepted"].as_u64() > Some(10), "{found}");
     let off = answer(&trunk, &["--draft", "off"]);
     assert_eq!((&off["ids"], &off["draft_n"]), (&found["ids"], &json!(0)));
-    // The file is another model's: the answer is the one by lookup.
+    // The file belongs to another model, so the answer is the same as with lookup.
     assert_eq!(answer(&own, &[])["ids"], answer(&own, &["--draft", "off"])["ids"]);
     fs::remove_file(head).unwrap();
     put(Path::new(&gemma.draft), "gemma-assistant.gguf");

@@ -1,4 +1,4 @@
-//! Models that see: each command and each interface of the server gives the answer of transformers.
+//! Models that read pictures. Each command and each interface of the server gives the same answer as transformers.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -49,7 +49,7 @@ fn prompt<'r>(reference: &'r Value, name: &str) -> &'r Value {
     list(&reference["prompts"]).iter().find(|prompt| prompt["name"] == name).unwrap()
 }
 
-/// The text of the answer to a prompt, whose tokens are those of transformers.
+/// Returns the text of the answer to a prompt, and checks that the prompt has the same tokens as in transformers.
 fn answer(dir: &Path, reference: &Value, name: &str) -> String {
     let (prompt, files) = prompts(dir, reference).find(|(prompt, _)| prompt["name"] == name).unwrap();
     let model = dir.join("model.gguf");
@@ -75,7 +75,7 @@ fn commands_read_pictures() {
             let by_text = run(&[&["generate", "-p", text], &greedy[..]].concat());
             let wanted = prompt["greedy"].to_string();
             assert_eq!(by_text.trim().replace(' ', ""), wanted, "{name}");
-            // A picture's tokens are given, and a batch cuts the prompt at other places.
+            // The tokens of the picture are given as ids, and the batch size cuts the prompt at other places.
             let by_ids = run(&[&["generate", "--ids", &ids, "-b", "16"], &greedy[..]].concat());
             assert_eq!(by_ids, by_text, "{name}");
             assert_eq!(run(&["tokenize", "-p", text]).trim(), ids, "{name}");
@@ -103,8 +103,8 @@ fn templates_show_pictures_as_transformers_does() {
     }
 }
 
-/// Tensors and keys of a projector, without the name of the model. The mark between lines of Pixtral's pictures is a copy of
-/// an embedding, which is not needed.
+/// Tensors and keys of a projector, without the name of the model. The token between lines of Pixtral's pictures is
+/// left out: it is a copy of an embedding, which is not needed.
 fn listing(file: &[u8]) -> Vec<String> {
     let gguf = arenite::Gguf::parse(file).unwrap();
     let tensors = gguf.tensors().map(|tensor| {
@@ -146,8 +146,7 @@ fn checkpoints_become_a_model_and_a_projector() {
     }
 }
 
-/// A server with a case's model.
-/// A copy of a case's checkpoint with another image processor.
+/// Copies the checkpoint of a case, and changes the settings of the image processor.
 fn with_processor(dir: &Path, change: impl FnOnce(&mut Value)) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for name in ["config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"] {
@@ -318,7 +317,7 @@ fn a_conversation_keeps_its_pictures() {
     let answer = good(&server, "/v1/chat/completions", &body)["choices"][0]["message"]["content"].clone();
     let talk = String::from_utf8_lossy(&talk).into_owned();
     assert!(talk.starts_with(answer.as_str().unwrap()), "{talk}: {answer}");
-    // A picture that the conversation has seen is not read again.
+    // A picture that the conversation already contains is not read again.
     let mut messages = body["messages"].clone();
     let next = [json!({ "role": "assistant", "content": answer }), json!({ "role": "user", "content": "And now?" })];
     messages.as_array_mut().unwrap().extend(next);

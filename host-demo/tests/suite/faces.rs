@@ -1,7 +1,8 @@
-//! Answers of each interface as real clients need them: streams, lists, rankings, log-probabilities, paths and names of hosts.
+//! Answers of each interface as real clients need them: streams, lists, rankings, log-probabilities, paths and names of
+//! hosts.
 //!
-//! The bodies are those of Claude Code, Codex, Ollama's Go package, Cohere's and Hugging Face's clients, and others; what is
-//! right follows the documentation of each interface.
+//! The bodies are those of Claude Code, Codex, Ollama's Go package, Cohere's and Hugging Face's clients, and others;
+//! the expected answers follow the documentation of each interface.
 
 use serde_json::{Value, json};
 
@@ -10,7 +11,7 @@ use crate::scripted::CHATML;
 use crate::serve::Server;
 use crate::talk::{FIM, asked, function, start};
 
-/// As in llama.cpp, each event of a stream has the numbers so far.
+/// As in llama.cpp, each event of a stream contains the counts so far.
 #[test]
 fn streams_of_completions_count() {
     let talk = start(&["A", "B", "C"], &[], &[], CHATML);
@@ -211,7 +212,7 @@ fn pages_and_containers_of_this_machine() {
     {
         assert!(!head("GET", &format!("Origin: {origin}\r\n")).contains("access-control-allow-origin"), "{origin}");
     }
-    // A page whose own name is near, as anybody on the local network may have: it is told nothing.
+    // The page's own host name is one that anybody on the local network may have, so the page gets no data.
     for near in ["evil.local", "evil.internal"] {
         let origin = format!("http://{near}:{}", server.port());
         for more in [format!("Origin: {origin}\r\n"), "Sec-Fetch-Site: same-origin\r\n".to_string()] {
@@ -265,7 +266,7 @@ fn rankings_of_cohere_and_text_embeddings_inference() {
         json!({ "query": "cat", "documents": documents, "top_n": 2, "max_tokens_per_doc": 4096, "model": null }),
     );
     assert!(best["id"].is_string() && best["meta"].is_object(), "{best}");
-    // Cohere promises shares from 0 to 1; llama.cpp's route has the model's own scores.
+    // Cohere promises scores from 0 to 1. llama.cpp's route returns the model's own scores.
     let share = |raw: f64| 1.0 / (1.0 + (-raw).exp());
     let compare = |best: &Value, count: usize| {
         assert_eq!(best["results"].as_array().unwrap().len(), count);
@@ -301,7 +302,7 @@ fn rankings_of_cohere_and_text_embeddings_inference() {
     assert_eq!(server.post("/rerank", br#"{"query": "a"}"#).0, 400);
 }
 
-/// The list of models has the form of the client's interface.
+/// The list of models has the format of the interface that the client uses.
 #[test]
 fn models_are_listed_for_anthropics_clients() {
     let talk = start(&["Once"], &[], &[], CHATML);
@@ -323,7 +324,7 @@ fn models_are_listed_for_anthropics_clients() {
     assert_eq!(get("/v1/models/m", "").1["object"], "model");
 }
 
-/// A conversation that is longer than the context is counted and shown, but not answered.
+/// A conversation that is longer than the context can be counted and shown, but not answered.
 #[test]
 fn long_conversations_are_counted() {
     let talk = start(&["a"], &[], &[], CHATML);

@@ -142,7 +142,7 @@ fn a_model_that_shrinks_while_it_runs_is_named() {
     assert!(error.starts_with("error: ") && error.contains("model.gguf was truncated while in use"), "{error}");
 }
 
-/// Converts the English-Hindi model of the fixtures with a changed config. Returns the output.
+/// Converts the English-Hindi model of the fixtures with a changed config. Returns the output of the command.
 fn converted(change: impl Fn(&mut serde_json::Value)) -> (Output, PathBuf, tempfile::TempDir) {
     let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/english_hindi");
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! Fields of requests: those of real clients, their other names, and those that would change the answer.
+//! Fields of requests: fields that real clients send, alternative names of fields, and fields that would change the
+//! answer.
 
 use serde_json::{Value, json};
 
@@ -69,14 +70,14 @@ fn fields_of_clients_change_nothing() {
                 "stop": vec!["stop"; 64],
             }),
         ),
-        // OpenAI's agents: their prompts are cut by the service only if they are too long.
+        // OpenAI's agents send this field: the service cuts their prompts only if they are too long.
         ("/v1/responses", json!({ "input": "hi", "truncation": "auto" })),
         // Messages of OpenAI's assistants.
         (
             "/v1/chat/completions",
             json!({ "messages": [{ "role": "user", "content": [{ "type": "text", "text": { "value": "hi", "annotations": [] } }, { "type": "text", "text": null }] }] }),
         ),
-        // Blocks that only Anthropic's service writes, in a conversation that goes on here.
+        // These blocks are written only by Anthropic's service. The conversation started there and continues here.
         (
             "/v1/messages",
             json!({ "messages": [said[0], { "role": "assistant", "content": [{ "type": "compaction", "content": "x" },
@@ -151,8 +152,8 @@ fn fields_of_responses_and_messages_are_named_as_their_clients_know_them() {
     assert!(error["message"].as_str().unwrap().contains("container_upload"), "{error}");
 }
 
-/// Anthropic's package keeps conversations at the service, unless an error with these details says that this is not possible:
-/// then it sends whole conversations.
+/// Anthropic's package keeps conversations at the service, unless an error with these details says that this is not
+/// possible. The package then sends whole conversations.
 #[test]
 fn threads_of_anthropic_are_refused_so_that_its_package_goes_on() {
     let talk = start(&["Once"], &[], &[], CHATML);
@@ -163,7 +164,7 @@ fn threads_of_anthropic_are_refused_so_that_its_package_goes_on() {
     talk.good("/v1/messages", &json!({ "messages": said, "thread": null }));
 }
 
-/// Grammars, schemas and patterns in the notations of several servers. None is left out silently.
+/// Grammars, schemas and patterns in the notations of several servers. All of them have an effect.
 #[test]
 fn other_names_of_grammars() {
     let talk = start(&["Once"], &[], &[], CHATML);
@@ -246,7 +247,7 @@ fn biases_of_texts_are_those_of_their_tokens() {
     }
 }
 
-/// Claude Code's line for Anthropic's accounting changes with every request.
+/// The line that Claude Code adds for Anthropic's accounting is removed, because it changes with every request.
 #[test]
 fn lines_of_accounting_are_left_out() {
     let talk = start(&["Once"], &[], &[], CHATML);
@@ -266,7 +267,7 @@ fn lines_of_accounting_are_left_out() {
     assert!(count(json!([block("Be brief. x-anthropic-billing-header: is a header.")])) > alone);
 }
 
-/// huggingface_hub's name for the model of a URL, and Ollama's tag.
+/// Names that stand for any model: huggingface_hub's name for the model of a URL, and names with Ollama's tag.
 #[test]
 fn names_of_any_model() {
     let talk = start(&["Once"], &[], &[], CHATML);

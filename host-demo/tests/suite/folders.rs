@@ -1,5 +1,6 @@
-//! Folders and files as people have them: quantized checkpoints, tokenizers in several files, adapters, sounds. Each case of
-//! the larger set lists what to run, and the values of an independent program (transformers, tokenizers, PEFT, torch).
+//! Folders and files that users typically have: quantized checkpoints, tokenizers in several files, adapters, sounds.
+//! Each case of the larger set lists what to run, and the values of an independent program (transformers, tokenizers,
+//! PEFT, torch).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ fn cases() -> Option<PathBuf> {
     folder.is_dir().then_some(folder)
 }
 
-/// The model of a check: a file, or converted from a folder.
+/// Returns the model of a check: a file, or the result of converting a folder.
 fn model(case: &Path, check: &Value, directory: &Path) -> PathBuf {
     if let Some(file) = check["gguf"].as_str() {
         return case.join(file);

@@ -1,5 +1,5 @@
-//! `arenite pull`, `list`, `rm` and `-hf` with a small server in place of the hub. It can break off answers, send wrong
-//! hashes and redirect.
+//! `arenite pull`, `list`, `rm` and `-hf` with a small server in place of the hub. The server can break off answers,
+//! send wrong hashes and redirect.
 
 use std::collections::HashMap;
 use std::fs;
@@ -27,19 +27,19 @@ struct Manners {
     refuses: Option<(u16, &'static str)>,
     /// Lists are not refused.
     lists: bool,
-    /// Number of requests that get status 503 before the first other answer.
+    /// Number of requests that get status 503 before any request gets a different answer.
     busy: usize,
     /// The hash is Git's, as the hub gives for small files.
     git: bool,
     /// Bodies of files have no length and do not end.
     endless: bool,
-    /// The server ignores ranges in requests and sends whole files.
+    /// True if the server ignores ranges in requests and always sends whole files.
     whole: bool,
 }
 
 struct Hub {
     address: String,
-    /// Request lines, followed by `token` if the request had one.
+    /// The first lines of the requests so far. `token` is added to a line if the request had an access token.
     seen: Arc<Mutex<Vec<String>>>,
     home: tempfile::TempDir,
 }
@@ -108,7 +108,7 @@ impl Hub {
         self.run_with(args, &[])
     }
 
-    /// Pulls a model, which must succeed, and returns the path that is printed.
+    /// Pulls a model and returns the printed path. The command must succeed.
     fn pull(&self, name: &str) -> PathBuf {
         let output = self.run(&["pull", name]);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -212,7 +212,7 @@ fn serve(
         let location = format!("{linked}Location: {host}/elsewhere/{}\r\n", file.unwrap_or_default());
         return answer("302 Found", &location, b"", false);
     }
-    // Other servers may have ETags that look like hashes, and their `X-Linked-Etag` does not count.
+    // The ETags of other servers may look like hashes, and an `X-Linked-Etag` from such a server does not count.
     let other = ["ETag", "X-Linked-Etag"][usize::from(manners.redirects)];
     let other = format!("{other}: \"{}\"\r\n", "ab".repeat(32));
     let linked = if path.starts_with("/me/") { &linked } else { &other };
@@ -264,7 +264,7 @@ fn a_model_is_fetched_into_the_shared_cache() {
     let mut both = [sha256(&model()), sha256(&[1; 10])];
     both.sort();
     assert_eq!(hub.blobs(), both);
-    // The pieces of a split model are fetched together, and other files are left alone.
+    // All pieces of a split model are fetched together, and no other files are fetched.
     let first = hub.pull("me/small:f16");
     assert_eq!(first, snapshot.join("two/small-F16-00001-of-00002.gguf"));
     assert_eq!(fs::read(snapshot.join("two/small-F16-00002-of-00002.gguf")).unwrap(), vec![4; 5000]);
@@ -295,7 +295,7 @@ fn a_model_of_the_hub_runs() {
             && hub.seen("/elsewhere/small-Q4_K_M.gguf token") == 0
     );
     assert!(hub.seen("/elsewhere/small-Q4_K_M.gguf") == 1);
-    // The second time there are no requests, so the network may be gone.
+    // The second command sends no requests, so it needs no network.
     let asked = hub.seen("");
     for environment in [&[][..], &[("HF_HUB_OFFLINE", "1")], &[("HF_ENDPOINT", "http://127.0.0.1:9")]] {
         let again = hub.run_with(&args, environment);
@@ -327,7 +327,7 @@ fn a_download_that_breaks_off_continues() {
     // A server that ignores ranges sends the whole file again.
     let hub = Hub::new(some(), Manners { broken: 1, whole: true, ..Manners::default() });
     assert_eq!(fs::read(hub.pull("me/small:Q8_0")).unwrap(), some()[3].1);
-    // A server that never sends the end: the received part stays, and the next command resumes.
+    // The server never sends the end. The received part is kept, and the next command resumes the download.
     let hub = Hub::new(some(), Manners { broken: 1000, ..Manners::default() });
     let error = hub.error(&["pull", "me/small:Q4_K_M"]);
     assert!(error.contains("broke off") && error.contains("continues from there"), "{error}");
@@ -359,7 +359,7 @@ fn a_busy_server_is_asked_again() {
     assert_eq!(fs::read(hub.pull("me/small")).unwrap(), model());
 }
 
-/// Files of earlier commits, of other programs and with similar names stay when a model is removed.
+/// When a model is removed, files of earlier commits, files of other programs and files with similar names stay.
 #[test]
 fn other_files_stay() {
     let mut files = some();
@@ -373,7 +373,7 @@ fn other_files_stay() {
     }
     let listed = || String::from_utf8(hub.run(&["list"]).stdout).unwrap();
     assert!(listed().contains("me/small:Q8_0 ") && listed().lines().count() == 6, "{}", listed());
-    // The hub cannot be reached, and the file is that of the earlier commit.
+    // The hub cannot be reached, so the file of the earlier commit is used.
     let output = hub.run_with(&["inspect", "-hf", "me/small:Q8_0"], &[("HF_HUB_OFFLINE", "True")]);
     assert!(String::from_utf8_lossy(&output.stderr).contains(&"0".repeat(40)), "{output:?}");
     let weights = snapshots.join(COMMIT).join("model.safetensors");
@@ -406,7 +406,7 @@ fn the_cache_is_where_others_have_it() {
         let path = String::from_utf8(output.stdout).unwrap();
         assert!(path.starts_with(&at(place)), "{environment:?}: {path}");
     }
-    // Without a network, another file of the repository is taken.
+    // Without a network, a different file of the repository is used.
     hub.pull("me/small:Q8_0");
     let output = hub.run_with(&["inspect", "-hf", "me/small"], &[("HF_ENDPOINT", "http://127.0.0.1:9")]);
     let stderr = String::from_utf8(output.stderr).unwrap();
@@ -496,7 +496,7 @@ fn any_address_is_fetched() {
     assert!(error.contains("is a web page"), "{error}");
 }
 
-/// A hub with a certificate of its own authority, which OpenSSL issues and Python serves.
+/// A hub whose certificate comes from its own authority. OpenSSL issues the certificate, and Python runs the server.
 #[test]
 #[allow(clippy::print_stderr)] // for a test that cannot run
 fn a_hub_with_its_own_authority() {

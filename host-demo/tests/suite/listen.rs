@@ -33,7 +33,7 @@ fn checkpoints_are_converted() {
 fn a_request_without_a_language_gets_those_of_the_checkpoint() {
     let Some(checkpoint) = fixtures("whisper_b") else { return };
     let sound = file("whisper_b", "sound0.wav");
-    // Language and task of the first tokens that transformers 5.24 generates.
+    // The expected language and task are among the first tokens that transformers 5.24 generates.
     for (settings, language, task) in [
         (json!({}), "fr", "transcribe"),
         (json!({ "language": "<|de|>" }), "de", "transcribe"),
@@ -112,7 +112,7 @@ fn several_sounds_are_transcribed_one_after_the_other() {
     assert!(error(&["listen", "-m", &model, &one, &two, "--format", "srt"]).contains("one sound, or --format json"));
 }
 
-/// The number of samples is that of libsndfile 1.2.2, which cuts off the encoder's delay and padding.
+/// The expected number of samples comes from libsndfile 1.2.2, which cuts off the encoder's delay and padding.
 #[test]
 fn the_silence_of_an_mp3_encoder_is_cut_off() {
     let seconds = |sound: &str| {

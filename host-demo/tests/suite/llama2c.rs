@@ -1,4 +1,4 @@
-//! llama2.c's files, compared with the output of its own programs.
+//! llama2.c's files. The results are compared with the output of llama2.c's own programs.
 
 use std::path::{Path, PathBuf};
 
@@ -38,7 +38,8 @@ fn stories260k_tells_what_run_c_tells() {
 fn a_seed_gives_the_text_that_run_c_gives() {
     let Some(case) = fixtures("stories260K") else { return };
     let model = given(&case, "stories260K.bin", "tok512.bin");
-    // The start of the output of `run stories260K.bin -z tok512.bin -t 0.9 -p P -s S -n 256 -i "Once upon a time"`.
+    // The expected texts are the start of the output of `run stories260K.bin -z tok512.bin -t 0.9 -p P -s S -n 256 -i
+    // "Once upon a time"`.
     for (seed, top_p, want) in [
         (
             "1",
@@ -127,7 +128,7 @@ fn a_conversion_is_what_it_should_be() {
         assert_eq!(metadata["tokenizer.ggml.eot_token_id"], 1);
     }
 
-    // Converted int8 weights are Q8_0. A command that reads the checkpoint itself keeps the groups of 64.
+    // The converted int8 weights are Q8_0. If a command reads the checkpoint directly, the groups of 64 are kept.
     let types = |report: Value| -> Vec<String> {
         let tensors = report["tensors"].as_array().expect("tensors").iter();
         tensors.map(|tensor| tensor["type"].to_string()).filter(|kind| kind != "\"F32\"").collect()

@@ -1,4 +1,4 @@
-//! `Loaded` gives the same answers as the command line, also on several threads, and closes its file when it is
+//! `Loaded` gives the same answers as the command line, even if several threads use it, and closes its file when it is
 //! dropped.
 
 use std::path::Path;
@@ -27,7 +27,7 @@ fn a_text_is_continued_as_by_generate() {
             });
         }
     });
-    // An answer that is dropped ends, and the next one is the same.
+    // If an answer is dropped, its generation ends, and the next answer is not affected.
     drop(model.generate(request()).unwrap().next());
     assert_eq!(model.generate(request().stop(",")).unwrap().text().unwrap(), want.split(',').next().unwrap());
 }
@@ -60,7 +60,7 @@ fn values_follow_their_schemas() {
     assert!(wrong.contains("not of this type"), "{wrong}");
     assert!(model.json::<u8>("A number:", "{").unwrap_err().to_string().contains("not JSON"));
     assert_eq!(model.generate(Request::from("A:").grammar("root ::= \"bc\"")).unwrap().text().unwrap(), "bc");
-    // A model that generates has the mean of its tokens' vectors, as on the command line.
+    // The embedding by a model that generates text is the mean of its tokens' vectors, as on the command line.
     let printed: Vec<f32> = serde_json::from_str(&stdout_with(&["embed", "-p", "A text"], b"")).unwrap();
     let vector = model.embed("A text").unwrap();
     assert_eq!(vector.len(), printed.len());

@@ -1,4 +1,4 @@
-//! All tests of the command line in one program, which is linked once.
+//! All tests of the command line are in one program, so that only one program is linked.
 
 mod adapters;
 mod batch;
@@ -47,5 +47,6 @@ mod typed;
 mod walls;
 mod warnings;
 
-/// Longer than anything takes on a busy machine; only a failing test waits this long.
+/// Maximum time to wait. Every operation takes less time even on a busy machine, so only a failing test waits this
+/// long.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(600);

@@ -1,4 +1,5 @@
-//! `arenite serve` with hostile clients: other clients do not wait for them, and the printed memory is not exceeded.
+//! `arenite serve` with hostile clients: other clients do not wait for the hostile clients, and the printed memory is
+//! not exceeded.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -46,7 +47,7 @@ fn nobody_waits_for_slow_requests() {
             })
             .collect();
         std::thread::sleep(Duration::from_millis(50));
-        // If `/health` waited for a slow request, one would end during each of its requests.
+        // If `/health` waited for a slow request, one slow request would end during each request to `/health`.
         let ended = || slow.iter().filter(|slow| slow.is_finished()).count();
         let (mut asked, mut waited) = (0, 0);
         while ended() < slow.len() {
@@ -62,7 +63,7 @@ fn nobody_waits_for_slow_requests() {
     assert_eq!(server.text(&good()), said);
 }
 
-/// Returns the number of bytes that `text` states after a label, such as `12.5 MiB`.
+/// Returns the number of bytes that `text` has after a label, in a form such as `12.5 MiB`.
 fn bytes_after(text: &str, label: &str) -> f64 {
     let rest = &text[text.find(label).unwrap_or_else(|| panic!("no {label}: {text}")) + label.len()..];
     let mut words = rest.split_whitespace();
@@ -111,7 +112,7 @@ fn memory_stays_within_what_was_printed() {
     }
 }
 
-/// The server survives large requests if its addresses are limited to the printed number of bytes.
+/// The server survives large requests even if its address space is limited to the printed number of bytes.
 #[cfg(target_os = "linux")]
 #[test]
 fn the_printed_memory_is_also_a_limit_of_addresses() {
@@ -135,7 +136,7 @@ fn the_printed_memory_is_also_a_limit_of_addresses() {
     assert_eq!(server.text(&good()), said);
 }
 
-/// A prompt that cannot fit is refused by its length. Counting its tokens would take a second.
+/// A prompt that cannot fit is refused because of its length, because counting its tokens would take a second.
 #[test]
 fn prompts_that_cannot_fit_are_refused_by_their_length() {
     let server = Server::start(&["--parallel", "2"]);
@@ -150,7 +151,7 @@ fn prompts_that_cannot_fit_are_refused_by_their_length() {
         assert_eq!((status, &error["param"], &error["code"]), (400, &json!(param), &json!("context_length_exceeded")));
         assert!(error["message"].as_str().unwrap().contains("the prompt has at least "), "{error}");
     }
-    // A prompt that may be cut is not refused, and white space does not count.
+    // A prompt that may be cut is not refused. White space does not count towards its length.
     let body = json!({ "prompt": text, "truncate_prompt_tokens": 9, "max_tokens": 1 });
     assert_eq!(server.post("/v1/completions", body.to_string().as_bytes()).0, 200);
     let body = json!({ "prompt": " ".repeat(100_000) });
@@ -158,7 +159,7 @@ fn prompts_that_cannot_fit_are_refused_by_their_length() {
     assert!(!answer["error"]["message"].as_str().unwrap().contains("at least"), "{answer}");
 }
 
-/// The answer to a client that reads nothing is abandoned; meanwhile the next client is served.
+/// The answer to a client that does not read is abandoned. Meanwhile, the next client is served.
 #[test]
 fn stalled_readers_lose_their_place() {
     let server = Server::start(&["--parallel", "2", "--cache-scope", "server"]);
@@ -210,8 +211,8 @@ fn requests_have_identifiers_and_lines() {
     assert!(lines.iter().any(|line| line["status"] == 404 && line["path"] == "/v1/other"), "{lines:?}");
 }
 
-/// Connects from an address. The receive buffer is small: by default, Linux accepts up to 32 megabytes (tcp_rmem) that
-/// the client has not read.
+/// Connects from an address. The receive buffer is small: with the default size, Linux would accept up to 32 megabytes
+/// (tcp_rmem) before the client reads.
 fn connect_from(source: &str, server: &Server) -> TcpStream {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let socket = runtime.block_on(async {
@@ -239,7 +240,7 @@ pub fn ask_from(source: &str, server: &Server, path: &str, body: &Value) -> Stri
     answer
 }
 
-/// If one client has all slots, another one gets a slot at once. The paused answer continues with the same text.
+/// If one client has all slots, a second client gets a slot at once. The paused answer continues with the same text.
 #[test]
 fn a_new_client_does_not_wait_for_long_answers() {
     let server = Server::start_with(&["-c", "1024", "--parallel", "2", "--cache-scope", "server"]);
@@ -257,7 +258,7 @@ fn a_new_client_does_not_wait_for_long_answers() {
                 assert!(ask_from(source, &server, "/v1/completions", &good()).starts_with("HTTP/1.1 200"));
             }
             let made = server.metric("answer_tokens_total") - made;
-            // Without pauses, the first of the others waits for two answers of 300 tokens.
+            // If answers were not paused, the first of the other clients would wait for two answers of 300 tokens.
             assert!(made < 600, "{made} of 924 tokens were made before the other clients had their answers");
             assert!(answer.join().unwrap() == alone, "{gives}");
         });
@@ -280,7 +281,7 @@ fn a_client_with_many_texts_does_not_delay_others() {
     drop(greedy);
 }
 
-/// A client with many conversations does not keep others from their turns.
+/// A client with many conversations does not delay the turns of other clients.
 #[test]
 fn clients_take_turns() {
     let server = Server::start_with(&["--parallel", "2", "--cache-scope", "server", "-c", "256", "--host", "0.0.0.0"]);

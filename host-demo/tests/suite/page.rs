@@ -1,4 +1,4 @@
-//! The page of `arenite serve`. `tests/serving/page.mjs` uses it in a browser.
+//! The page of `arenite serve`. `tests/serving/page.mjs` tests the page in a browser.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -50,7 +50,7 @@ fn the_page_runs_only_its_own_scripts() {
         assert!(policy.contains("require-trusted-types-for 'script'") && !policy.contains("unsafe"), "{policy}");
         assert_eq!(body, file(name), "{path}");
     }
-    // The page has no inline scripts or styles, which its Content-Security-Policy blocks.
+    // The page has no inline scripts or styles, because its Content-Security-Policy blocks them.
     let page = file("index.html");
     assert!(!page.contains("style=") && !page.contains("<style"), "{page}");
     assert_eq!(page.matches("<script").count(), 1);
@@ -63,7 +63,7 @@ fn the_page_runs_only_its_own_scripts() {
     }
 }
 
-/// Runs a program of JavaScript with a text on its standard input. Returns its output; `None` without Node.js.
+/// Runs a JavaScript program. `input` is its standard input. Returns the output; `None` if Node.js is missing.
 fn node(args: &[&str], input: &str) -> Option<String> {
     let mut command = Command::new("node");
     command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -77,7 +77,7 @@ fn node(args: &[&str], input: &str) -> Option<String> {
     Some(String::from_utf8(output.stdout).unwrap())
 }
 
-/// Runs a module that may import the page's scripts from `PAGE`, and returns the JSON that it prints.
+/// Runs a JavaScript module and returns the JSON that it prints. The module may import the page's scripts from `PAGE`.
 fn module(source: &str) -> Option<Value> {
     let folder = folder().to_str().unwrap().replace('\\', "/");
     let prefix = if folder.starts_with('/') { "file://" } else { "file:///" };
@@ -105,8 +105,8 @@ const html = (node) => {
 console.log(JSON.stringify(TEXTS.map((text) => markdown(text).map(html).join(""))));
 "##;
 
-/// Markdown texts, and the HTML that CommonMark with GitHub's tables defines for them. In addition, line breaks stay,
-/// and code blocks have the name of their language.
+/// Markdown texts, and the HTML that CommonMark with GitHub's tables defines for them. There are two additions: line
+/// breaks are kept, and code blocks have the name of their language.
 const MARKDOWN: &[(&str, &str)] = &[
     (
         "# A *b*\n\ntext **bold _it_**\nnext",
@@ -252,7 +252,7 @@ const say = (from, role, content, more = {}) => {
   append(talk, { role, content, ...more });
   return talk.shown;
 };
-// question a: answers b and c; after b, question d with answer e. Another first question f.
+// Question a has the answers b and c. After b comes question d with answer e. There is a second first question, f.
 const a = say(null, "user", "a");
 const b = say(a, "assistant", "b", { note: "1 token", tokens: 7 });
 const c = say(a, "assistant", "c");
@@ -274,7 +274,7 @@ console.log(JSON.stringify({ branches, chosen, places, request, talk, copy, titl
     let Some(found) = module(source) else { return };
     let d = json!([{ "type": "text", "text": "x.txt:\n" }, { "type": "text", "text": "d" }]);
     assert_eq!(found["branches"], json!([["a", "b"], ["a", "c"], ["a", "b", d, "e"], ["f"]]));
-    // The newest end of each branch is shown: c is newer than b.
+    // Each branch is shown up to its newest message: c is newer than b.
     assert_eq!(found["chosen"], json!([2, 4, 2, 5]));
     assert_eq!(found["places"], json!([[0, 5], [1, 2], [1, 2], [3], [4], [0, 5]]));
     let call = json!({ "id": "1", "type": "function", "function": { "name": "g", "arguments": "{\"q\": 1}" } });

@@ -25,7 +25,7 @@ fn pieces_run_and_are_quantized_and_joined() {
     assert!((3..9).contains(&count) && pieces.iter().all(|piece| piece.metadata().unwrap().len() <= 150_000));
     let first = at(&format!("m-00001-of-{count:05}.gguf"));
 
-    // The logits do not depend on how the model is loaded; every tensor is listed and verified.
+    // The logits do not depend on the way in which the model is loaded. Every tensor is listed and verified.
     let expected = logits(&whole);
     assert!(logits(&first) == expected);
     for load in ["map", "copy"] {
@@ -44,8 +44,8 @@ fn pieces_run_and_are_quantized_and_joined() {
     assert!(stdout(&["inspect", path(&first)]).contains(&format!("in {count} pieces")));
     assert!(stdout(&["inspect", path(&first), "--verify"]).contains("all 30 tensors"));
 
-    // A split model that is quantized to one file, or to as many files, has the logits of the quantized whole model and
-    // correct hashes.
+    // A split model is quantized to one file, and to as many files as before. The logits are those of the quantized
+    // whole model, and the hashes are correct.
     let quantized = |model: &Path, name: &str, more: &[&str]| {
         let out = at(name);
         stdout(&[&["quantize", path(model), path(&out), "Q8_0"], more].concat());
@@ -68,7 +68,8 @@ fn pieces_run_and_are_quantized_and_joined() {
     let keys = json(&["inspect", "--json", path(&packed)])["metadata"].clone();
     assert!(keys.as_object().unwrap().keys().all(|key| !key.starts_with("split.")));
 
-    // Errors: a wrong byte in a piece, a missing piece, a piece other than the first, and sizes that are too small.
+    // These cases are errors: a wrong byte in a piece, a missing piece, a piece other than the first, and sizes that
+    // are too small.
     let last = at(&format!("m-{count:05}-of-{count:05}.gguf"));
     let bytes = std::fs::read(&last).unwrap();
     let mut damaged = bytes.clone();

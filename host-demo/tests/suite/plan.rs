@@ -1,4 +1,4 @@
-//! Tests `arenite plan`, and types that are chosen for a processor.
+//! Tests `arenite plan`, and types that are chosen for a certain processor.
 
 use serde_json::Value;
 
@@ -32,7 +32,7 @@ fn plans_are_consistent_in_every_form() {
     assert!(rust.contains(&format!("pub const KV_BYTES: usize = {};", number("kv_bytes"))), "{rust}");
     assert!(stdout(&["plan", "-c", "128", "-b", "4", "--kv", "q8_0"]).contains(&number("kv_bytes").to_string()));
 
-    // A user-defined board: the flash of the program depends on the features, which are listed.
+    // A user-defined board. The flash of the program depends on the features, and the output lists the features.
     let own = |flash: &str| json(&["plan", "-c", "64", "--flash", flash, "--ram", "128K,96K", "--json"]);
     let plan = own("3M");
     assert_eq!(plan["features"], serde_json::json!(["kv-f16", "llama", "q8_0"]));
@@ -47,7 +47,7 @@ fn plans_are_consistent_in_every_form() {
     assert!(kv(&["-c", "128", "--kv", "q8_0"]) < kv(&["-c", "128", "--kv", "f16"]));
     assert!(kv(&["-c", "128", "--kv", "f16"]) < kv(&["-c", "128", "--kv", "f32"]));
     assert!(kv(&["-c", "64"]) < kv(&["-c", "128"]));
-    // Without drafts, `generate` uses exactly the planned memory.
+    // Without drafts, `generate` uses exactly the memory that was planned.
     let args = ["generate", "-n", "1", "-c", "128", "-b", "4", "-t", "1", "--draft", "off", "--format", "json"];
     let stats = &json(&args)["stats"];
     let plan = json(&["plan", "-c", "128", "-b", "4", "--json"]);

@@ -43,7 +43,7 @@ fn stories() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("models/stories.gguf")
 }
 
-/// Writes a model with one large matrix: `rows` of 4096 values.
+/// Writes a model with one large matrix of `rows` rows with 4096 values each.
 fn large_model(at: &Path, rows: u64) {
     let string = |text: &str| [&(text.len() as u64).to_le_bytes(), text.as_bytes()].concat();
     let mut bytes = b"GGUF\x03\0\0\0".to_vec();
@@ -68,7 +68,7 @@ fn files_are_those_of_llama_quantize() {
     let Some(case) = fixtures("q_llama") else { return };
     let types = "Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Q2_K Q3_K_M Q4_K_M Q5_K_M Q6_K IQ4_NL IQ4_XS TQ1_0 TQ2_0";
     for kind in types.split(' ') {
-        // llama-quantize's files have no hashes, and `arenite quantize` writes none to a pipe.
+        // llama-quantize's files have no hashes, and `arenite quantize` does not write hashes to a pipe.
         let output = arenite(&["quantize", path(&case.join("model.gguf")), "/dev/stdout", kind]);
         let want = fs::read(case.join(format!("{kind}.gguf"))).expect("the fixture");
         assert!(output.status.success() && output.stdout == want, "{kind} differs from llama-quantize's file");
@@ -152,7 +152,7 @@ fn kinds(file: &Path) -> BTreeMap<String, String> {
     all["tensors"].as_array().expect("a list").iter().map(entry).collect()
 }
 
-/// A pruned layer for drafts is no longer counted among them.
+/// If a draft layer is pruned, it is no longer counted as a draft layer.
 #[test]
 fn layers_for_drafts_are_pruned() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -178,7 +178,7 @@ fn what_people_type_for_llama_quantize() {
     let model = path(&model);
     let out = at("out.gguf");
     let out = path(&out);
-    // Flags before the files, a number for the type, and a number of threads.
+    // The command line has flags before the files, a number in place of the type, and a number of threads.
     stdout(&["quantize", "--output-tensor-type", "q8_0", "--token-embedding-type", "f16", model, out, "15", "2"]);
     assert_eq!(listing(&at("out.gguf"))["metadata"]["general.file_type"], 15);
     // A rule that matches nothing is a misspelled one.
@@ -187,7 +187,7 @@ fn what_people_type_for_llama_quantize() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success() && said.contains("matches no tensor") == is_told, "{said}");
     }
-    // Without a name for the output, the new file is beside the model.
+    // If no output is named, the new file is beside the model.
     stdout(&["quantize", model, "Q8_0", "1"]);
     assert!(kinds(&at("ggml-model-Q8_0.gguf")).values().any(|kind| kind == "Q8_0"));
     stdout(&["quantize", "--pure", model, out, "q4_k_m"]);
@@ -220,7 +220,7 @@ fn what_people_type_for_llama_quantize() {
         (&"Mine".into(), &7.into(), &0.5.into(), &true.into())
     );
     assert_eq!(keys["general.file_type"], 15);
-    // A dry run writes nothing and prints the size of the file.
+    // A dry run writes no file, and prints the size that the file would have.
     let before = entries(directory.path());
     let rehearsed = arenite(&["quantize", "--dry-run", model, "IQ2_XXS"]);
     let told = String::from_utf8_lossy(&rehearsed.stderr).into_owned();
@@ -286,7 +286,7 @@ fn a_full_disk_leaves_nothing() {
     let model = directory.path().join("model");
     large_model(&model, 512);
     let out = directory.path().join("out");
-    // A limit on file size fails like a full disk, in the middle of writing.
+    // A limit on file size makes writing fail in the middle, like a full disk.
     let script = format!("ulimit -f 512; exec \"$0\" quantize {} {} Q8_0", path(&model), path(&out));
     let shell = Command::new("sh").args(["-c", &script, env!("CARGO_BIN_EXE_arenite")]).output().expect("a shell");
     let stderr = String::from_utf8_lossy(&shell.stderr);
@@ -295,7 +295,7 @@ fn a_full_disk_leaves_nothing() {
     assert_eq!(entries(directory.path()), ["model"]);
 }
 
-/// Returns true if this process ignores SIGHUP, as under `nohup`: then its children ignore it, too.
+/// Returns true if this process ignores SIGHUP, as under `nohup`. Its children then ignore SIGHUP, too.
 #[cfg(unix)]
 fn ignores_hangup() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The README's examples for the built-in model print what the program prints.
+//! The program prints exactly the output that the README shows for its examples with the built-in model.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! `arenite rerank`: scores of pairs of texts compared with Hugging Face transformers.
+//! `arenite rerank`: scores of pairs of texts are compared with Hugging Face transformers.
 
 use crate::common::{committed, error, lines, path, stdout_with};
 use crate::serve::Server;
@@ -13,7 +13,7 @@ fn rerankers_score_as_transformers_does() {
             let (query, document) = (pair["query"].as_str().unwrap(), pair["document"].as_str().unwrap());
             let model = directory.join("model.gguf");
             let args = ["rerank", "-m", path(&model), "-p", query, "--kv", "f32"];
-            // Together with other texts: each has its own score, and the best one comes first.
+            // Several texts are ranked together. Each text has a separate score, and the best text comes first.
             let ranked = lines(&stdout_with(&args, format!("{document}\nAnother text.\n").as_bytes()));
             assert_eq!(ranked.len(), 2);
             let score = |answer: &Value| answer["relevance_score"].as_f64().unwrap();

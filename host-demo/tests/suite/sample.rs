@@ -1,4 +1,4 @@
-//! `arenite sample` against llama.cpp's sampling steps: see `tests/fixtures/README.md`.
+//! `arenite sample` is compared with llama.cpp's sampling steps: see `tests/fixtures/README.md`.
 
 use serde_json::{Value, json};
 

@@ -1,5 +1,5 @@
-//! Models that generate a given script by ordinary decoding: one-hot embeddings, attention without effect, and a head
-//! that maps each token to the next one of the script.
+//! Models that generate a given script by ordinary decoding: one-hot embeddings, attention without an effect, and a
+//! head that maps each token of the script to the next token.
 
 use std::path::Path;
 
@@ -59,7 +59,7 @@ impl File {
 }
 
 impl Scripted<'_> {
-    /// Returns the tokens with their types, and the ids of the script.
+    /// Returns the texts and types of all tokens, and the ids of the script.
     fn vocabulary(&self) -> (Vec<(String, i32)>, Vec<usize>) {
         let mut tokens = vec![("<unk>".to_string(), 2), ("<s>".to_string(), 3), ("</s>".to_string(), 3)];
         tokens.extend((0..256).map(|byte| (format!("<0x{byte:02X}>"), 6)));
@@ -81,7 +81,7 @@ impl Scripted<'_> {
         self.write_with(path, None);
     }
 
-    /// Writes a model with random embeddings and a random head in place of the script's.
+    /// Writes a model with random embeddings and a random head, instead of those for the script.
     pub fn write_random(&self, path: &Path, seed: u64) {
         self.write_with(path, Some(seed));
     }

@@ -1,4 +1,4 @@
-//! `arenite index` and `arenite search`: passages of a folder, and what an update computes again.
+//! `arenite index` and `arenite search`: passages of a folder, and the passages that an update computes again.
 
 use std::fs;
 use std::path::Path;

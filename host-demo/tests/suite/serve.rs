@@ -1,5 +1,5 @@
-//! `arenite serve`: each client gets the same answer as alone, and no client can block the others. `tests/serving`
-//! has longer checks.
+//! `arenite serve`: each client gets the same answer as if it were the only client, and no client can block the others.
+//! `tests/serving` has longer checks.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -31,7 +31,7 @@ impl Server {
         Self::start_by(Command::new(env!("CARGO_BIN_EXE_arenite")), args)
     }
 
-    /// Starts a server that may use at most this many bytes of addresses.
+    /// Starts a server whose address space is limited to `bytes` bytes.
     #[cfg(target_os = "linux")]
     pub fn start_within(bytes: usize, args: &[&str]) -> Self {
         let mut command = Command::new("sh");
@@ -81,7 +81,8 @@ impl Server {
         socket
     }
 
-    /// Head and body of the response; empty if the connection was closed before the end of the head.
+    /// Sends a request. Returns the head and the body of the response; both are empty if the connection was closed
+    /// before the end of the head.
     pub fn ask(&self, method: &str, path: &str, headers: &str, body: &[u8]) -> (String, String) {
         let mut socket = self.connect();
         let head = format!(
@@ -201,7 +202,7 @@ fn a_common_beginning_is_read_once() {
     assert!(first > 80 && cached == 0 && computed == first);
     let (second, cached, computed) = ask("A dog and a bird");
     assert!(cached > 80 && computed == second - cached && computed < 16, "{second} {cached} {computed}");
-    // The same request again, as if the answer were regenerated.
+    // The same request is sent again, as if the user had the answer regenerated.
     assert_eq!(ask("A dog and a bird").2, 1);
 }
 
@@ -226,12 +227,12 @@ fn bad_requests_are_refused_and_the_next_is_served() {
         (&huge, "/v1/completions", 413),
     ] {
         let (found, answer) = server.post(path, body);
-        // A body that is too long may be refused before all of it was sent.
+        // A body that is too long may be refused before the client has sent all of it.
         assert!(found == status || (status == 413 && found == 0), "{path} {status}: {found} {answer}");
         assert!(found == 0 || answer["error"]["message"].is_string() && answer["error"]["type"].is_string(), "{answer}");
         assert_eq!(server.text(&good()), said);
     }
-    // More connections than allowed, none of which sends a complete request.
+    // There are more connections than allowed, and none of them sends a complete request.
     let halves =
         [&b""[..], b"POST /v1/comp", b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{"];
     let held: Vec<TcpStream> = (0..600)
@@ -292,7 +293,7 @@ fn flags_of_llama_server_work() {
     assert_eq!(props["default_generation_settings"]["n_ctx"], json!(512));
 }
 
-/// The pieces are those of llama.cpp's `llama_token_to_piece`.
+/// The expected pieces come from llama.cpp's `llama_token_to_piece`.
 #[test]
 fn tokens_with_their_pieces() {
     let server = Server::start(&[]);
@@ -324,7 +325,7 @@ fn embeddings_in_unknown_formats_are_refused() {
     }
 }
 
-/// Limits of a single request, and of the cost of its grammar.
+/// A single request is limited, and so is the cost of its grammar.
 #[test]
 fn what_one_request_brings_is_limited() {
     let server = Server::start(&["--parallel", "2"]);
@@ -463,14 +464,14 @@ fn a_generator_computes_the_embeddings_of_the_command_line() {
             assert!((made.as_f64().unwrap() - wanted.as_f64().unwrap()).abs() < 1e-5, "{made} {wanted}");
         }
     }
-    // An empty list has no embeddings in Ollama, and is an error in OpenAI's interface.
+    // In Ollama, an empty list of texts gives an empty list of embeddings. In OpenAI's interface, it is an error.
     let (status, answer) = server.post("/api/embed", br#"{"input": []}"#);
     assert_eq!((status, &answer["embeddings"]), (200, &json!([])), "{answer}");
     let (status, answer) = server.post("/v1/embeddings", br#"{"input": []}"#);
     assert!(status == 400 && answer["error"]["message"] == "input: the list is empty", "{answer}");
 }
 
-/// Requests of web pages from other sites, in a browser on this machine, are refused.
+/// Web pages of other sites, shown by a browser on this machine, may try to send requests. Such requests are refused.
 #[test]
 fn pages_from_elsewhere_ask_for_nothing() {
     let server = Server::start(&[]);
@@ -542,8 +543,8 @@ fn harmless_forms_of_requests_are_accepted_and_others_are_refused_in_a_line() {
     assert!(answer.contains(" 400 ") && answer.contains("incomplete or not encoded"), "{answer}");
 }
 
-/// Without a key, a client sees cached tokens of its own conversations only. Cached tokens of other conversations would
-/// reveal the prompts of other clients.
+/// Without a key, a client is told only about cached tokens of its own conversations. Cached tokens of other
+/// conversations would reveal the prompts of other clients.
 #[test]
 fn without_a_key_nobody_learns_which_prompts_are_known() {
     let server = Server::start(&[]);
@@ -553,11 +554,11 @@ fn without_a_key_nobody_learns_which_prompts_are_known() {
     };
     let secret = "a b c d e f g h i j k l m n o p q r s t ".repeat(4);
     assert_eq!(cached(&secret), 0);
-    // A prompt that begins like the secret one, but continues differently, is answered as if nothing were cached.
+    // A prompt that begins like the secret prompt but continues differently is answered as if nothing were cached.
     for guess in [120, 100, 60, 20].map(|len| &secret[..len]) {
         assert_eq!(cached(&format!("{guess}z")), 0, "{guess}");
     }
-    // A prompt that continues the whole conversation may use the cache.
+    // A prompt that continues the whole secret conversation may use the cache.
     assert!(cached(&format!("{secret} and then a dog")) > 70);
     assert!(!server.ask("GET", "/metrics", "", b"").1.contains("cached_tokens_total"));
 }
@@ -582,7 +583,8 @@ fn a_signal_ends_it_when_all_is_answered() {
     }
 }
 
-/// Pairs of texts through `/v1/rerank`: transformers' scores, the best first.
+/// Pairs of texts are scored through `/v1/rerank`. The scores are the same as in transformers, and the best text is
+/// first.
 #[test]
 fn rerankers() {
     let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/bert_reranker");

@@ -1,4 +1,5 @@
-//! `arenite serve` with several models: each is loaded when a request names it, within the given memory.
+//! `arenite serve` with several models: each model is loaded when a request names it, and all loaded models stay within
+//! the given memory.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -14,7 +15,7 @@ use crate::serve::{Server, good};
 
 const MODEL: &str = "host-demo/models/stories.gguf";
 
-/// A folder with these files, each a copy of the built-in model.
+/// Makes a folder with these files. Each file is a copy of the built-in model.
 fn folder(names: &[&str]) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     for name in names {
@@ -78,7 +79,7 @@ fn models_take_turns_in_their_memory() {
     let folder = folder(&["one.gguf", "three.gguf", "two.gguf", "two-00002-of-00002.gguf"]);
     std::fs::write(folder.path().join("zero.gguf"), b"GGUF is no model").unwrap();
     let alone = Server::start(&["--parallel", "2"]).text(&good());
-    // Memory for two models, for the bodies of requests and for the process itself.
+    // The memory is enough for two models, the bodies of requests and the process itself.
     let server = start(folder.path(), &["--cache-scope", "server", "--memory", "1500M", "--alias", "first"]);
     assert!(server.log().contains("zero.gguf"), "{}", server.log());
     assert!(loaded(&server).is_empty());
@@ -130,7 +131,7 @@ fn models_that_cannot_be_served_together() {
     let told = error(&["serve", "-m", file, "-m", file, "--memory", "100M", "--alias", "a", "--alias", "b"]);
     assert!(told.contains("`a` takes ") && told.contains("--memory leaves "), "{told}");
     assert!(error(&["serve", "-m", file, "-m", "missing.gguf"]).contains("missing.gguf"));
-    // For other commands, the last model counts, as with other options.
+    // In other commands, only the last model counts, as with other options.
     assert!(error(&["tokenize", "-m", file, "-m", "missing.gguf", "-p", "a"]).contains("missing.gguf"));
 }
 
@@ -146,7 +147,7 @@ fn answers_go_on_while_others_are_loaded() {
     let said = server.text(&of("two", good()));
     assert_eq!(count(streamed), whole);
     assert_eq!(loaded(&server), ["one", "two"]);
-    // There is memory for one model: the second waits for the answer of the first.
+    // There is memory for only one model, so the second model waits until the answer of the first one ends.
     let server = start(folder.path(), &["--memory", "900M"]);
     let streamed = stream(&server, &of("one", long()));
     std::thread::scope(|scope| {
@@ -172,8 +173,8 @@ fn a_client_that_leaves_ends_its_answer() {
     });
 }
 
-/// A client cannot choose the name under which the server knows it. With another client's name it would learn which
-/// prompts of that client are cached.
+/// A client cannot choose the address by which the server identifies it. With another client's address, it would learn
+/// which prompts of that client are cached.
 #[test]
 fn a_client_cannot_name_itself() {
     let folder = folder(&["one.gguf", "two.gguf"]);
@@ -187,7 +188,7 @@ fn a_client_cannot_name_itself() {
     let forged = "X-Arenite-Client: 10.0.0.1\r\nx-arenite-client: 10.0.0.2\r\n";
     let prompt = "a b c d e f g h i j k l m n o p q r s t ".repeat(4);
     assert_eq!(cached(forged, &prompt), 0);
-    // A prompt may continue a conversation of the same address, whatever headers the request has.
+    // A prompt may continue a conversation of the same address, regardless of the headers of the request.
     assert!(cached("", &format!("{prompt} and then a dog")) > 70);
     assert!(cached(forged, &format!("{prompt} and then a dog and a bird")) > 70);
 }
@@ -210,7 +211,7 @@ fn processes(server: &Server) -> Vec<(String, String)> {
     found
 }
 
-/// Kills the process of a model, and waits until the server has noticed it.
+/// Kills the process of a model, and waits until the server has noticed the end of the process.
 #[cfg(target_os = "linux")]
 fn kill(server: &Server, model: &str, then: &[&str]) {
     let (_, id) = processes(server).into_iter().find(|(name, _)| name == model).unwrap();
@@ -256,7 +257,7 @@ fn the_log_has_one_line_for_each_request() {
     let lines = || -> Vec<Value> { server.log().lines().filter_map(|line| serde_json::from_str(line).ok()).collect() };
     wait_until("two lines", || lines().len() >= 2);
     let lines = lines();
-    // An answer is complete for its client before its line is written.
+    // A client may have the complete answer before the log line of the request is written.
     let (answered, refused): (Vec<_>, Vec<_>) = lines.iter().partition(|line| line["id"] == "mine-7");
     assert!(answered.len() == 1 && answered[0]["answer_tokens"] == 8, "{lines:?}");
     assert!(refused.len() == 1 && refused[0]["status"] == 404, "{lines:?}");

@@ -47,7 +47,7 @@ fn a_saved_slot_continues_on_another_server() {
     assert_eq!(answer["content"], fresh["content"]);
     let (cached, computed) = (answer["timings"]["cache_n"].as_u64(), answer["timings"]["prompt_n"].as_u64());
     assert!(cached == Some(read + 39) && computed.unwrap() * 10 <= answer["tokens_evaluated"].as_u64().unwrap());
-    // The whole conversation is in the slot now. Without it, all is read again.
+    // The whole conversation is now in the slot. After the slot is erased, all tokens are read again.
     let erased = server.ask("POST", "/slots/0?action=erase", "", b"").1;
     let count = json!(answer["tokens_evaluated"].as_u64().unwrap() + 29);
     assert_eq!(serde_json::from_str::<Value>(&erased).unwrap(), json!({ "id_slot": 0, "n_erased": count }));
@@ -71,7 +71,7 @@ fn other_clients_see_no_slots() {
     assert!(restored["n_restored"].as_u64().unwrap() > 40);
 }
 
-/// A client's files have none of the names of the server's own files, and a limit on disk.
+/// A client's files cannot have the names of the server's own files, and their size on disk is limited.
 #[test]
 fn saved_slots_keep_to_their_place() {
     let folder = tempfile::tempdir().unwrap();
@@ -116,7 +116,7 @@ fn wrong_requests_about_slots() {
         assert_eq!((status, &answer["error"]["code"]), (400, &json!(400)), "{path}: {answer}");
         assert!(answer["error"]["message"].as_str().unwrap().contains(word), "{path}: {answer}");
     }
-    // As in llama.cpp, numbers beyond the last slot begin again at the first.
+    // As in llama.cpp, numbers beyond the last slot start again at the first slot.
     assert_eq!(server.post("/slots/99?action=erase", b"").1, json!({ "id_slot": 99, "n_erased": 0 }));
     let (status, answer) = Server::start(&[]).post("/slots/0?action=erase", b"");
     assert_eq!((status, &answer["error"]["type"]), (501, &json!("not_supported_error")));
@@ -141,7 +141,7 @@ fn bodies_may_be_compressed() {
     assert_eq!(ask("gzip", &packed(&vec![b' '; 50 << 20])), 413);
 }
 
-/// The tokens that stay are those of llama.cpp: half of the others are dropped.
+/// The same tokens are kept as in llama.cpp: half of the tokens after the kept ones are dropped.
 #[test]
 fn answers_continue_in_a_full_context() {
     let body = json!({ "prompt": PROMPT, "n_predict": 300, "temperature": 0, "ignore_eos": true });
@@ -152,7 +152,7 @@ fn answers_continue_in_a_full_context() {
     assert_eq!((&whole["truncated"], &whole["tokens_predicted"]), (&json!(true), &json!(300)));
     let text = |answer: &Value| answer["content"].as_str().unwrap().to_string();
     assert!(text(&whole).starts_with(&text(&cut)[..text(&cut).len() - 10]));
-    // One token at the start stays, and half of the other 254 are dropped once.
+    // One token at the start is kept, and half of the remaining 254 tokens are dropped once.
     let read = whole["tokens_evaluated"].as_u64().unwrap();
     assert_eq!(whole["tokens_cached"], json!(read + 299 - 127));
     let kept = post(

@@ -1,4 +1,5 @@
-//! Conversations over HTTP with models that generate a script: calls, thoughts, fields of requests, other interfaces.
+//! Conversations over HTTP with models that generate a script: calls, thoughts, fields of requests, and interfaces
+//! other than OpenAI's.
 
 use serde_json::{Value, json};
 
@@ -96,7 +97,7 @@ fn thoughts_and_schemas() {
     let talk = start(&["<think>", "Hm.", "</think>", "\n\n", "Hello."], &[], &["<think>", "</think>"], CHATML);
     let message = talk.chat(json!({}))["message"].clone();
     assert_eq!((&message["content"], &message["reasoning_content"]), (&json!("Hello."), &json!("Hm.")));
-    // A grammar allows no thought, unless the prompt has opened one.
+    // The grammar does not allow a thought, unless the prompt has opened one.
     let message = talk.chat(json!({ "json_schema": { "const": { "tag": "<think>" } } }))["message"].clone();
     assert_eq!(
         serde_json::from_str::<Value>(message["content"].as_str().unwrap()).unwrap(),
@@ -147,7 +148,7 @@ fn required_and_strict_calls_have_the_own_form() {
     assert_eq!(answer["message"]["tool_calls"][0]["function"]["name"], "get_weather", "{answer}");
 }
 
-/// Strict functions constrain calls in channels, and calls after a thought whose budget is limited.
+/// Strict functions constrain calls in channels. They also constrain calls after a thought with a limited budget.
 #[test]
 fn strict_calls_after_thoughts_and_in_channels() {
     let mut tool = function("get_weather");
@@ -180,7 +181,7 @@ fn strict_calls_after_thoughts_and_in_channels() {
     }
 }
 
-/// The budget also limits a thought that the answer opens, and thoughts in channels.
+/// The budget also limits thoughts in channels, and a thought that the model opens itself.
 #[test]
 fn thoughts_that_the_answer_opens_have_a_budget() {
     let parts = |answer: &Value| (answer["message"]["content"].clone(), answer["message"]["reasoning_content"].clone());
@@ -199,7 +200,8 @@ fn thoughts_that_the_answer_opens_have_a_budget() {
     assert_eq!(parts(&talk.chat(json!({}))), (json!(""), json!("Hm. Well. So.")));
     let (content, thought) = parts(&talk.chat(json!({ "reasoning_budget": 2 })));
     assert_eq!((content, thought), (json!("Hm. Well. So."), json!("Hm. Well.")));
-    // With functions, the next message may be a call. A second thought ends at once, and the content follows.
+    // If functions are declared, the next message may be a call. A second thought is closed at once, and the content
+    // follows.
     let (content, thought) = parts(&talk.chat(json!({ "reasoning_budget": 1, "tools": [function("get_time")] })));
     assert_eq!((content, thought), (json!("Hm. Well. So."), json!("Hm.")));
     let schema = json!({ "type": "object", "properties": { "n": { "enum": [4] } }, "required": ["n"] });
@@ -208,7 +210,8 @@ fn thoughts_that_the_answer_opens_have_a_budget() {
     assert_eq!((content, thought), (json!({ "n": 4 }), json!("Hm. Well.")));
 }
 
-/// A forced call with a text that does not end: the answer ends with `length`, and the unfinished call is no text.
+/// A forced call contains a text that does not end. The answer then ends with `length`, and the unfinished call is not
+/// shown as text.
 #[test]
 fn a_forced_call_that_the_limit_cuts_is_no_text() {
     let template = "{% for t in tools or [] %}{{ t | tojson }}{% endfor %}{% for m in messages %}{{ m.content }}{% for c in m.tool_calls or [] %}\
@@ -277,7 +280,7 @@ fn fields_mean_what_they_say() {
         let error = talk.refused(path, &asked(json!({ field: value })));
         assert_eq!((&error["param"], &error["code"]), (&json!(field), &json!("unsupported_parameter")));
     }
-    // A field of the wrong type is named, and so are those that the template ignores.
+    // If a field has the wrong type, or if the template ignores the field, the error names it.
     for (field, value) in
         [("temperature", json!("hot")), ("echo", json!(true)), ("documents", json!([{ "text": "x" }]))]
     {
@@ -302,7 +305,7 @@ fn fields_mean_what_they_say() {
         talk.good("/apply-template", &body)["prompt"].clone()
     };
     assert_eq!(prompt("developer"), prompt("system"));
-    // Functions that the template cannot show are put into the system message.
+    // If the template cannot show functions, they are added to the system message.
     let body = asked(json!({ "tools": [function("get_weather")] }));
     let text = talk.good("/apply-template", &body)["prompt"].as_str().unwrap().to_string();
     assert!(
@@ -461,7 +464,7 @@ fn llamas_routes() {
             (&filled["content"], &filled["stop"], &filled["stop_type"]),
             (&json!("Once"), &json!(true), &json!("limit"))
         );
-        // As in llama-server, the answers to several prompts are a list.
+        // As in llama-server, the answers to several prompts are returned as a list.
         let filled = talk.good(path, &json!({ "prompt": ["a", "b"], "n_predict": 1, "temperature": 0 }));
         assert_eq!((&filled[0]["content"], &filled[1]["index"], &filled[2]), (&json!("Once"), &json!(1), &Value::Null));
     }
@@ -484,7 +487,7 @@ fn calls_are_run_from_the_command_line() {
         .write(path("m.gguf").as_ref());
     std::fs::write(path("tools.json"), json!([function("get_weather")]).to_string()).unwrap();
     let seen = path("seen");
-    // The script repeats the call after each result, until the limit on rounds.
+    // The script repeats the call after each result, until the maximum number of rounds is reached.
     let command = format!("cat >> {seen}; echo 3");
     let args = ["chat", "-m", &path("m.gguf"), "--temp", "0", "--tools", &path("tools.json"), "--tool-cmd", &command];
     let output = arenite_with(&args, b"hi\n");

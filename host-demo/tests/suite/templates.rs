@@ -1,6 +1,6 @@
-//! Forced calls of models with random weights and public templates: every answer must be read back. The templates come
-//! from `ARENITE_FIXTURES`, and from the directory `ARENITE_TEMPLATES` if it is set. `ARENITE_SAMPLES` is the number of
-//! answers for each template (default: one for each request).
+//! Forced calls of models with random weights and public templates: every answer must be parsed as calls. The templates
+//! come from `ARENITE_FIXTURES`, and from the directory `ARENITE_TEMPLATES` if this variable is set. `ARENITE_SAMPLES`
+//! is the number of answers for each template (default: one for each request).
 
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -37,7 +37,7 @@ fn templates() -> Vec<(String, String)> {
     all
 }
 
-/// Returns the marks in a template that look like control tokens.
+/// Returns the texts in a template that look like control tokens.
 fn control_tokens(template: &str) -> BTreeSet<&str> {
     let marks = [("<|", "|>"), ("<\u{ff5c}", "\u{ff5c}>"), ("[", "]")].into_iter().flat_map(|(open, close)| {
         template.match_indices(open).filter_map(move |(at, _)| {
@@ -81,7 +81,7 @@ fn fault(call: &Value) -> Option<String> {
     (!is_good).then(|| format!("{call}"))
 }
 
-/// Returns the fault of an answer that must consist of calls.
+/// Returns a description of the fault of an answer that should consist of calls; `None` if the answer has no fault.
 fn fault_of(message: &Value, finish: &Value) -> Option<String> {
     let calls = message["tool_calls"].as_array().map_or(&[][..], Vec::as_slice);
     if calls.is_empty() || !message["content"].as_str().unwrap_or_default().trim().is_empty() || finish != "tool_calls"
@@ -91,14 +91,16 @@ fn fault_of(message: &Value, finish: &Value) -> Option<String> {
     calls.iter().find_map(fault)
 }
 
-/// A way to ask for calls: fields of the request, whether the answer must be a call, and whether it is streamed.
+/// A way to ask for calls: the fields of the request, true if the answer must be a call, and true if the answer is
+/// streamed.
 struct Way {
     fields: Value,
     is_forced: bool,
     is_streamed: bool,
 }
 
-/// Returns the ways to ask, each request whole and streamed. `bias` makes marks of calls likely, for models that may also answer with text.
+/// Returns the ways to ask; each request is sent both whole and streamed. `bias` makes delimiters of calls likely, for
+/// models that may also answer with text.
 fn ways(bias: &Value) -> Vec<Way> {
     let named = json!({ "type": "function", "function": { "name": "get_weather" } });
     let forced = [
@@ -120,7 +122,7 @@ fn ways(bias: &Value) -> Vec<Way> {
     both.collect()
 }
 
-/// Collects the deltas of each choice of a stream as its message and finish reason.
+/// Joins the deltas of each choice of a stream to a message. Returns the messages with their finish reasons.
 fn collected(stream: &str, count: usize) -> Vec<Value> {
     let mut choices = vec![json!({ "message": { "content": "", "tool_calls": [] }, "finish_reason": null }); count];
     let append = |text: &mut Value, more: &Value| {
@@ -186,7 +188,7 @@ fn forced_calls_of_every_template_are_read_back() {
             .collect();
         Scripted { script: &["a"], control: &control, user: &user, template }.write_random(&path, 7);
         let server = Server::start_with(&["-m", path.to_str().unwrap(), "-c", "8192", "--parallel", "4", "-t", "1"]);
-        // Ids of the marks follow those of three tokens and all bytes.
+        // The ids of the delimiters come after the ids of three tokens and of all bytes.
         let opens = |mark: &str| ["tool", "TOOL", "python", "channel"].iter().any(|word| mark.contains(word));
         let marks = control.iter().chain(&user).enumerate().filter(|(_, mark)| opens(mark) && !mark.contains('/'));
         let bias = marks.map(|(at, _)| (format!("{}", 259 + at), json!(4))).collect::<serde_json::Map<_, _>>();

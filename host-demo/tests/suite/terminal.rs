@@ -58,7 +58,7 @@ impl Terminal {
         self.keys.flush().expect("it reads");
     }
 
-    /// Waits for the line editor, which enables bracketed paste when it is ready.
+    /// Waits until the line editor is ready. The editor enables bracketed paste at this moment.
     pub fn is_asked(&mut self) {
         self.wait_for("\x1b[?2004h");
     }
@@ -69,7 +69,7 @@ impl Terminal {
         self.types(&format!("{line}\r"));
     }
 
-    /// Waits for `text`. Returns the output up to and including it.
+    /// Waits for `text`. Returns the output up to the end of `text`.
     #[track_caller]
     pub fn wait_for(&mut self, text: &str) -> String {
         let until = Instant::now() + PATIENCE;
@@ -90,7 +90,7 @@ impl Terminal {
         self.wait_for("\n")
     }
 
-    /// Waits for the program to end. Returns whether it succeeded.
+    /// Waits for the program to end. Returns true if it succeeded.
     pub fn ends(&mut self) -> bool {
         self.child.wait().expect("it ends").success()
     }
@@ -99,7 +99,7 @@ impl Terminal {
     pub fn remainder(&mut self) -> String {
         self.ends();
         let mut all = std::mem::take(&mut self.seen);
-        // The output ends when its reader sees that the program has ended.
+        // The channel of the output ends after the reading thread has seen the end of the program.
         while let Ok(bytes) = self.output.recv_timeout(PATIENCE) {
             all += &String::from_utf8_lossy(&bytes);
         }

@@ -1,4 +1,4 @@
-//! Every interface asks for thoughts in its own words, which lead to the same variables of the template.
+//! Each interface has its own fields for thoughts. All of them set the same variables of the template.
 
 use serde_json::{Value, json};
 
@@ -6,8 +6,9 @@ use crate::common::arenite_with;
 use crate::scripted::{CHATML, Scripted};
 use crate::talk::{Talk, asked, start};
 
-/// Ends of prompts. The templates are those of models in short: DeepSeek V4 has a switch and an effort, Hy3 only efforts, and
-/// an error for unknown ones; Kimi K3 has both; gpt-oss shows any word; Seed OSS has a budget, MiniMax M3 a mode.
+/// Templates that write the end of a prompt, abridged from the models' templates. DeepSeek V4 has a switch and an
+/// effort. Hy3 has only efforts, and an error for unknown efforts. Kimi K3 has both. gpt-oss shows any word. Seed OSS
+/// has a budget, and MiniMax M3 has a mode.
 const SWITCH_AND_EFFORT: &str = "{{ messages[0].content }}{% if thinking and reasoning_effort == 'max' %}!{% endif %}<think>\
     {% if not thinking %}</think>{% endif %}";
 const EFFORTS: &str = "{% if not reasoning_effort is defined %}{% set reasoning_effort = 'no_think' %}\
@@ -70,7 +71,7 @@ fn count(talk: &Talk, path: &str, more: &Value) -> Value {
 
 #[test]
 fn every_door_asks_for_the_same_thoughts() {
-    // The prompts for no wish, thoughts, no thoughts, and each effort.
+    // The expected ends for a request without a setting, with thoughts, without thoughts, and with each effort.
     for (template, [usual, on, off, minimal, low, medium, high, xhigh, max]) in [
         (
             SWITCH_AND_EFFORT,
@@ -204,7 +205,7 @@ fn a_model_that_does_not_think_says_so_and_answers() {
     }
 }
 
-/// Qwen3's template closes the thought, and the model begins another one.
+/// Qwen3's template closes the thought, but the model begins a second thought.
 #[test]
 fn thoughts_that_come_although_they_are_off_are_thoughts() {
     let template = format!(

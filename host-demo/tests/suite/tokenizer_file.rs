@@ -1,4 +1,5 @@
-//! Vocabularies from tokenizer files. The ids are from Hugging Face's tokenizers 0.22 for the same files.
+//! Vocabularies from tokenizer files. The expected ids come from Hugging Face's tokenizers 0.22, which read the same
+//! files.
 
 use std::path::PathBuf;
 
@@ -30,7 +31,7 @@ fn template(first: Option<(&str, u32)>, last: Option<(&str, u32)>) -> Value {
     json!({"type": "TemplateProcessing", "single": single, "special_tokens": ids})
 }
 
-/// The ids of `text` with special tokens, if `tokenizer` replaces the model's.
+/// Returns the ids of `text` with special tokens, after `tokenizer` has replaced the model's vocabulary.
 fn ids(tokenizer: &Value, text: &str) -> Value {
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("tokenizer.json");
@@ -259,8 +260,8 @@ fn pieces_with_merges() {
     assert_eq!(found, json!([1, 271, 259, 264, 263, 265, 262, 266, 259, 198, 172]));
 }
 
-/// Without byte tokens, each unknown character or each run of them becomes an unknown token. SentencePiece's BPE has no
-/// words that are marked otherwise than by `▁`.
+/// Without byte tokens, each unknown character, or each run of unknown characters, becomes an unknown token. In
+/// SentencePiece's BPE, the start of a word can only be marked by `▁`.
 #[test]
 fn pieces_without_bytes() {
     let merges = ["▁ h", "e l", "▁h el", "l o", "▁hel lo"];
@@ -313,7 +314,7 @@ fn unigram() {
         ]},
     });
     assert_eq!(ids(&tokenizer, "hello  world hélo"), json!([7, 3, 8, 9, 10, 5, 11, 3, 2, 6, 1]));
-    // Without a post-processor, a text gets no other tokens. Without a prefix, the first word has no space.
+    // Without a post-processor, no tokens are added to a text. Without a prefix, the first word has no space.
     tokenizer["post_processor"] = Value::Null;
     assert_eq!(ids(&tokenizer, "lo lo"), json!([3, 6, 3, 6]));
     tokenizer["pre_tokenizer"]["prepend_scheme"] = "never".into();
@@ -384,7 +385,8 @@ fn what_is_no_vocabulary_is_told() {
     assert!(tell(&large.to_string()).contains("too large for any vocabulary"));
 }
 
-/// SentencePiece's file and llama2.c's file of the same vocabulary; llama2.c's exporter converted one to the other.
+/// The same vocabulary is in SentencePiece's file and in llama2.c's file, which llama2.c's exporter made from
+/// SentencePiece's file.
 #[test]
 fn files_of_one_vocabulary() {
     let Some(case) = crate::common::fixtures("llama2c_legacy") else { return };
@@ -414,7 +416,7 @@ fn a_first_space_is_not_doubled() {
     assert_eq!(ids(&tokenizer, " a"), json!([3]));
 }
 
-/// Files of other tokenizers become the vocabularies that llama.cpp's converter makes of them.
+/// Files of other tokenizers are converted to the same vocabularies as by llama.cpp's converter.
 #[test]
 fn vocabularies_of_other_kinds() {
     for (name, file) in [

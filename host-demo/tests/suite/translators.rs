@@ -1,5 +1,5 @@
 //! Converts encoder-decoders and compares their output with transformers and torch in fp32. One case is in
-//! `tests/fixtures`, the others in the directory that `ARENITE_FIXTURES` names.
+//! `tests/fixtures`, and all other cases are in the directory that `ARENITE_FIXTURES` names.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -93,7 +93,7 @@ fn converted_models_equal_their_originals() {
     }
 }
 
-/// `marian_relu` with 2 heads in the encoder and 8 in the decoder; the values are from
+/// `marian_relu` with 2 heads in the encoder and 8 in the decoder; the expected values come from
 /// `tests/fixtures/marian_heads.py`.
 #[test]
 fn encoder_and_decoder_with_different_heads() {

@@ -1,11 +1,12 @@
-//! Conversations of real clients: templates that refuse, thoughts and calls that come back or are cut, and calls beside schemas.
+//! Conversations of real clients: templates that refuse messages, thoughts and calls that are sent back or cut off, and
+//! calls together with schemas.
 
 use serde_json::{Value, json};
 
 use crate::scripted::CHATML;
 use crate::talk::{Talk, asked, function, start};
 
-/// Gemma 2's template: no system message, and authors alternate.
+/// The rules of Gemma 2's template: no system message, and the authors must alternate.
 const GEMMA: &str = "{% if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}\
     {% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('Conversation roles must alternate') }}{% endif %}\
     <{{ m.role }}>{{ m.content | trim }}</>{% endfor %}{% if add_generation_prompt %}<model>{% endif %}";
@@ -21,7 +22,7 @@ fn prompt(talk: &Talk, messages: Value) -> String {
     talk.good("/apply-template", &json!({ "messages": messages }))["prompt"].as_str().unwrap().into()
 }
 
-/// Mistral's interface, and programs for several interfaces, have thoughts among the parts of a content.
+/// Mistral's interface, and programs for several interfaces, put thoughts among the parts of a content.
 #[test]
 fn thoughts_among_parts_are_thoughts() {
     const SHOWS: &str = "{% for m in messages %}[{{ m.role }}|{{ m.reasoning_content }}|{{ m.content }}]{% endfor %}";
@@ -153,7 +154,7 @@ fn models_that_always_think() {
     ] {
         assert_eq!(ask(path, more)["choices"][0]["message"].get("reasoning_content"), None);
     }
-    // The thought with its closing mark has four tokens.
+    // The thought with its closing delimiter has four tokens.
     let usage = ask(path, json!({}))["usage"].clone();
     assert_eq!(usage["completion_tokens_details"]["reasoning_tokens"], 4, "{usage}");
     let usage = talk.good("/v1/responses", &json!({ "input": "hi", "temperature": 0 }))["usage"].clone();
@@ -199,7 +200,7 @@ fn a_call_that_the_limit_cuts_is_no_text() {
                 [..],
             &["<tool_call>", "</tool_call>"][..],
         ),
-        // Marks of several tokens.
+        // Delimiters of several tokens.
         (
             &[
                 "<tool",
@@ -234,7 +235,7 @@ fn a_call_that_the_limit_cuts_is_no_text() {
 #[test]
 fn a_closing_mark_that_the_limit_cuts_is_no_text() {
     let template = format!("{{% if tools %}}{{{{ tools | tojson }}}}{{% endif %}}{CHATML}");
-    // The number of tokens of the call without its closing marks.
+    // `len` is the number of tokens of the call without its closing delimiters.
     for (script, len) in [
         (
             &[
@@ -343,7 +344,7 @@ fn a_function_that_is_not_strict_loses_only_what_a_grammar_cannot_express() {
     let (head, text) = talk.server.ask("POST", "/v1/chat/completions", "", body.to_string().as_bytes());
     assert!(head.contains("x-warning: tools: the parameters of f are enforced in part: $.if: this keyword"), "{head}");
     assert!(text.contains(r#"{\"city\":\"x\"}"#), "{text}");
-    // The types of parameters stay, and so do parts deep inside.
+    // The types of parameters stay in the grammar, and so do nested parts.
     let owner = json!({ "type": "object", "properties": { "mail": { "type": "string", "pattern": "(?i)a", "maxLength": 3 } },
         "required": ["mail"], "dependentRequired": { "mail": ["x"] } });
     body["tools"][0]["function"]["parameters"] = json!({
@@ -351,7 +352,7 @@ fn a_function_that_is_not_strict_loses_only_what_a_grammar_cannot_express() {
         "properties": { "city": { "type": "integer", "minimum": 0, "maximum": 9, "not": { "const": 3 } }, "owner": owner },
         "required": ["city", "owner"],
     });
-    // The script's model writes all the white space that the grammar allows.
+    // The script makes the model write all white space that the grammar allows.
     (body["max_tokens"], body["parallel_tool_calls"]) = (json!(500), json!(false));
     let answer = talk.good("/v1/chat/completions", &body);
     let call = answer["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"].as_str().unwrap();
@@ -379,7 +380,7 @@ fn stop_strings_count_in_content_and_leave_no_part_of_a_call() {
     assert_eq!((&choice["message"]["content"], &choice["finish_reason"]), (&json!(""), &json!("stop")), "{choice}");
 }
 
-/// Clients whose `store` is true, which is the default, name the items of earlier answers by their ids.
+/// If `store` is true, which is the default, clients refer to the items of earlier answers by their ids.
 #[test]
 fn items_of_responses_may_be_named() {
     let template = "{% for m in messages %}<{{ m.role }}>{% if m.reasoning_content %}[{{ m.reasoning_content }}]{% endif %}{{ m.content }}\
@@ -425,7 +426,7 @@ fn items_of_responses_may_be_named() {
             assert_eq!(count(&short), count(&whole));
         }
     }
-    // An item that is not kept: an error, unless it is a thought.
+    // If a client names an item that is not kept, this is an error, unless the item is a thought.
     let items = answer(json!(false), false);
     let error = talk.refused("/v1/responses", &json!({ "input": [user, named(&items[1]), user] }));
     let message = error["message"].as_str().unwrap();

@@ -1,4 +1,4 @@
-//! Flags that users of llama-cli type, and the sources of a text.
+//! Flags that users of llama-cli type, and the sources from which a text is read.
 
 use crate::common::{arenite, arenite_with, json, path, stdout, stdout_with};
 use serde_json::Value;
@@ -21,7 +21,8 @@ fn a_text_comes_from_everywhere() {
         let got = stdout_with(&[&["generate"][..], &GREEDY, more].concat(), input.as_bytes());
         assert_eq!(got, want, "{more:?}");
     }
-    // Without a prompt and without piped input, `generate` tells a story; other commands report the missing text.
+    // Without a prompt and without piped input, `generate` tells a story; all other commands report that the text is
+    // missing.
     assert_eq!(generated(&[]), generated(&["-p", "Once upon a time"]));
     let nothing = arenite(&["translate"]);
     assert_eq!(nothing.status.code(), Some(1));
@@ -102,7 +103,7 @@ fn steps_of_choosing_in_any_order() {
     assert_ne!(told(&["--typical", "0.1"]), usual);
 }
 
-/// Each step changes the text, and its value for off does not.
+/// Each step changes the text. The value that turns a step off does not change it.
 #[test]
 fn further_steps_of_choosing() {
     let told = |more: &[&str]| {

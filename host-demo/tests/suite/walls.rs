@@ -1,4 +1,4 @@
-//! Walls between clients: no upload ends the server, no client holds it, and nobody is told about the requests of
+//! Separation of clients: no upload ends the server, no client can block it, and no client learns about the requests of
 //! others.
 #![cfg(target_os = "linux")] // the tests use several addresses of the loopback device
 
@@ -36,7 +36,7 @@ fn head(method: &str, path: &str, kind: &str, len: usize) -> String {
     )
 }
 
-/// Head and body of the answer to a request from an address.
+/// Sends a request from an address. Returns the head and the body of the answer.
 fn ask_from(server: &Server, from: Ipv4Addr, method: &str, path: &str, kind: &str, body: &[u8]) -> (String, String) {
     let mut socket = connect_from(server, from);
     let _ = socket.write_all(head(method, path, kind, body.len()).as_bytes()).and_then(|()| socket.write_all(body));
@@ -47,7 +47,8 @@ fn ask_from(server: &Server, from: Ipv4Addr, method: &str, path: &str, kind: &st
     (head.into(), body.into())
 }
 
-/// A form: names of fields, and their contents. Names that begin with `file` have a file name.
+/// Makes the body of a form from the names and contents of its fields. A field whose name begins with `file` also gets
+/// a file name.
 fn form(fields: &[(&str, &[u8])]) -> Vec<u8> {
     let mut body = Vec::new();
     for (name, content) in fields {
@@ -145,7 +146,7 @@ fn fields_of_forms_are_bounded() {
     assert_eq!(upload(&server, HONEST, &[("prompt", b"A story."), ("file", &sound)]).0, 200);
 }
 
-/// Sounds take turns, and a sound whose client has left is given up.
+/// Sounds take turns. If the client of a sound has disconnected, the sound is abandoned.
 #[test]
 fn a_long_sound_holds_nobody() {
     let mut server = hearing(&[]);
@@ -154,7 +155,7 @@ fn a_long_sound_holds_nobody() {
     for _ in 0..3 {
         let (mut socket, body) = (connect_from(&server, OTHER), body.clone());
         socket.write_all(head("POST", UPLOAD, FORM, body_len).as_bytes()).unwrap();
-        // The bodies of further sounds of a client are not read before the first one has ended.
+        // The body of a client's further sound is not read before the first sound of this client has ended.
         let mut writer = socket.try_clone().unwrap();
         std::thread::spawn(move || writer.write_all(&body));
         holders.push(socket);
@@ -178,7 +179,7 @@ fn a_long_sound_holds_nobody() {
     ends_soon(&mut server);
 }
 
-/// Asks the server to end, and checks that it does so in time.
+/// Asks the server to end, and checks that it ends in time.
 fn ends_soon(server: &mut Server) {
     let began = Instant::now();
     Command::new("kill").args(["-TERM", &server.id().to_string()]).status().unwrap();
@@ -287,7 +288,7 @@ fn without_time(answer: &mut Value) {
     }
 }
 
-/// The status, headers and body that a client receives, without times.
+/// Returns the status, headers and body that a client receives. Times are removed.
 fn told(answer: &(String, String)) -> String {
     let line = |line: &str| {
         let (start, json) = line.find(['{', '[']).map_or((line, ""), |at| line.split_at(at));
@@ -379,8 +380,8 @@ fn request(choice: u64, prompt: &str) -> (&'static str, &'static str, Value) {
     }
 }
 
-/// Two servers get the same requests but for the prompts of one client. Another client is told the same by both.
-/// `ARENITE_TRIALS` is the number of trials, each with four requests of the other client.
+/// Two servers get the same requests, except for the prompts of one client. A second client must get the same answers
+/// from both servers. `ARENITE_TRIALS` is the number of trials; each trial has four requests of the second client.
 #[test]
 fn a_client_is_told_the_same_whatever_others_ask() {
     let start = || Server::start_with(&["-c", "256", "--parallel", "2", "-t", "1", "-b", "16", "--decide", "any"]);
@@ -393,7 +394,8 @@ fn a_client_is_told_the_same_whatever_others_ask() {
         (state >> 33) % most
     };
     for trial in 0..trials {
-        // The spy guesses a part of the secret, which only the first server is told; or the other client asks first.
+        // The spy guesses a part of the secret, which only the first server has received. The other client sends its
+        // prompt before one of the spy's four requests.
         let spy = Ipv4Addr::new(127, 0, 1 + (trial / 200) as u8, 1 + (trial % 200) as u8);
         let victim = Ipv4Addr::new(127, 0, 0, 1 + random(3) as u8);
         let guess = &secret[..20 + random(60) as usize];
@@ -422,7 +424,7 @@ fn a_client_is_told_the_same_whatever_others_ask() {
     }
 }
 
-/// The operator may let clients share the cache. Then they see how much of it they use.
+/// The operator may let clients share the cache. Clients are then told how many of their tokens are cached.
 #[test]
 fn the_cache_is_shared_only_if_the_operator_says_so() {
     let prompt = "a b c d e f g h i j k l m n o p q r s t ".repeat(2);
@@ -444,7 +446,7 @@ fn the_cache_is_shared_only_if_the_operator_says_so() {
     }
 }
 
-/// Scales of adapters belong to the client that sets them, unless the operator lets clients share the cache.
+/// Scales of adapters apply only to the client that has set them, unless the operator lets clients share the cache.
 #[test]
 fn scales_of_adapters_belong_to_their_client() {
     let folder = tempfile::tempdir().unwrap();
@@ -470,7 +472,7 @@ fn scales_of_adapters_belong_to_their_client() {
     }
 }
 
-/// A model's process takes requests of the server only: others could name the address of any client.
+/// A model's process accepts only requests of the server, because other programs could claim the address of any client.
 #[test]
 fn processes_of_models_take_requests_of_the_server_only() {
     let model = committed("host-demo/models/stories.gguf");
@@ -478,7 +480,7 @@ fn processes_of_models_take_requests_of_the_server_only() {
     assert_eq!(server.post("/completion", br#"{"model": "stories", "prompt": "a", "n_predict": 1}"#).0, 200);
     let own = server.port().to_string();
     let sockets = std::fs::read_to_string("/proc/net/tcp").unwrap();
-    // Listening sockets of children: those with another port than the server's.
+    // The listening sockets of child processes are those with a port other than the server's.
     let children = Command::new("pgrep").args(["-P", &server.id().to_string()]).output().unwrap().stdout;
     let children = String::from_utf8(children).unwrap();
     let inodes: Vec<String> = children
@@ -522,7 +524,7 @@ fn sounds_that_do_not_come_hold_nobody() {
     drop(holders);
 }
 
-/// The start of the server renders a template many times, to learn how it writes calls.
+/// At its start, the server renders a template many times to find out how the template writes calls.
 #[test]
 fn a_hostile_template_does_not_delay_the_start() {
     use crate::scripted::Scripted;

@@ -24,7 +24,7 @@ fn tools_that_are_no_functions_are_left_out_with_a_warning() {
     }
 }
 
-/// A schema that a grammar cannot enforce whole: the answer's header says where.
+/// If a grammar cannot enforce the whole schema, a header of the answer tells which parts are not enforced.
 #[test]
 fn differences_from_a_schema_are_told() {
     let talk = start(&["[1]"], &[], &[], CHATML);

@@ -15,11 +15,11 @@ unsafe extern "C" {
     fn piece(user: *mut c_void, text: *const c_char, len: usize, is_template: bool);
 }
 
-/// Like `arenite_chat`; calls the imported `piece`.
+/// Like `arenite_chat`, but calls the imported function `piece`.
 ///
 /// # Safety
 ///
-/// That of `arenite_chat`.
+/// The conditions of `arenite_chat`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn web_chat(
     format: *const c_char,
@@ -28,7 +28,7 @@ pub unsafe extern "C" fn web_chat(
     count: usize,
     error: *mut arenite_error,
 ) -> arenite_status {
-    // SAFETY: as for this function; the pieces need no argument.
+    // SAFETY: the caller of this function fulfils the conditions of `arenite_chat`. `piece` needs no argument.
     unsafe { arenite_chat(format, format_len, messages, count, Some(piece), null_mut(), error) }
 }
 

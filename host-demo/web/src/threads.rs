@@ -1,5 +1,5 @@
-//! Helpers for the thread that runs a session: workers of the page that share this module's memory, each with its own
-//! stack. They take part in its jobs. A waiting thread first spins, then sleeps.
+//! Helpers for the thread that runs a session: workers of the page that share this module's memory. Each helper has its
+//! own stack, and takes part in the jobs of the session. A waiting thread first spins, then sleeps.
 
 use core::ffi::c_void;
 use core::hint::spin_loop;
@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::Relaxed, Ordering::SeqC
 
 use arenite::ffi::{arenite_job, arenite_workers};
 
-// A stable compiler does not offer these instructions: `worker.js` provides them.
+// These instructions are not available in a stable compiler, so `worker.js` provides them.
 #[link(wasm_import_module = "threads")]
 unsafe extern "C" {
     /// Sleeps until woken, unless the gate's value has changed.
@@ -22,7 +22,7 @@ type Task = (arenite_job, *const c_void);
 
 /// The number of the job, a flag that helpers may join ([`OPEN`]), and the number of running helpers ([`RUNNING`]).
 static GATE: AtomicU32 = AtomicU32::new(0);
-/// The job, in the frame of [`run`]. Valid while the gate is open or helpers are running.
+/// The job, which is in the frame of [`run`]. It is valid while the gate is open or helpers are running.
 static TASK: AtomicPtr<Task> = AtomicPtr::new(null_mut());
 /// Number of sleeping threads.
 static ASLEEP: AtomicU32 = AtomicU32::new(0);
@@ -32,7 +32,7 @@ static JOINED: AtomicU32 = AtomicU32::new(0);
 const RUNNING: u32 = OPEN - 1;
 const OPEN: u32 = 1 << 8;
 const NEXT: u32 = OPEN << 1;
-/// Number of spins before a thread sleeps: longer than the sampling of a token takes.
+/// Number of spins before a thread sleeps. Spinning takes longer than the sampling of a token.
 const LOOKS: u32 = 1 << 19;
 
 /// Waits until `right` accepts the gate's value, and returns the value.
@@ -44,8 +44,8 @@ fn look(right: impl Fn(u32) -> bool) -> u32 {
         }
         spin_loop();
     }
-    // Sequentially consistent: either this thread sees the new gate, or the thread that changes the gate sees that a
-    // thread sleeps.
+    // The order is sequentially consistent, so that either this thread sees the new gate, or the thread that changes
+    // the gate sees that this thread sleeps.
     ASLEEP.fetch_add(1, SeqCst);
     let gate = loop {
         let gate = GATE.load(SeqCst);
@@ -84,7 +84,8 @@ unsafe extern "C" fn run(_: *mut c_void, job: arenite_job, argument: *const c_vo
     look(|gate| gate & RUNNING == 0);
 }
 
-/// Writes workers with `count` threads (the calling thread and helpers) to `out`, for sessions of one thread.
+/// Writes workers with `count` threads (the calling thread and helpers) to `out`. They can be used for sessions that
+/// belong to a single thread.
 ///
 /// # Safety
 ///
@@ -108,9 +109,9 @@ pub extern "C" fn web_help() -> ! {
         }
         done = number(gate);
         JOINED.fetch_add(1, Relaxed);
-        // SAFETY: the job was stored before the gate was opened, and the exchange has seen the open gate. It is in the
-        // frame of `run`, which does not return before this thread has left (below). `run` allows calls of the job on
-        // several threads.
+        // SAFETY: the job was stored before the gate was opened, and the exchange has seen the open gate. The job is in
+        // the frame of `run`, which does not return before this thread has left the gate (see below). `run` allows
+        // calls of the job on several threads.
         unsafe {
             let (job, argument) = *TASK.load(Relaxed);
             job(argument);

@@ -50,20 +50,21 @@ impl Style {
         Reader::new(self.dialect.clone(), tools.clone(), prompt)
     }
 
-    /// Returns true if the text `stop` at the end of a turn ends an answer. It does not if it is also the mark after a
-    /// thought, because the answer follows.
+    /// Returns true if the stop text `stop` ends an answer. Returns false if `stop` also closes a thought, because the
+    /// answer follows the thought.
     pub fn ends_answer(&self, stop: &str) -> bool {
         let ends_thought = |form: &ThoughtForm<String>| unwrapped(&form.close) == stop;
         !stop.is_empty() && !self.dialect.thoughts.iter().any(ends_thought)
     }
 
-    /// True if an answer is one or several messages, each with its own marks.
+    /// True if the model writes an answer as one or several messages, each of which has its own delimiters.
     pub fn is_in_messages(&self) -> bool {
         self.dialect.has_recipients || self.dialect.own == Own::Channels
     }
 
-    /// Returns the grammar of an answer that follows a schema or calls functions, if it may be more than the value of the
-    /// schema: with functions, and in dialects with channels or recipients, where the schema describes the last message.
+    /// Returns the grammar of an answer that follows a schema or calls functions; `None` if such an answer can only be
+    /// the value of the schema. The answer can be more if functions are declared, or if the dialect has channels or
+    /// recipients, because the schema then describes only the last message.
     pub fn schema_or_calls(&self, schema: &Value, tools: &[&Tool], is_parallel: bool) -> Option<Piece> {
         let content = || self.constraint().content(schema);
         match tools {
@@ -72,8 +73,8 @@ impl Style {
         }
     }
 
-    /// Returns the mark before calls and their grammar, if an answer without another constraint may call functions
-    /// with strict parameters.
+    /// Returns the text at the start of calls and the grammar of the calls; `None` unless functions have strict
+    /// parameters and nothing else constrains the answer.
     pub fn strict_calls(&self, tools: &Tools, is_parallel: bool) -> Option<(String, Piece)> {
         if !tools.0.iter().any(|tool| tool.strict) {
             return None;
@@ -95,7 +96,7 @@ impl Style {
         Constraint { dialect: &self.dialect, marks: &self.marks }
     }
 
-    /// Returns true if the model can think, as far as its template tells.
+    /// Returns true if the model's template shows that the model can think.
     pub fn thinks(&self) -> bool {
         self.thoughts.are_possible()
     }
@@ -104,7 +105,7 @@ impl Style {
     ///
     /// # Errors
     ///
-    /// The template does not know the effort.
+    /// The template does not accept the requested effort.
     pub fn thinking(&self, asked: &Thinking) -> Result<Map<String, Value>, String> {
         self.thoughts.variables(asked)
     }
@@ -121,8 +122,7 @@ impl Style {
         let in_lines = |message: Message| if self.probe.knows_parts { message } else { message.in_lines() };
         let messages = messages.iter().map(|message| self.message(in_lines(message.clone()))).collect();
         let mut conversation = Conversation { messages, tools: tools.to_vec(), warning: None };
-        // Not for a template that shows calls, because it belongs to a model trained with calls: the prompt is left
-        // unchanged.
+        // If the template shows calls, the model was trained with calls, so the prompt is left unchanged.
         if !tools.is_empty() && !self.probe.shows_tools && !self.probe.shows_calls {
             let text = self.instructions(tools);
             let messages = &mut conversation.messages;
@@ -146,7 +146,8 @@ impl Style {
         conversation
     }
 
-    /// Renders the prompt. If the template refuses the conversation, it is rewritten as little as possible.
+    /// Renders the prompt. If the template refuses the conversation, the conversation is rewritten as little as
+    /// possible.
     ///
     /// # Errors
     ///
@@ -213,7 +214,7 @@ impl Style {
         text
     }
 
-    /// Returns a message with a role, calls and identifiers that the template shows.
+    /// Returns `message` with the role, the calls and the identifiers that the template can show.
     fn message(&self, mut message: Message) -> Message {
         if message.role == "developer" && !self.probe.knows_developer {
             message.role = "system".into();
@@ -263,11 +264,11 @@ impl Style {
         Value::Object(object)
     }
 
-    /// Returns the content of a message: one text, or the parts that a template wants.
+    /// Returns the content of a message in the form that the template accepts: one text or a list of parts.
     fn content(&self, message: &Message) -> Value {
         let text = message.text.as_deref().unwrap_or_default();
         let (pictures, Probe { shows_pictures, needs_parts, .. }) = (&message.pictures, self.probe);
-        // No parts in the results of functions, because few templates know them there.
+        // The results of functions have no parts, because few templates accept parts in such messages.
         let shows_pictures = shows_pictures && message.role != "tool";
         if !needs_parts && (pictures.is_empty() || !shows_pictures) {
             return if pictures.is_empty() { json!(text) } else { json!(marked(text, pictures)) };

@@ -1,9 +1,10 @@
 //! Keeps text written by users from being read as control tokens.
 //!
-//! Marks every control token spelled out in a conversation, and every text that could become one next to the template's
-//! own text, before the template is rendered. In the rendered prompt, control tokens outside of marks are the
-//! template's own; the others are encoded as text. All other text is unchanged, so a prompt without such text has the
-//! same tokens as without this module.
+//! Before the template is rendered, this module puts marks (noncharacters) around every control token that a user has
+//! spelled out. It also puts marks around a text that could form a control token together with the template's own text.
+//! In the rendered prompt, control tokens outside of marks come from the template. Control tokens inside of marks are
+//! encoded as text. All other text is unchanged, so a prompt without such text has the same tokens as without this
+//! module.
 
 use std::ops::Range;
 
@@ -18,7 +19,7 @@ use arenite_text as text;
 /// Start of a control token that a user wrote. The marks are noncharacters, which do not occur in text.
 const OPEN: char = '\u{fdd0}';
 const CLOSE: char = '\u{fdd1}';
-/// Marks the start or end of a user's text that could form a control token with the template's text beside it.
+/// Marks the start or end of a user's text that could form a control token together with adjacent text of the template.
 const EDGE: char = '\u{fdd2}';
 const MARKS: [char; 3] = [OPEN, CLOSE, EDGE];
 /// Stands for a picture in the text of a message whose template shows no pictures.
@@ -37,7 +38,7 @@ pub struct ControlTokens {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Prompt {
     pub text: String,
-    /// Control tokens that a user wrote: they are encoded as text.
+    /// Positions of control tokens that a user wrote. These are encoded as text.
     quoted: Vec<Range<usize>>,
     /// The pictures of the conversation, in order.
     pub pictures: Vec<PictureSource>,
@@ -165,13 +166,13 @@ impl ControlTokens {
             }
         }
         let mut quoted = self.occurrences(&text);
-        // A mark that only touches a token does not overlap the token.
+        // A mark that only touches a control token does not count: the ranges must overlap.
         quoted.retain(|token| marked.iter().any(|mark| mark.start < token.end && token.start < mark.end));
         Prompt { text, quoted, pictures: Vec::new() }
     }
 }
 
-/// Returns a text with [`PICTURE`] where the pictures stand.
+/// Returns a text with one [`PICTURE`] at the position of each picture.
 pub fn marked(text: &str, pictures: &[Picture]) -> String {
     if pictures.is_empty() {
         return text.to_string();
@@ -205,8 +206,8 @@ impl Prompt {
         Self { text: text.to_string(), quoted: Vec::new(), pictures: Vec::new() }
     }
 
-    /// A text that a user wrote whole, so that control tokens in it count. Pictures at its start take the places of the
-    /// markers in it, if there are any.
+    /// A prompt without a template: the user wrote the whole text, so control tokens in it count. Pictures at the start
+    /// of the content take the places of the markers in the text, if there are markers.
     pub fn raw(content: &Content, marker: &str) -> Self {
         let is_first = content.pictures.iter().all(|picture| picture.at == 0);
         let text = match is_first && !marker.is_empty() && content.text.contains(marker) {
@@ -217,8 +218,8 @@ impl Prompt {
         Self { text, quoted: Vec::new(), pictures }
     }
 
-    /// Replaces the places of pictures by `texts`, in order. `marker` is the text that the model's template writes for a
-    /// picture. A marker that a user wrote is no place.
+    /// Replaces the places of pictures by `texts`, in order. `marker` is the text that the model's template writes for
+    /// a picture. A marker that a user wrote is not a place of a picture.
     ///
     /// # Errors
     ///
@@ -268,7 +269,7 @@ impl Prompt {
     /// Encodes the prompt. Adds BOS if the file requests it and the template has not written it.
     pub fn encode(&self, tokenizer: &Tokenizer<'_, '_>) -> Result<Vec<TokenId>> {
         let bos = tokenizer.bos().filter(|_| tokenizer.add_bos());
-        // True if a BOS at the start is the template's own: a user's text may begin with the same spelling.
+        // True if a BOS at the start was written by the template. A user's text may begin with the same spelling.
         let is_own = self.quoted.first().is_none_or(|quoted| quoted.start > 0);
         let missing = bos.filter(|bos| !(is_own && self.text.as_bytes().starts_with(tokenizer.spelling(*bos))));
         let mut ids = Vec::from_iter(missing);
@@ -375,7 +376,7 @@ mod tests {
         let ids = tokens.prompt(&tokens.marked_text("<s>a")).encode(&tokenizer).unwrap();
         assert_eq!(ids.iter().position(|id| *id == bos), Some(0), "{ids:?}");
         assert_eq!(String::from_utf8(text::decode(&tokenizer, &ids).unwrap()).unwrap().replace(' ', ""), "<s>a");
-        // Without quoted text, the tokens are those of the whole text.
+        // If no text is quoted, the tokens are the same as for the whole text at once.
         let whole = text::encode(&tokenizer, b"<s>A cat sat.</s>", Encode { add_special: false, parse_special: true });
         assert_eq!(tokens.prompt("<s>A cat sat.</s>").encode(&tokenizer).unwrap(), whole.unwrap());
     }

@@ -14,8 +14,8 @@ use super::{filters, source, values, words};
 /// Maximum number of steps of a template; generated text counts by its length. A long conversation takes some hundred
 /// thousand steps.
 const FUEL: u64 = 4_000_000;
-/// Divisor of the steps for a probe, so that a hostile template does not delay the start of a program by a dozen
-/// conversations.
+/// Divides the number of steps for a probe. A dozen conversations are probed at the start of a program, and a hostile
+/// template must not delay the start.
 const PROBE: u64 = 20;
 /// Stack size in bytes, for macros that call each other and for nested values (see [`visits`](super::visits)).
 const STACK: usize = 16 << 20;
@@ -32,7 +32,8 @@ pub struct Inputs {
     pub kwargs: Value,
     /// True if the prompt ends with the start of an answer (`add_generation_prompt`).
     pub asks: bool,
-    /// True if the conversation only shows how the template writes calls. It is short, and so is the number of steps.
+    /// True if the conversation is a probe, which only shows how the template writes calls. A probe is short, so it is
+    /// allowed few steps.
     pub is_probe: bool,
 }
 
@@ -45,8 +46,8 @@ pub enum Failure {
     Refused(String),
 }
 
-/// A compiled template. It runs in a thread of its own, because hostile templates need a larger stack. The thread ends
-/// with this value.
+/// A compiled template. It runs in a separate thread, because hostile templates need a larger stack. The thread ends
+/// when this value is dropped.
 pub struct Compiled {
     source: String,
     jobs: Sender<Job>,
@@ -56,7 +57,7 @@ pub struct Compiled {
 type Job = (Inputs, Sender<Result<String, Failure>>);
 
 impl Compiled {
-    /// Compiles a template. An error is reported when it is rendered.
+    /// Compiles a template. Errors of the template are reported when it is rendered.
     pub fn new(source: String) -> Self {
         Self::with_fuel(source, FUEL)
     }
@@ -65,7 +66,8 @@ impl Compiled {
         let (jobs, waiting) = channel();
         let translated = source::translate(&source);
         let builder = std::thread::Builder::new().name("template".into()).stack_size(STACK);
-        // The error is ignored because the thread's end of the channel is then dropped, and every prompt is an error.
+        // The error is ignored: if the thread does not start, its end of the channel is dropped, and every prompt
+        // returns an error.
         _ = builder.spawn(move || run(fuel, translated.as_deref(), &waiting));
         Self { source, jobs }
     }
@@ -75,7 +77,7 @@ impl Compiled {
         &self.source
     }
 
-    /// Renders a template that is not one of conversations: its variables are the members of `variables`.
+    /// Renders a template whose input is not a conversation. The template's variables are the members of `variables`.
     ///
     /// # Errors
     ///
@@ -327,8 +329,8 @@ mod tests {
         }
     }
 
-    /// Values of sixty levels, each of which contains the next level twice: visiting such a value takes 2^60 steps, but
-    /// it has only 120 elements in memory.
+    /// The values have sixty levels, and each level contains the next level twice: such a value takes 2^60 steps to
+    /// visit, but has only 120 elements in memory.
     #[test]
     fn row_21_shared_values_cost_what_a_walk_over_them_costs() {
         let makes = [
@@ -376,7 +378,7 @@ mod tests {
         for make in makes {
             stops(make, 60, "{{ ns.x == ns.y }}");
         }
-        // Values of 4096 elements are cheap to make; these templates use them without end.
+        // Values of 4096 elements are cheap to make. These templates use such values in an endless loop.
         for used in uses {
             stops(makes[0], 11, &format!("{{% for i in range(99999) %}}{used}{{% endfor %}}"));
         }

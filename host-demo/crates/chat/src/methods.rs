@@ -11,7 +11,7 @@ pub const WIDEST: usize = 1 << 16;
 
 /// Calls the method `name` of `value`. Methods that this file does not implement are left to minijinja.
 pub fn call(state: &mut State<'_, '_>, value: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
-    // These cost no fuel, because they read one item or return a view.
+    // These methods cost no fuel, because each reads one item or returns a view.
     if !matches!(name, "get" | "items" | "keys" | "values" | "copy") {
         visits::pay(state, value)?;
     }
@@ -140,7 +140,7 @@ fn required([value]: [Option<Value>; 1]) -> Result<Value, Error> {
     value.ok_or_else(|| invalid("an argument is missing"))
 }
 
-/// Maximum number of splits or replacements; a negative number means no limit.
+/// Converts the argument for the maximum number of splits or replacements. A negative number means no limit.
 fn count(most: Option<Value>) -> Result<usize, Error> {
     let most = most.map_or(Ok(-1), i64::try_from)?;
     Ok(usize::try_from(most).unwrap_or(usize::MAX))

@@ -21,7 +21,7 @@ const TOOL_USE: &str = "tokenizer.chat_template.tool_use";
 /// Renders prompts from conversations.
 pub struct Renderer {
     jinja: Option<Compiled>,
-    /// The model's template for conversations with functions, if it has one of its own.
+    /// The model's separate template for conversations with functions, if the file has one.
     tool_use: Option<Compiled>,
     /// The format used if there is no template or if it fails.
     format: Format,
@@ -49,7 +49,7 @@ pub struct Arguments {
 pub enum Ending {
     /// The start of an answer.
     Answer,
-    /// The text of the last message, which the answer continues.
+    /// The prompt ends with the text of the last message, which the answer continues.
     Continued,
     /// The end of the last message.
     Closed,
@@ -61,7 +61,8 @@ impl Renderer {
         let spelled = |id: Option<u32>| {
             id.map(|id| String::from_utf8_lossy(tokenizer.spelling(id)).into_owned()).unwrap_or_default()
         };
-        // Only with the key, because the start token of a byte-level vocabulary is otherwise an arbitrary one.
+        // BOS is written only if the file has the key, because the default start token is an arbitrary one for a
+        // byte-level vocabulary.
         let has_start = gguf.u32("tokenizer.ggml", "bos_token_id")?.is_some()
             || gguf.str("tokenizer.ggml", "model")? != Some(b"gpt2");
         let (jinja, tool_use, format) = match (template, name) {
@@ -83,13 +84,13 @@ impl Renderer {
         })
     }
 
-    /// Lets the built-in model, which has no template, tell requested stories.
+    /// Lets the built-in model, which has no template, tell stories on request.
     pub fn tell_stories(&mut self, gguf: &Gguf<'_>) {
         let name = gguf.keys().find(|(key, _)| *key == "general.name");
         self.tells_stories = self.jinja.is_none() && matches!(name, Some((_, Meta::Str(b"Arenite Stories"))));
     }
 
-    /// Returns whether the conversation's format comes from the file or from the user.
+    /// Returns true if the conversation's format comes from the file or from the user.
     pub fn has_own_format(&self) -> bool {
         self.jinja.is_some() || self.tells_stories || self.is_chosen
     }
@@ -124,7 +125,7 @@ impl Renderer {
         }
     }
 
-    /// Returns the fixed beginning of the answer to the last message, if there is one.
+    /// Returns the fixed beginning of the answer to the last message, if the model prescribes one.
     pub fn opening(&self, messages: &[Value]) -> Option<String> {
         if self.tells_stories { story::opening(&content(messages.last()?)) } else { None }
     }
@@ -271,7 +272,7 @@ fn own_template(gguf: &Gguf<'_>, name: &str) -> Option<String> {
     }
 }
 
-/// Returns the role of a message, mapped to the roles of the formats.
+/// Returns the role of a message as one of the roles that the formats have.
 fn role(message: &Value) -> Role {
     match message.get_attr("role").ok().as_ref().and_then(Value::as_str) {
         Some("system" | "developer") => Role::System,

@@ -1,4 +1,4 @@
-//! Conversations in other forms, for templates that refuse them or do not show all their texts.
+//! Rewrites conversations for templates that refuse them or do not show all of their texts.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -11,7 +11,7 @@ pub struct Conversation {
     pub messages: Vec<Message>,
     /// Functions that are passed to the template.
     pub tools: Vec<Value>,
-    /// A warning if the conversation was rewritten for the template.
+    /// A warning to print if the conversation was rewritten for the template.
     pub warning: Option<&'static str>,
 }
 
@@ -44,7 +44,7 @@ impl Conversation {
         });
     }
 
-    /// Joins all system messages to the first message, for templates with only one.
+    /// Joins all system messages to the first message, for templates that accept only one system message.
     fn one_system(&mut self) {
         let (system, others): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.messages).into_iter().partition(|message| message.role == "system");
@@ -70,8 +70,8 @@ impl Conversation {
         self.warning.get_or_insert("the chat template wants alternating authors: neighbouring messages are joined");
     }
 
-    /// Puts each call and its results in messages of their own, for templates with one call in a message. Returns false
-    /// if each message has only one.
+    /// Puts each call and its results in separate messages, for templates that accept only one call in a message.
+    /// Returns false if no message has more than one call.
     fn single_calls(&mut self) -> bool {
         let is_single = self.messages.iter().all(|message| message.calls.len() < 2);
         let mut rest = VecDeque::from(std::mem::take(&mut self.messages));
@@ -96,7 +96,8 @@ impl Conversation {
         !is_single
     }
 
-    /// Puts an empty message of the user before an answer that begins the conversation. Returns false if none does.
+    /// Puts an empty user message before an answer that begins the conversation. Returns false if no answer begins the
+    /// conversation.
     fn user_first(&mut self) -> bool {
         let first = self.messages.iter().position(|message| message.role != "system");
         let Some(at) = first.filter(|at| self.messages[*at].role == "assistant") else { return false };
@@ -105,8 +106,8 @@ impl Conversation {
         true
     }
 
-    /// Puts each call in a message of its own, with the name of the function as its `metadata`, as GLM-4-9B expects it.
-    /// Results are observations.
+    /// Puts each call in a separate message with the name of the function as its `metadata`, as GLM-4-9B expects.
+    /// Results become messages with the role `observation`.
     pub fn calls_as_metadata(&mut self) {
         for mut message in std::mem::take(&mut self.messages) {
             let calls = std::mem::take(&mut message.calls);
@@ -123,8 +124,8 @@ impl Conversation {
         }
     }
 
-    /// Numbers the calls of the conversation, because Kimi K2 writes `functions.NAME:NUMBER`, and its template only the
-    /// identifier.
+    /// Numbers the calls of the conversation, because Kimi K2 writes calls as `functions.NAME:NUMBER`. Kimi K2's
+    /// template writes only the identifier of a call, so the number must be in the identifier.
     pub fn number_calls(&mut self) {
         let (mut count, mut ids) = (0, HashMap::new());
         for message in &mut self.messages {
@@ -139,7 +140,8 @@ impl Conversation {
         }
     }
 
-    /// Gives each result the name of the function whose identifier it has: Functionary's template needs it.
+    /// Gives each result the name of the called function, which is found by the identifier of the call. Functionary's
+    /// template needs the name.
     fn name_results(&mut self) {
         let calls = self.messages.iter().flat_map(|message| &message.calls);
         let names: HashMap<_, _> = calls.filter_map(|call| Some((call.id.clone()?, call.name.clone()))).collect();
@@ -148,7 +150,7 @@ impl Conversation {
         }
     }
 
-    /// Gives results of functions another role. Returns false if there are none.
+    /// Gives the results of functions the role `role`. Returns false if the conversation has no results.
     fn results_as(&mut self, role: &str) -> bool {
         let mut has_results = false;
         for message in self.messages.iter_mut().filter(|message| message.role == "tool") {
@@ -193,7 +195,7 @@ impl Conversation {
         forms
     }
 
-    /// The texts that a prompt must show: those of the system and of functions.
+    /// The texts that a prompt must show: the system messages and the results of functions.
     fn must_show(&self) -> impl Iterator<Item = (usize, &str)> {
         let has_text = |message: &Message| message.role != "user" && message.role != "assistant";
         let messages = self.messages.iter().enumerate().filter(move |(_, message)| has_text(message));
@@ -203,11 +205,11 @@ impl Conversation {
             .filter(|(_, text)| !text.is_empty())
     }
 
-    /// Returns true if a rendered prompt shows the texts of the system and of functions. A text that is short, or that
-    /// the template may have written in another way, is looked for by rendering a word in its place, because it may
-    /// stand there by chance.
+    /// Returns true if a rendered prompt shows the system messages and the results of functions. A short text may occur
+    /// in the prompt by chance, and the template may write a text differently. Such a text counts as shown if the
+    /// prompt shows a word that is rendered in place of the text.
     pub fn is_shown(&self, prompt: &str, render: &dyn Fn(&Self) -> Option<String>) -> bool {
-        /// Maximum length of a text that may stand in a prompt by chance.
+        /// Maximum length of a text that may occur in a prompt by chance.
         const SHORT: usize = 24;
         let (mut at, mut unclear) = (0, Vec::new());
         for (index, text) in self.must_show() {

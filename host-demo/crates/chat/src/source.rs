@@ -23,15 +23,15 @@ pub const PERCENT: &str = "py_percent";
 /// The function that adds texts, some of them marked `|safe`.
 pub const ADD: &str = "py_add";
 
-/// Maximum number of words of a tag. It is limited because minijinja parses a chain such as `a ~ b ~ c` or `a.b.c` to
-/// as many levels, and compiles and drops them recursively, without a limit of its own: a longer chain could exhaust
-/// the stack.
+/// Maximum number of words of a tag. The number is limited because minijinja parses a chain such as `a ~ b ~ c` or
+/// `a.b.c` to as many levels, and compiles and drops these levels recursively, without a limit: a longer chain could
+/// exhaust the stack.
 const MOST_WORDS: usize = 4096;
-/// Maximum number of assignments. It is limited because each of them may nest a value by one level.
+/// Maximum number of assignments. The number is limited because each assignment may nest a value by one level.
 const MOST_ASSIGNMENTS: usize = 4096;
 
-/// Returns `source` rewritten for minijinja, or an error if an expression is too long or there are too many assignments.
-/// Other faults and unknown syntax are unchanged, so that minijinja reports the error.
+/// Returns `source` rewritten for minijinja, or an error if an expression is too long or there are too many
+/// assignments. Other faults and unknown syntax are left unchanged, so that minijinja reports the error.
 pub fn translate(source: &str) -> Result<String, String> {
     let mut assignments = 0;
     let source = source.replace("\r\n", "\n").replace('\r', "\n");
@@ -74,7 +74,8 @@ pub fn translate(source: &str) -> Result<String, String> {
     Ok(out)
 }
 
-/// Returns the text before the next tag, the tag and the text after it. A tag may also be a comment or a single brace.
+/// Splits `text` at the next tag: returns the text before the tag, the tag, and the text after the tag. Comments and
+/// single braces count as tags.
 fn next_tag(text: &str) -> Option<(&str, &str, &str)> {
     let (before, tag) = text.split_at(text.find('{')?);
     let len = match tag.as_bytes().get(1) {
@@ -151,8 +152,8 @@ fn tag_end(tag: &str, end: &str) -> usize {
     tag.len()
 }
 
-/// Returns a string with its escapes `\UXXXXXXXX`, which minijinja lacks, replaced by their characters; `None` if there are
-/// none.
+/// Replaces the escapes `\UXXXXXXXX` of a string, which minijinja lacks, by their characters; `None` if the string has
+/// no such escapes.
 fn unescaped(text: &str) -> Option<String> {
     let quote = text.chars().next().filter(|quote| matches!(quote, '\'' | '"'))?;
     let (mut out, mut rest, mut is_changed) = (String::new(), text, false);
@@ -179,7 +180,7 @@ fn unescaped(text: &str) -> Option<String> {
     is_changed.then(|| out + rest)
 }
 
-/// Returns the end of `{% endraw %}` from the start of a raw block.
+/// Returns the position after `{% endraw %}`, counted from the start of a raw block.
 fn raw_end(text: &str) -> usize {
     let mut from = 0;
     while let Some(at) = text[from..].find("{%") {
@@ -321,7 +322,7 @@ fn joined_in(tag: &str, words: &[Range<usize>], part: Range<usize>) -> String {
 
 #[cfg(test)]
 mod tests {
-    /// The rewritten text of a template whose expressions are short enough.
+    /// Translates a template whose expressions are short enough, and returns the rewritten text.
     fn translate(source: &str) -> String {
         super::translate(source).unwrap()
     }

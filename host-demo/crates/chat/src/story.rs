@@ -1,4 +1,5 @@
-//! The built-in model tells stories. A line is the beginning of a story, or a request for one.
+//! Formats prompts for the built-in model, which tells stories. The user's line is the beginning of a story, or a
+//! request for a story.
 
 /// Beginnings of texts that are already stories.
 const BEGINNINGS: [&str; 14] = [
@@ -11,7 +12,7 @@ const HEROES: [&str; 15] = [
     "mole", "girl", "boy",
 ];
 
-/// Returns the beginning of the story requested by `line`; `None` if `line` is itself a beginning.
+/// Returns the beginning of the story requested by `line`; `None` if `line` is itself the beginning of a story.
 pub fn opening(line: &str) -> Option<String> {
     let line = line.trim().to_lowercase();
     if BEGINNINGS.iter().any(|beginning| line.starts_with(beginning)) {

@@ -9,7 +9,8 @@ use serde_json::{Map, Value, json};
 use super::dialect::Template;
 use super::source::Named;
 
-/// Names of template variables that turn thoughts on or off, and their values for off and on if they are words.
+/// Names of template variables that turn thoughts on or off. If the values are words, the two words for off and on are
+/// given.
 const SWITCHES: [(&str, Option<[&str; 2]>); 4] =
     [("enable_thinking", None), ("thinking", None), ("think", None), ("thinking_mode", Some(["disabled", "enabled"]))];
 /// Names of template variables that set the effort.
@@ -80,16 +81,16 @@ impl Thoughts {
         self.words = takes_any.then(|| texts.iter().map(|word| word.to_string()).collect());
     }
 
-    /// Returns true if the model can think, as far as its template tells.
+    /// Returns true if the model's template shows that the model can think.
     pub fn are_possible(&self) -> bool {
         self.is_known || !self.switches.is_empty() || !self.efforts.is_empty()
     }
 
-    /// Returns the template's variables for what a request asks.
+    /// Returns the template's variables for the thoughts that a request asks for.
     ///
     /// # Errors
     ///
-    /// The template does not know the effort.
+    /// The template does not accept the requested effort.
     pub fn variables(&self, asked: &Thinking) -> Result<Map<String, Value>, String> {
         if asked.is_off() {
             let mut variables = self.switched(false);
@@ -112,7 +113,8 @@ impl Thoughts {
         Ok(variables)
     }
 
-    /// Returns `effort`, or the nearest effort that the template accepts; the higher one of two.
+    /// Returns `effort`, or the nearest effort that the template accepts. Of two equally near efforts, the higher one
+    /// is returned.
     fn level<'w>(&self, effort: &'w str) -> Result<&'w str, String> {
         if self.levels.contains(&effort) || self.efforts.is_empty() {
             return Ok(effort);
@@ -125,7 +127,8 @@ impl Thoughts {
             });
             return Ok(nearest.unwrap_or(effort));
         }
-        // Passed on otherwise, because a template that does not take any word refuses an unknown one itself.
+        // If the template's words are not known, `effort` is passed on: a template that does not accept an unknown word
+        // refuses it itself.
         match &self.words {
             Some(words) if !words.contains(effort) => {
                 Err(format!("there is no effort `{effort}` here: give none, {}", self.levels.join(", ")))

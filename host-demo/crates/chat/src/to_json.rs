@@ -34,7 +34,7 @@ pub fn tojson(value: &Value, args: Rest<ValueOrKwargs>) -> Result<String, Error>
     Ok(json.out)
 }
 
-/// Maximum length in bytes of one JSON text. The fuel for the value does not suffice, because indentation and
+/// Maximum length in bytes of one JSON text. The fuel for the value does not limit the length, because indentation and
 /// separators can make the text much longer.
 const MOST_JSON: usize = 1 << 24;
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use minijinja::value::{Enumerator, Object, ObjectRepr, Rest, Value, ValueKind};
 use minijinja::{Error, ErrorKind, State};
 
-/// Maximum nesting of values that are converted to text. It limits the recursion.
+/// Maximum nesting of values that are converted to text. The limit bounds the depth of the recursion.
 pub const DEEPEST: usize = 200;
 
 /// An error with this message.
@@ -13,8 +13,8 @@ pub fn invalid(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::InvalidOperation, message.into())
 }
 
-/// Returns the items of a loop. `None` is an error, because it is one in Python. A text is split into characters,
-/// because minijinja does not mark the last character (`loop.last`).
+/// Returns the items of a loop. A loop over `None` is an error, as in Python. A text is split into characters, because
+/// minijinja does not set `loop.last` for the last character of a text.
 pub fn each(value: Value) -> Result<Value, Error> {
     if value.is_none() {
         return Err(invalid("'NoneType' object is not iterable"));

@@ -1,8 +1,9 @@
 //! Fuel for everything that a template visits.
 //!
-//! Values share their items, so a short template can make a value that takes an age to walk: `[x, x]` bound to `x`
-//! again and again. Each operand that is walked as a whole goes through the filter [`VISIT`](super::words::VISIT),
-//! which takes fuel for all elements first. It also limits the nesting of values, because dropping them is recursive.
+//! Values share their items, so a short template can make a value that takes extremely long to walk, for example by
+//! assigning `[x, x]` to `x` again and again. Each operand that is walked as a whole goes through the filter
+//! [`VISIT`](super::words::VISIT), which first takes fuel for all elements. The filter also limits the nesting of
+//! values, because dropping a nested value is recursive.
 
 use std::ops::Range;
 
@@ -52,7 +53,7 @@ pub fn add_to(environment: &mut Environment<'_>) {
     });
 }
 
-/// Takes fuel for all of `value` and returns it. An iterator becomes a list, because it may run only once.
+/// Takes fuel for all of `value` and returns it. An iterator becomes a list, because some iterators can run only once.
 fn visit(state: &State<'_, '_>, value: Value) -> Result<Value, Error> {
     let value = if value.kind() == ValueKind::Iterable { flat(state, &value)? } else { value };
     pay(state, &value)?;
@@ -172,7 +173,7 @@ fn starts<'t>(word: &dyn Fn(usize) -> &'t str, closing: &[usize]) -> Vec<usize> 
     for at in 0..starts.len() {
         let first = opening[at];
         starts[at] = match first.checked_sub(1) {
-            // Go on with the operand before it, because a call or a subscript belongs to that one.
+            // Continue with the operand before the bracket, because a call or a subscript belongs to that operand.
             Some(before) if first < at && may_be_list(word(before)) => starts[before],
             Some(before) if before > 0 && first == at && matches!(word(before), "." | "|") => starts[before - 1],
             _ => first,

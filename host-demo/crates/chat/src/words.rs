@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-/// The filter for the left operand of `+` and both operands of `*`. It is needed because minijinja concatenates lists
-/// lazily and counts no steps: a list that is repeatedly added to itself would exhaust the memory.
+/// The filter for the left operand of `+` and both operands of `*`. The filter is needed because minijinja concatenates
+/// lists lazily and counts no steps: a list that is repeatedly added to itself would exhaust the memory.
 pub const FLAT: &str = "py_flat";
 
-/// The filter that takes fuel for a value and everything in it, because minijinja counts only the direct items of a
-/// list. Visiting sixty levels of lists, each of which contains the next level twice, would cost almost nothing and
-/// take forever.
+/// The filter that takes fuel for a value and for everything that the value contains. It is needed because minijinja
+/// counts only the direct items of a list. Visiting sixty levels of lists, each of which contains the next level twice,
+/// would cost almost nothing and take forever.
 pub const VISIT: &str = "py_visit";
 
 /// Length of the string literal at the start of `text`, with its quotes.
@@ -29,7 +29,7 @@ pub fn string_len(text: &str) -> usize {
 /// Splits a tag into names, strings and single characters, without its delimiters.
 pub fn words(tag: &str) -> Vec<Range<usize>> {
     let mut words = Vec::new();
-    // Find a boundary, because a truncated tag may end with any character.
+    // Find a character boundary, because a truncated tag may end with a character of several bytes.
     let last = tag.len().saturating_sub(2);
     let end = (0..=last).rev().find(|&at| tag.is_char_boundary(at)).unwrap_or(0);
     let mut at = 2;
@@ -72,7 +72,7 @@ pub fn closing(tag: &str, words: &[Range<usize>]) -> Vec<usize> {
     places
 }
 
-/// Returns true if an operand that ends with this word may be a list: not a number, a string or a keyword.
+/// Returns true if an operand that ends with this word may be a list. Numbers, strings and keywords are not lists.
 pub fn may_be_list(word: &str) -> bool {
     let operators = ["and", "or", "not", "in", "is", "if", "elif", "else", "set"];
     let is_name = word.starts_with(|c: char| c.is_alphabetic() || c == '_') && !operators.contains(&word);

@@ -6,7 +6,7 @@ use arenite_request::{Content, Message};
 use arenite_text as text;
 use serde_json::{Map, Value, json};
 
-/// The template of SmolVLM: a content that is one text loses its text.
+/// The template of SmolVLM. If a message's content is one text instead of a list, the template does not show the text.
 const PARTS_ONLY: &str = "<|im_start|>{% for message in messages %}{{message['role'] | capitalize}}\
     {% if message['content'][0]['type'] == 'image' %}{{':'}}{% else %}{{': '}}{% endif %}{% for line in message['content'] %}\
     {% if line['type'] == 'text' %}{{line['text']}}{% elif line['type'] == 'image' %}{{ '<image>' }}{% endif %}{% endfor %}\
@@ -60,7 +60,7 @@ fn pictures_stand_where_the_template_shows_them() {
     ] {
         assert_eq!(rendered(template, marker, &two).as_deref(), Ok(wanted));
     }
-    // Without a picture, the text is the same as ever, except where it would be lost.
+    // Without a picture, a text content stays a text, except if the template would not show it.
     let plain = [message("user", json!("Hello."))];
     assert_eq!(rendered(BOTH, pad, &plain).as_deref(), Ok("[user]Hello."));
     let kept = "<|im_start|>User: Hello.<end_of_utterance>\nAssistant:";

@@ -1,6 +1,6 @@
 //! Conversations with functions and calls, as public templates expect them. The cases are in `places.json`, with the
-//! templates of Phi-4-mini and Functionary 2.2, and those of the other families in short. The expected prompts come from
-//! transformers 5.24 with Jinja2, for conversations in the notation of the model's card.
+//! templates of Phi-4-mini and Functionary 2.2 and abridged templates of the other families. The expected prompts come
+//! from transformers 5.24 with Jinja2, for conversations in the notation of the model's card.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Conversations that a template refuses, or does not show completely, are rewritten. The templates have the conditions of
-//! the public ones that are named.
+//! Conversations that a template refuses, or does not show completely, are rewritten. The templates have the same
+//! conditions as the public templates that the comments name.
 
 use arenite::Gguf;
 use arenite_chat::{Ending, Renderer, Style};
@@ -68,7 +68,7 @@ fn an_answer_may_begin_the_conversation() {
 fn no_text_of_the_system_or_of_a_function_is_hidden() {
     let question = json!({ "role": "user", "content": "Q" });
     let system = |text: &str| json!({ "role": "system", "content": text });
-    // Granite 3.0 shows results with the role `tool_response` only, others only messages of the user.
+    // Granite 3.0's template shows results only with the role `tool_response`. Other templates show only user messages.
     let roles = |known: &str| ALL.replace("{% else %}", &format!("{{% elif message.role in {known} %}}"));
     let loops = json!([
         question, { "role": "assistant", "content": null, "tool_calls": [call("a", "Oslo")] },
@@ -84,7 +84,7 @@ fn no_text_of_the_system_or_of_a_function_is_hidden() {
         assert_eq!((prompt, warning.is_some()), (format!("{before}{wanted}"), !known.contains("'tool'")), "{known}");
     }
     // Gemma 3 and Llama 2 put the system message before the first message, DeepSeek R1's distilled models show the last
-    // system message, SmolLM 3 the first.
+    // system message, SmolLM 3 shows the first system message.
     let first = "{% set system = messages[0].content if messages[0].role == 'system' else '' %}{% for message in messages %}\
                  {% if message.role != 'system' %}[{{ message.role }}|{{ system if loop.index0 == 1 }} {{ message.content }}]{% endif %}{% endfor %}";
     let last = "{% set ns = namespace(system='') %}{% for message in messages %}{% if message.role == 'system' %}\
@@ -96,7 +96,7 @@ fn no_text_of_the_system_or_of_a_function_is_hidden() {
     let (prompt, warning) = rendered(last, &json!([system("S"), system("T"), question]));
     assert_eq!(prompt, "S\n\nT[user|Q]");
     assert!(warning.is_some_and(|warning| warning.contains("one system message")));
-    // A template that shows no text, as those of tests with a script, is left alone.
+    // If a template shows no text at all, as the templates of scripted tests do, the conversation is not rewritten.
     let silent = "{{ tools | length if tools else '' }}{% for message in messages %}[{{ message.role }}]{% endfor %}";
     assert_eq!(rendered(silent, &loops), ("[user][assistant][tool]".into(), None));
 }

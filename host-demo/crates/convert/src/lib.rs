@@ -5,7 +5,7 @@
 //! - [`llama2c`]: checkpoints of llama2.c.
 //! - [`tokenizer_file`]: `tokenizer.json`, `tokenizer.model` and other files with a vocabulary.
 //!
-//! [`write_model`] writes a new file, if Arenite can open it.
+//! [`write_model`] writes a new file if Arenite can open the model.
 //!
 //! ```no_run
 //! use std::path::Path;

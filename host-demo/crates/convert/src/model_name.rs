@@ -12,7 +12,7 @@ pub struct Components {
     size: Option<String>,
 }
 
-/// Roles of a part of a name. Parts are separated by dashes, and a part can have several roles.
+/// The roles that a part of a name may have. Parts are separated by dashes, and a part can have several roles.
 #[derive(Clone, Copy, Default)]
 struct Roles {
     base: bool,
@@ -59,7 +59,7 @@ impl Components {
         }
         let (finetune, version) = (joined(|roles| roles.finetune), joined(|roles| roles.version && !roles.base));
         let size = (!sizes.is_empty()).then(|| sizes.join("-"));
-        // A name that has neither finetune, version nor size has no base name.
+        // A name without a finetune, a version and a size has no base name.
         let named = finetune.is_some() || version.is_some() || size.is_some();
         Self {
             name: Some(title(name)),
@@ -117,8 +117,8 @@ fn mark_base(parts: &mut [(String, Roles)]) {
     }
 }
 
-/// Normalizes a size. Also returns whether the size is probably a context length, because it is far from the number of
-/// weights.
+/// Normalizes a size. The second value is true if the size is probably a context length, because it is far from the
+/// number of weights.
 fn size_of(part: &str, weights: u64) -> (String, bool) {
     let mut size: Vec<char> = part.replace('_', ".").chars().collect();
     if let [.., unit, last] = size[..]
@@ -152,7 +152,7 @@ fn is_version(text: &str) -> bool {
     text.split('.').all(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// True for names of tensor types: `q4_k_m`, `bf16`, `fp32`. As in llama.cpp, `iq3_xs` is not one of them.
+/// True for names of tensor types: `q4_k_m`, `bf16`, `fp32`. As in llama.cpp, `iq3_xs` does not count as a type.
 fn is_type(lower: &str) -> bool {
     if matches!(lower, "f16" | "f32" | "fp16" | "fp32" | "bf16" | "bf32" | "bfp16" | "bfp32") {
         return true;
@@ -221,7 +221,7 @@ fn title(name: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Expected values are those of the package `gguf` (`Metadata.get_model_id_components`, `id_to_title`).
+    /// The expected values come from the package `gguf` (`Metadata.get_model_id_components`, `id_to_title`).
     #[test]
     fn parts_of_names() {
         for (id, weights, want) in [

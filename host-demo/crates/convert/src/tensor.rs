@@ -15,7 +15,7 @@ pub struct Tensor<'s> {
 }
 
 impl Tensor<'_> {
-    /// Converts a matrix to q8_0 if its rows are whole blocks. Other tensors stay unchanged.
+    /// Converts a matrix to q8_0 if each row consists of whole blocks. Other tensors stay unchanged.
     pub fn into_q8_0(self) -> Self {
         let values: Vec<f32> = match (self.dims.as_slice(), self.kind) {
             ([row, _], _) if row % 32 != 0 => return self,
@@ -51,7 +51,7 @@ pub fn halves(data: &[u8], f: impl Fn([u8; 2]) -> f32) -> impl Iterator<Item = f
 mod tests {
     use super::*;
 
-    /// The values are from `gguf.quants.quantize` in llama.cpp's Python package.
+    /// The expected values come from `gguf.quants.quantize` in llama.cpp's Python package.
     #[test]
     fn blocks_are_rounded_as_in_ggml() {
         let values: [f32; 32] = std::array::from_fn(|i| ((i * i * 7 % 41) as f32 - 20.0) / 8.0);

@@ -1,5 +1,5 @@
-//! Writes models. A new file replaces an older one only if it can be opened, because a checkpoint may have faults that the
-//! converter does not look for.
+//! Writes models. A new file replaces an old file only if this program can open the new file, because a checkpoint may
+//! have faults that the converter does not look for.
 
 use std::path::Path;
 
@@ -16,8 +16,8 @@ pub fn write_model(path: &Path, write: impl FnOnce(&mut NewFile) -> Result<()>) 
     arenite_files::write_checked(path, write, |path| opens(path).context(REFUSED))
 }
 
-/// Like [`write_model`], but also writes a model whose architecture is not supported, which other programs may run.
-/// Returns a note if the architecture is not supported.
+/// Like [`write_model`], but also writes a model whose architecture is not supported, because other programs may run
+/// it. Returns a note in this case.
 pub fn write_converted(path: &Path, write: impl FnOnce(&mut NewFile) -> Result<()>) -> Result<Option<String>> {
     let mut note = None;
     arenite_files::write_checked(path, write, |path| match opens(path) {

@@ -1,4 +1,5 @@
-//! Byte parts of a model: `X.gguf.part1of2`, `X.gguf-split-a`. Joined in order, they are the file; none is a model.
+//! Byte parts of a model file: `X.gguf.part1of2`, `X.gguf-split-a`. The parts must be joined in order to get the file;
+//! a single part is not a model.
 
 use regex_lite::Regex;
 

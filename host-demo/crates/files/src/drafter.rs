@@ -1,11 +1,13 @@
-//! Files with layers that draft for a model: `mtp-*.gguf` and `*-assistant*.gguf`, beside the model or in its repository.
+//! Files with layers that draft for a model: `mtp-*.gguf` and `*-assistant*.gguf`. They are beside the model or in its
+//! repository.
 
 use std::path::{Path, PathBuf};
 
 use regex_lite::Regex;
 
-/// Returns the file with layers that draft for `model`, if it has one beside it: with the same quantization, or else
-/// with more bits. EAGLE's and DFlash's files are left out because Arenite does not run them.
+/// Returns the file with layers that draft for `model`, if one of `files` is such a file. A file with the same
+/// quantization is preferred, then Q8_0, BF16 and F16. EAGLE's and DFlash's files are left out because Arenite does not
+/// run them.
 pub fn drafter_among(files: &[String], model: &str) -> Option<String> {
     let folder = |file: &str| file.rsplit_once('/').map_or("", |(folder, _)| folder).to_owned();
     let drafts = |file: &&String| {
@@ -20,7 +22,7 @@ pub fn drafter_among(files: &[String], model: &str) -> Option<String> {
     files.iter().filter(drafts).min_by_key(|file| (rank(file), *file)).cloned()
 }
 
-/// Returns the path of the file with layers that draft for a model, beside it.
+/// Searches beside `model` for a file with layers that draft for this model. Returns the path of the file.
 pub fn drafter_beside(model: &Path) -> Option<PathBuf> {
     if !model.is_file() {
         return None; // a built-in model

@@ -10,8 +10,8 @@ mod unix {
     use std::ptr::null_mut;
     use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-    /// Maximum number of registered mappings; later ones are not registered. The table is static because a signal
-    /// handler must neither allocate nor lock.
+    /// Maximum number of registered mappings; any further mapping is not registered. The table is static because a
+    /// signal handler must neither allocate nor lock.
     const FILES: usize = 128;
 
     /// Address range of a mapping, and the message that is printed if a read from this range fails.
@@ -29,8 +29,8 @@ mod unix {
     /// Installs the signal handlers. A program calls it once, at startup.
     pub fn prepare() {
         // SAFETY: SIGXFSZ is ignored, so that a write beyond the limit fails with EFBIG. The handler of SIGBUS only
-        // reads atomics and calls `write`, `_exit` and `signal`, which POSIX allows in a handler. The structure is
-        // zeroed, which is a valid value, and outlives the call.
+        // reads atomics and calls `write`, `_exit` and `signal`, which POSIX allows in a handler. `action` is zeroed,
+        // which is a valid value, and it outlives the call.
         unsafe {
             libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
             let mut action: libc::sigaction = std::mem::zeroed();
@@ -56,7 +56,8 @@ mod unix {
         // SAFETY: the system passes a valid `info`. A message is a C string that is never freed.
         unsafe {
             let at = (*info).si_addr().addr();
-            // Search the newest mapping first, because it may reuse the addresses of an older one.
+            // Search the newest mapping first, because it may have the same addresses as an older mapping that was
+            // removed.
             for mapping in MAPPINGS.iter().rev() {
                 if (mapping.start.load(Ordering::Acquire)..mapping.end.load(Ordering::Relaxed)).contains(&at) {
                     let message = mapping.message.load(Ordering::Relaxed);
@@ -64,8 +65,8 @@ mod unix {
                     libc::_exit(1);
                 }
             }
-            // The address is in none of our mappings. Restore the default action, because the read is repeated when
-            // this handler returns, and otherwise would fail for ever.
+            // The address is in none of our mappings. Restore the default action, because the failed read is repeated
+            // when this handler returns, and would otherwise fail again and again.
             libc::signal(libc::SIGBUS, libc::SIG_DFL);
         }
     }

@@ -1,9 +1,10 @@
 //! Files that are replaced whole, and files mapped into memory.
 //!
-//! - [`write_file`] and [`NewFile`] write beside the old file and replace it at the end, so a path has either all of the
-//!   new contents or the old ones.
-//! - [`map`] maps a file read-only. [`faults`] turns a read from a file that was truncated meanwhile into a message.
-//! - [`projector_beside`] finds the file that lets a model see, and [`drafter_beside`] the one with layers that draft for it.
+//! - [`write_file`] and [`NewFile`] write a new file beside the old file and replace the old file at the end, so a path
+//!   has either all of the new contents or all of the old contents.
+//! - [`map`] maps a file read-only. [`faults`] prints a message if a mapped file was truncated and a read fails.
+//! - [`projector_beside`] finds a model's encoder of pictures, and [`drafter_beside`] the layers that draft for a
+//!   model.
 //! - [`whole_of`] recognizes byte parts of a model, and [`joining`] is the command that joins them.
 //! - [`read`] reads a file, and [`stand_in`] recognizes a pointer of git-lfs or a web page in its place.
 //! - [`keep_private`] hides a file from other users. [`Bytes`] prints sizes.

@@ -25,13 +25,14 @@ pub fn map(path: &Path) -> Result<Mmap> {
     let map = map_read_only(&file)?;
     faults::mapped(&map, path);
     // Ask for large pages in the page cache, which not every file system supports. Decoding reads every weight for
-    // every token, and with small pages the page table walks cost a quarter of the speed.
+    // every token, and with small pages the walks of the page table cost a quarter of the speed.
     #[cfg(target_os = "linux")]
     let _ = map.advise(memmap2::Advice::HugePage); // only a hint: failure is harmless
     Ok(map)
 }
 
-/// Drops the pages of `part` from memory, if it lies in `map`. The next access reads them from the file again.
+/// Drops the pages of `part` from memory, if `part` lies in `map`. The next access reads these pages from the file
+/// again.
 #[cfg_attr(not(unix), allow(unused_variables))]
 #[allow(unsafe_code)]
 pub fn release(map: &Mmap, part: &[u8]) {

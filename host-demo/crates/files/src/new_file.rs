@@ -1,4 +1,4 @@
-//! Writes files atomically: a path has either all of the new contents or the old ones.
+//! Writes files atomically: a path has either all of the new contents or all of the old contents.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, BufWriter, Seek, SeekFrom, Write};
@@ -11,8 +11,8 @@ use tempfile::NamedTempFile;
 const BUFFER: usize = 1 << 20;
 
 /// A file that is being written. The bytes go to a temporary file in the same directory, which replaces the old file in
-/// [`finish`](Self::finish). Until then the old file can be read. Devices and pipes are written directly, because a new
-/// file cannot take their place. A symbolic link is kept; the file that it points to is replaced.
+/// [`finish`](Self::finish). Until then, the old file can still be read. Devices and pipes are written directly,
+/// because a new file cannot take their place. A symbolic link is kept; the file that it points to is replaced.
 pub struct NewFile {
     /// The path as the user gave it, for messages.
     path: PathBuf,
@@ -114,7 +114,7 @@ pub fn write_file(path: &Path, write: impl FnOnce(&mut NewFile) -> Result<()>) -
     write_checked(path, write, |_| Ok(()))
 }
 
-/// Writes several files. If `write` fails, nothing changes at any path.
+/// Writes several files. If `write` fails, none of the paths changes.
 pub fn write_files(paths: &[PathBuf], write: impl FnOnce(&mut [NewFile]) -> Result<()>) -> Result<()> {
     let mut files: Vec<NewFile> = paths.iter().map(|path| NewFile::create(path)).collect::<Result<_>>()?;
     match &mut files[..] {
@@ -124,7 +124,8 @@ pub fn write_files(paths: &[PathBuf], write: impl FnOnce(&mut [NewFile]) -> Resu
     files.into_iter().try_for_each(NewFile::finish)
 }
 
-/// Like [`write_file`], but `path` changes only if `check`, called with the path of the temporary file, succeeds.
+/// Like [`write_file`], but `path` changes only if `check` succeeds. `check` is called with the path of the temporary
+/// file.
 pub fn write_checked(
     path: &Path,
     write: impl FnOnce(&mut NewFile) -> Result<()>,
@@ -136,7 +137,7 @@ pub fn write_checked(
     file.finish()
 }
 
-/// Returns an error if `path` is the file `input`: the new file could not replace it without losing information.
+/// Returns an error if `path` is the file `input`, because replacing the input would lose information.
 pub fn must_not_replace(path: &Path, input: &Path) -> Result<()> {
     let is_same = input.canonicalize().is_ok_and(|input| path.canonicalize().is_ok_and(|path| path == input));
     ensure!(!is_same, "{} is the input, which cannot be recovered from the result: give another name", path.display());
@@ -180,7 +181,7 @@ impl To {
         builder.prefix(PREFIX);
         let (file, unfinished) = Unfinished::create(|| abandoned::create(directory, || builder.tempfile_in(directory)))
             .map_err(|error| match error.kind() {
-                // The error would name the temporary file; name the directory instead.
+                // The system's error names the temporary file; name the directory instead.
                 io::ErrorKind::NotFound => {
                     anyhow!("the directory {} does not exist; create it first", directory.display())
                 }
@@ -196,8 +197,8 @@ impl To {
 /// Start of the names of temporary files.
 const PREFIX: &str = ".arenite-";
 
-/// Temporary files of processes that were killed. A temporary file is locked as long as its process lives, so one that
-/// can be locked belongs to nobody.
+/// Removes temporary files of processes that were killed. A process keeps its temporary file locked as long as it
+/// lives, so the owner of a file that can be locked is dead.
 #[cfg(unix)]
 mod abandoned {
     use std::thread::sleep;
@@ -205,8 +206,9 @@ mod abandoned {
 
     use super::*;
 
-    /// Creates a file with `create`, locks it, and removes abandoned ones in the same directory. The directory is
-    /// locked meanwhile, because otherwise another process could take the new file for abandoned before it is locked.
+    /// Creates a file with `create`, locks it, and removes abandoned files in the same directory. The directory is
+    /// locked during the call, because otherwise another process could take the new file for an abandoned file before
+    /// the new file is locked.
     pub fn create(directory: &Path, create: impl FnOnce() -> io::Result<NamedTempFile>) -> io::Result<NamedTempFile> {
         let opened = File::open(directory);
         let has_lock = opened.as_ref().is_ok_and(|directory| {
@@ -252,7 +254,7 @@ mod abandoned {
 }
 
 /// Follows symbolic links at the end of a path, even if the last one points to nothing (`canonicalize` refuses that).
-/// The number of links is limited because they may form a circle.
+/// The number of links is limited because links may form a circle.
 fn followed(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_owned();
     for _ in 0..40 {
@@ -264,14 +266,16 @@ fn followed(path: &Path) -> io::Result<PathBuf> {
     Err(io::Error::other("too many symbolic links"))
 }
 
-/// Function that makes signals call its argument before they end the process.
+/// A function that takes a clean-up function and registers it. Signals then call the clean-up function before they end
+/// the process.
 static REGISTER: OnceLock<Register> = OnceLock::new();
 
 /// Makes the program's signal handlers call a function.
 type Register = fn(fn());
 
-/// Sets the function that is called before a file is created. Its argument removes all unfinished files; the program's
-/// signal handlers should call it before they end the process. Without this, a killed process leaves temporary files.
+/// Sets the function that is called before a file is created. The function's argument removes all unfinished files; the
+/// program's signal handlers should call this argument before they end the process. Otherwise, a killed process leaves
+/// temporary files.
 pub fn clean_up_on_signals(register: fn(fn())) {
     let _ = REGISTER.set(register);
 }
@@ -283,8 +287,8 @@ static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 struct Unfinished(PathBuf);
 
 impl Unfinished {
-    /// Creates a temporary file and its entry. The list is locked meanwhile, because otherwise a signal after the
-    /// file's creation and before its entry would leave the file behind.
+    /// Creates a temporary file and its entry in the list. The list is locked during the call, because otherwise a
+    /// signal between the creation of the file and of the entry would leave the file behind.
     fn create(create: impl FnOnce() -> io::Result<NamedTempFile>) -> io::Result<(NamedTempFile, Self)> {
         if let Some(register) = REGISTER.get() {
             register(abandon_all);
@@ -324,7 +328,7 @@ mod tests {
     fn files_of_killed_processes_are_removed_and_those_of_running_ones_stay() {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);
-        // The file of a killed process, and two files with similar names.
+        // `killed` is the name of a temporary file; the two other files only have similar names.
         let [killed, other, long] = [".arenite-aB3dE9", ".arenite-x", ".arenite-backup1"].map(at);
         for path in [&killed, &other, &long] {
             fs::write(path, "half").unwrap();

@@ -1,11 +1,12 @@
-//! Files that let a model see: `mmproj*.gguf`, beside the model or in its repository.
+//! Finds the encoder of pictures of a model, which is called projector: `mmproj*.gguf`, beside the model or in its
+//! repository.
 
 use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
 
 use super::drafter::{is_gguf, quant_of};
 
-/// Types of weights in the order of preference: the usual one, then smaller, then larger ones.
+/// Types of weights in the order of preference: the usual type first, then a smaller type, then larger types.
 const TYPES: [&str; 4] = ["-F16.", "Q8_0", "BF16", "F32"];
 
 /// True for the name of a projector's file.
@@ -13,8 +14,8 @@ pub fn is_projector(file: &str) -> bool {
     is_gguf(file) && name(file).contains("MMPROJ")
 }
 
-/// Chooses the projector of `model` among the files beside it: one that is named like the model, or else one without a
-/// model's name, or else any.
+/// Chooses the projector of `model` among the files beside it: a file that is named like the model, otherwise a file
+/// without a model's name, otherwise any projector.
 pub fn projector_among<'n>(files: impl IntoIterator<Item = &'n str>, model: &str) -> Option<&'n str> {
     let model = words(model);
     let rank = |file: &str| {
@@ -30,8 +31,8 @@ fn name(file: &str) -> String {
     file.rsplit(['/', '\\']).next().unwrap_or(file).to_ascii_uppercase()
 }
 
-/// The words of a file's name without its quantization, since a projector often has another one than its model. The
-/// word "model" is left out because it names none (`mmproj-model-f16.gguf`).
+/// Returns the words of a file's name without the quantization, because a projector often has a different quantization
+/// than its model. The word "model" is left out because it does not identify a model (`mmproj-model-f16.gguf`).
 fn words(file: &str) -> Vec<String> {
     let name = name(file).replace("MMPROJ", "");
     let name = name.strip_suffix(".GGUF").unwrap_or(&name);
@@ -43,7 +44,7 @@ fn words(file: &str) -> Vec<String> {
         .collect()
 }
 
-/// Finds the projector beside a model: in its folder, or at the top of its repository in the cache of the hub.
+/// Finds the projector beside a model: in its folder, or at the top of its repository in the hub's cache.
 pub fn projector_beside(model: &Path) -> Option<PathBuf> {
     let folder = model.parent()?;
     let is_commit = |folder: &&Path| folder.parent().and_then(Path::file_name).is_some_and(|name| name == "snapshots");

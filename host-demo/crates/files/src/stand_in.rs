@@ -1,4 +1,5 @@
-//! Files that lie in place of the one that was meant: pointers of git-lfs, and pages and errors of a server.
+//! Recognizes files that were stored in place of the wanted file: pointers of git-lfs, and web pages or error messages
+//! of a server.
 
 use std::path::Path;
 
@@ -6,7 +7,8 @@ use anyhow::{Context, Result, bail};
 
 use crate::Bytes;
 
-/// Number of bytes that are examined, since a pointer of git-lfs is shorter and a page begins with its tag.
+/// Number of bytes that are examined. This is enough, because a pointer of git-lfs is shorter, and a web page begins
+/// with its tag.
 const HEAD: usize = 1 << 10;
 
 /// Describes a pointer of git-lfs or a page of a server, and says how to get the file; `None` for other bytes.
@@ -29,7 +31,7 @@ pub fn stand_in(bytes: &[u8]) -> Option<String> {
     })
 }
 
-/// Reads a whole file. Its name is part of each error.
+/// Reads a whole file. Each error contains the file's name.
 ///
 /// # Errors
 ///

@@ -1,5 +1,5 @@
-//! Writes GGUF files: first the metadata and the tensor directory, then the tensors' bytes in order, and at last the
-//! tensors' hashes into the metadata.
+//! Writes GGUF files: first the metadata and the tensor directory, then the tensors' bytes in order. At the end, the
+//! tensors' hashes are written into the metadata.
 //!
 //! ```
 //! use std::io::{Cursor, Write};
@@ -260,7 +260,7 @@ impl Header {
     ///
     /// # Errors
     ///
-    /// If readers would refuse the tensor: the name exists already or is longer than 63 bytes, there are more than 4
+    /// If readers would refuse the tensor: the name already exists or is longer than 63 bytes, there are more than 4
     /// dimensions, or the rows are not whole blocks of `kind`.
     pub fn tensor(&mut self, name: &str, dims: &[u64], kind: TensorType) -> Result<u64> {
         ensure!(dims.len() <= 4, "the tensor {name} has {} dimensions; GGUF allows at most 4", dims.len());
@@ -288,7 +288,8 @@ impl Header {
     }
 
     /// Like [`write`](Self::write), but splits the model into several files as llama.cpp's `llama-gguf-split` does.
-    /// Each file comes with its number of tensors. The first file has the keys, and the hashes of all tensors.
+    /// Each element of `files` is a file and the number of its tensors. The first file has the keys, and the hashes of
+    /// all tensors.
     ///
     /// # Errors
     ///
@@ -311,8 +312,9 @@ impl Header {
         Tensors::begin(later, self.alignment, hashes)
     }
 
-    /// Like [`write`](Self::write), but divides the model into a head, with the first `count` tensors, and a file for a
-    /// storage, which has the bytes of the others. The two files one after the other are the whole model.
+    /// Like [`write`](Self::write), but divides the model into two files: a head with the first `count` tensors, and a
+    /// file for a storage with the bytes of all other tensors. The head followed by the storage file is the whole
+    /// model.
     ///
     /// # Errors
     ///
@@ -337,7 +339,7 @@ impl Header {
     }
 
     /// Returns a file in memory with this header whose tensors are zeros, or `None` if the system has no memory for the
-    /// file. Only pages that are accessed take memory.
+    /// file. Only accessed pages take memory.
     ///
     /// # Errors
     ///
@@ -355,7 +357,7 @@ impl Header {
     }
 
     /// Encodes the header of file `number` of `files`, with the tensors `own`. Also returns the offset of the hashes in
-    /// it.
+    /// this header.
     fn header(&self, number: usize, files: usize, own: &[Entry], hashed: bool) -> Result<(Vec<u8>, usize)> {
         let mut keys: Vec<(&str, Meta)> = vec![];
         if number == 0 {
@@ -471,7 +473,7 @@ pub struct Tensors<W> {
     /// The files after the current one, in reverse order.
     later: Vec<PendingFile<W>>,
     alignment: u64,
-    /// Sizes of the current file's tensors after the current one, in reverse order.
+    /// Sizes of the tensors that follow the current tensor in the current file, in reverse order.
     sizes: Vec<u64>,
     /// Bytes still missing from the current tensor.
     left: u64,
@@ -481,12 +483,13 @@ pub struct Tensors<W> {
     written: u64,
     /// Hash of the current tensor's bytes so far.
     hash: Option<Xxh64>,
-    /// Position of the hashes in the first file, and the hashes so far: the directory's, then the finished tensors'.
+    /// Position of the hashes in the first file, and the hashes so far: the hash of the directory, then the hashes of
+    /// the finished tensors.
     hashes: Option<(u64, Vec<u64>)>,
 }
 
 impl<W: Write + Seek> Tensors<W> {
-    /// Writes the hashes. Returns the finished file, or the last one of several.
+    /// Writes the hashes. Returns the finished file; for a split model, the last file.
     ///
     /// # Errors
     ///
@@ -628,13 +631,13 @@ mod tests {
         assert!(matches!(gguf.get("u8"), Some(Value::U8(7))));
         assert!(matches!(gguf.get("bytes"), Some(Value::Str(b"\xff\0"))));
 
-        // Copying a file reads every value back, so this tests each type both ways.
+        // Copying a file reads every value and writes it again, so this tests each type in both directions.
         let mut copy = Header::new();
         gguf.keys().for_each(|(key, value)| copy.set(key, value));
         assert_eq!(copy.keys, header.keys);
     }
 
-    /// Tries every maximum size: no file is larger, and the files together have all tensors.
+    /// Tries every maximum size: no file is larger than the maximum, and the files together have all tensors.
     #[test]
     fn pieces_are_at_most_as_large_as_asked() {
         let mut header = Header::new();

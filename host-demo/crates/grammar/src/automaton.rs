@@ -1,4 +1,5 @@
-//! Converts expressions to nondeterministic automata over bytes, tokens and calls, and makes those deterministic.
+//! Converts expressions to nondeterministic automata over bytes, tokens and calls of rules, and makes these automata
+//! deterministic.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -162,12 +163,12 @@ impl<'r> Nfa<'r> {
         Ok(end)
     }
 
-    /// Appends the product of two automata, which read the same bytes. The text may end at a pair of nodes if `ends`
-    /// returns true for the two nodes' `is_final`.
+    /// Appends the product of the automata of `a` and `b`, which read the same bytes. The text may end at a pair of
+    /// nodes if `ends` returns true for the `is_final` of the two nodes.
     fn product(&mut self, a: &'r Expr, b: &'r Expr, from: u32, ends: impl Fn(bool, bool) -> bool) -> Result<u32> {
         let (a, b) = (Self::compile(a, self.inlined, self.budget)?, Self::compile(b, self.inlined, self.budget)?);
         let end = self.state()?;
-        // `None` instead of a node of `b` means that `b` no longer matches.
+        // A pair has `None` in place of a node of `b` if `b` no longer matches.
         let mut places = HashMap::from([((0, Some(0)), from)]);
         let mut left = vec![(0u32, Some(0u32))];
         while let Some((in_a, in_b)) = left.pop() {
@@ -215,8 +216,8 @@ impl<'r> Nfa<'r> {
         Ok(end)
     }
 
-    /// Appends members. Two tracks of states, without and with an earlier member, differ in whether a separator comes
-    /// next.
+    /// Appends members. There are two tracks of states: for texts with an earlier member, which need a separator before
+    /// the next member, and for texts without one.
     fn members(
         &mut self,
         members: &'r [(Expr, bool)],
@@ -270,8 +271,8 @@ impl<'r> Nfa<'r> {
         Ok(start)
     }
 
-    /// The epsilon closure: sorted states that are reached without consuming anything. States with only epsilon
-    /// transitions are left out.
+    /// Returns the epsilon closure: the sorted states that can be reached without consuming anything. States with only
+    /// epsilon transitions are left out.
     fn closure(&self, states: impl IntoIterator<Item = u32>, seen: &mut Vec<bool>) -> Result<Vec<u32>> {
         seen.resize(self.states.len(), false);
         let mut left: Vec<u32> = states.into_iter().collect();
@@ -328,7 +329,7 @@ impl<'r> Nfa<'r> {
     }
 }
 
-/// Splits overlapping ranges so that each byte is in at most one range, which has all targets of the byte.
+/// Splits overlapping ranges so that each byte is in at most one range. This range has all targets of the byte.
 fn split(ranges: impl Iterator<Item = (u8, u8, u32)> + Clone, budget: &Budget) -> Result<Vec<(u8, u8, Vec<u32>)>> {
     let mut starts: Vec<u16> =
         ranges.clone().flat_map(|(first, last, _)| [u16::from(first), u16::from(last) + 1]).collect();
@@ -347,7 +348,7 @@ fn split(ranges: impl Iterator<Item = (u8, u8, u32)> + Clone, budget: &Budget) -
     Ok(parts)
 }
 
-/// Splits a range by the targets that its bytes have in `node`.
+/// Splits a range so that all bytes of a part have the same target in `node`.
 fn cut(node: Option<&Node>, first: u8, last: u8) -> Vec<(u8, u8, Option<u32>)> {
     let mut parts = Vec::new();
     let mut next = u16::from(first);
@@ -408,18 +409,18 @@ pub struct Dfa {
     pub nodes: Vec<Node>,
 }
 
-/// Merges equal nodes until no two are equal. `starts` then has the nodes that remain.
+/// Merges equal nodes until no two nodes are equal. Afterwards, `starts` has the remaining nodes.
 pub fn merge_alike(nodes: &mut [Node], starts: &mut [u32]) {
     let mut before: Vec<Vec<u32>> = vec![Vec::new(); nodes.len()];
     for (number, node) in (0u32..).zip(&*nodes) {
         node.targets().for_each(|to| before[to as usize].push(number));
     }
-    // The node that replaces each one; its own number if the node remains.
+    // For each node, the node that replaces it; a node that remains has its own number.
     let mut same: Vec<u32> = (0..nodes.len() as u32).collect();
-    // The last node with each hash. Nodes whose hashes are equal by chance stay apart.
+    // The last node with each hash. Nodes that are different but have the same hash are not merged.
     let mut alike = HashMap::with_capacity_and_hasher(nodes.len(), BuildHasherDefault::<Hashed>::default());
-    // Go down from the highest numbers, because final nodes mostly have these, and most chains are then merged in one
-    // round.
+    // Start with the highest numbers, because final nodes mostly have high numbers, so that most chains are merged in
+    // one round.
     let mut left: Vec<u32> = (0..nodes.len() as u32).rev().collect();
     let mut is_left = vec![true; nodes.len()];
     while !left.is_empty() {
@@ -434,7 +435,7 @@ pub fn merge_alike(nodes: &mut [Node], starts: &mut [u32]) {
             node.join_ranges();
             let place = *alike.entry(node.hashed()).or_insert(at);
             if place == at || nodes[place as usize] != node {
-                // The nodes are compared, because the one in `place` may have changed since it was put there.
+                // The nodes are compared, because the node `place` may have changed since it was inserted.
                 alike.insert(node.hashed(), at);
                 nodes[at as usize] = node;
                 continue;
@@ -461,7 +462,7 @@ fn remaining(same: &mut [u32], mut node: u32) -> u32 {
 }
 
 impl Node {
-    /// A hash of the node. It is computed for all nodes in every round, so it is a simple one.
+    /// Returns a hash of the node. The function is simple because all nodes are hashed in every round.
     fn hashed(&self) -> u64 {
         let mix = |hash: u64, value: u64| (hash.rotate_left(5) ^ value).wrapping_mul(0x517c_c1b7_2722_0a95);
         let start = u64::from(self.is_final) | (self.ranges.len() as u64) << 1 | (self.letters.len() as u64) << 32;

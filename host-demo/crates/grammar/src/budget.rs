@@ -10,9 +10,9 @@ use serde_json::Value;
 
 /// The remaining budget of one grammar.
 pub struct Budget {
-    /// States and transitions of all rules together, before and after determinization.
+    /// Number of states and transitions of all rules together, before and after determinization.
     states: Part,
-    /// Steps: states visited, and schema values copied or compared.
+    /// Number of steps: states visited, and schema values copied or compared.
     steps: Part,
 }
 
@@ -27,7 +27,7 @@ impl Part {
         Self { most, left: Cell::new(most) }
     }
 
-    /// Subtracts `count`. If too little is left, sets the rest to 0 and returns false.
+    /// Subtracts `count` from the part. If too little is left, sets the part to 0 and returns false.
     fn take(&self, count: usize) -> bool {
         let left = self.left.get();
         self.left.set(left.saturating_sub(count));
@@ -50,7 +50,7 @@ impl Budget {
     ///
     /// # Errors
     ///
-    /// The budget has fewer.
+    /// The budget has fewer states.
     pub fn states(&self, count: usize) -> Result<()> {
         if !self.states.take(count) {
             bail!(
@@ -65,7 +65,7 @@ impl Budget {
     ///
     /// # Errors
     ///
-    /// The budget has fewer.
+    /// The budget has fewer steps.
     pub fn steps(&self, count: usize) -> Result<()> {
         if !self.steps.take(count) {
             bail!(
@@ -80,7 +80,7 @@ impl Budget {
     ///
     /// # Errors
     ///
-    /// The budget has fewer.
+    /// The budget has fewer steps.
     pub fn copy(&self, value: &Value) -> Result<()> {
         self.copies(value, 1)
     }
@@ -89,7 +89,7 @@ impl Budget {
     ///
     /// # Errors
     ///
-    /// The budget has fewer.
+    /// The budget has fewer steps.
     pub fn copies(&self, value: &Value, times: usize) -> Result<()> {
         let mut left = vec![value];
         while let Some(value) = left.pop() {

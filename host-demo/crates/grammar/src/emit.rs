@@ -1,4 +1,4 @@
-//! Converts automata to a grammar table, a list of 32-bit words. Removes dead states and merges equal ones, because a
+//! Converts automata to a grammar table, a list of 32-bit words. Removes dead states and merges equal states, because a
 //! device may store the table in its flash.
 
 use std::collections::HashMap;
@@ -21,7 +21,7 @@ const DEPTH: u32 = 64;
 
 const NEVER: u32 = u32::MAX;
 
-/// Builds the table of these nodes. `starts` has the first node of each rule.
+/// Builds the table of `nodes`. `starts` has the first node of each rule.
 pub fn table(mut nodes: Vec<Node>, starts: HashMap<usize, u32>, root: usize, budget: &Budget) -> Result<Vec<u8>> {
     let needs = needs(&nodes, &starts, budget)?;
     if needs[starts[&root] as usize] > DEPTH {
@@ -55,7 +55,7 @@ pub fn table(mut nodes: Vec<Node>, starts: HashMap<usize, u32>, root: usize, bud
     }
     let has_tokens = nodes.iter().flat_map(|node| &node.letters).any(|(letter, _)| callee(*letter).is_none());
     let mut words = vec![MAGIC, at as u32, places[&start_of(root)], u32::from(has_tokens) * HAS_TOKENS];
-    // Recomputed, because transitions were removed and equal nodes were merged.
+    // Computed again, because transitions were removed and equal nodes were merged.
     let needs = self::needs(&nodes, &starts, budget)?;
     for number in &order {
         let node = &nodes[*number as usize];
@@ -93,11 +93,13 @@ fn words_of_ranges(node: &Node) -> usize {
     words
 }
 
-/// Computes the least stack depth that is needed from each node to the end of its rule, or [`NEVER`] if no end can be
-/// reached within [`DEPTH`]. Nodes that need less come first (D. E. Knuth, "A generalization of Dijkstra's algorithm",
-/// 1977), so each transition is looked at once for each of the nodes that it needs.
+/// Computes, for each node, the least stack depth that is needed to reach the end of the node's rule, or [`NEVER`] if
+/// no end can be reached within [`DEPTH`]. The nodes are processed in the order of this depth (D. E. Knuth, "A
+/// generalization of Dijkstra's algorithm", 1977), so each transition is examined only once for each node that it
+/// depends on.
 fn needs(nodes: &[Node], starts: &HashMap<usize, u32>, budget: &Budget) -> Result<Vec<u32>> {
-    // The nodes that have a transition to a node or call its rule; a letter's index.
+    // For each node, the nodes that have a transition to it or call its rule. The index is that of the transition in
+    // `letters`; it is `None` for a range of bytes.
     let mut before: Vec<Vec<(u32, Option<usize>)>> = vec![Vec::new(); nodes.len()];
     for (number, node) in (0u32..).zip(nodes) {
         budget.steps(1 + node.ranges.len() + node.letters.len())?;

@@ -1,4 +1,4 @@
-//! Expressions and rules, the common form of GBNF grammars and JSON schemas.
+//! Expressions and rules, to which both GBNF grammars and JSON schemas are converted.
 
 use std::collections::BTreeMap;
 
@@ -27,9 +27,9 @@ pub enum Expr {
     Rule(usize),
     /// Intersection. Its operands must not contain a recursive rule.
     Both(Box<Expr>, Box<Expr>),
-    /// Difference: texts of the first that the second does not match.
+    /// Difference: texts that the first expression matches and the second does not.
     Minus(Box<Expr>, Box<Expr>),
-    /// A whole number in decimal digits, with an optional `-`, that is divisible by this one.
+    /// A whole number in decimal digits, with an optional `-`, that is divisible by this value.
     Multiple(u32),
     /// Members in this order with a separator between any two. Members whose flag is false are optional; `rest` may
     /// repeat at the end.
@@ -83,7 +83,7 @@ impl Expr {
         }
     }
 
-    /// Size of the expression: the number of subexpressions and character ranges.
+    /// Returns the size of the expression: the number of subexpressions and character ranges.
     pub fn parts(&self) -> usize {
         let (mut parts, mut left) = (0, vec![self]);
         while let Some(expr) = left.pop() {
@@ -93,7 +93,8 @@ impl Expr {
         parts
     }
 
-    /// Returns the rules that the expression refers to, in the order of the text, with repetitions.
+    /// Returns the rules that the expression refers to, in the order in which they occur. A rule that occurs several
+    /// times is listed several times.
     pub fn rules(&self) -> Vec<usize> {
         let (mut rules, mut left) = (Vec::new(), vec![self]);
         while let Some(expr) = left.pop() {

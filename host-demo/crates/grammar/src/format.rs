@@ -1,10 +1,10 @@
 //! Patterns of JSON schema's `format`.
 //!
-//! A pattern allows the values of the format's RFC, with some limits that keep automata small: numbers have up to 9 digits
-//! and fractions of seconds up to 12. Dates and times are those that most programs read. The labels of host names may be longer
-//! than the RFC allows.
+//! A pattern allows the values of the format's RFC, with some limits that keep automata small: numbers have up to 9
+//! digits, and fractions of seconds have up to 12 digits. Dates and times have the forms that most programs can read.
+//! The labels of host names may be longer than the RFC allows.
 
-/// RFC 3339: a day that its month has. The year 0000 is left out: Python has none.
+/// RFC 3339: a date whose day exists in its month. The year 0000 is left out because Python does not have it.
 const DATE: &str = "((000[1-9]|00[1-9][0-9]|0[1-9][0-9]{2}|[1-9][0-9]{3})-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)\
     |02-(0[1-9]|1[0-9]|2[0-8]))|([0-9]{2}(0[48]|[2468][048]|[13579][26])|(0[48]|[2468][048]|[13579][26])00)-02-29)";
 /// RFC 1123.
@@ -15,13 +15,14 @@ const IPV4: &str = "(25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])(\\.(25[0-5]|2[
 const UUID: &str = "[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}";
 /// RFC 6901.
 const POINTER: &str = "(/([^~/]|~[01])*)*";
-/// RFC 5322: the characters of a part of an address before `@`, in a class.
+/// RFC 5322: the characters of the parts of an address before `@`, as the contents of a character class.
 const ATOM: &str = "A-Za-z0-9!#$%&'*+/=?^_`{|}~-";
-/// RFC 3987: the characters that an IRI has in addition to those of a URI, without private ones.
+/// RFC 3987: the characters that an IRI may have and a URI may not, without private characters.
 const UNICODE: &str = "\u{a0}-\u{d7ff}\u{f900}-\u{fdcf}\u{fdf0}-\u{ffef}\u{10000}-\u{dffff}";
 
-/// Returns a pattern for a format; `None` for an unknown one, which is ignored. With `is_limited`, for texts whose length is
-/// limited, `uri` and `email` have patterns with fewer states, which also allow some texts that the RFC does not.
+/// Returns a pattern for a format; `None` for an unknown format, which is ignored. `is_limited` is for texts whose
+/// length is limited: `uri` and `email` then have patterns with fewer states, which also allow some texts that the RFC
+/// does not allow.
 pub fn pattern(format: &str, is_limited: bool) -> Option<String> {
     let pattern = match format {
         "date" => DATE.into(),
@@ -57,15 +58,15 @@ pub fn difference(format: &str, is_limited: bool) -> Option<&'static str> {
     }
 }
 
-/// A time with its offset from UTC (RFC 3339). Leap seconds and small letters, which the RFC allows, are left out: few programs
-/// read them.
+/// A time with its offset from UTC (RFC 3339). Leap seconds and small letters, which the RFC allows, are left out
+/// because few programs can read them.
 fn time() -> String {
     let hour = "([01][0-9]|2[0-3])";
     format!("{hour}:[0-5][0-9]:[0-5][0-9](\\.[0-9]{{1,12}})?(Z|[+-]{hour}:[0-5][0-9])")
 }
 
-/// RFC 3339, appendix A: no unit between two others is left out. Also with a sign, and with a fraction of seconds, because
-/// pydantic writes both.
+/// RFC 3339, appendix A: a unit between two units must not be left out. A sign and a fraction of seconds are also
+/// allowed, because pydantic writes both.
 fn duration() -> String {
     let unit = |letter: char| match letter {
         'S' => "[0-9]{1,9}(\\.[0-9]{1,9})?S".to_owned(),
@@ -79,7 +80,8 @@ fn duration() -> String {
     format!("-?P({}|{date}(T{time})?|T{time})", unit('W'))
 }
 
-/// RFC 4291: groups of sixteen bits, with `::` in place of one or more of them. The last two may be an IPv4 address.
+/// RFC 4291: groups of sixteen bits, with `::` in place of one or more groups. The last two groups may be written as an
+/// IPv4 address.
 fn ipv6() -> String {
     let h = "[0-9a-fA-F]{1,4}";
     let mut forms = format!("({h}:){{7}}{h}|({h}:){{6}}{IPV4}|({h}:){{1,7}}:|::|:(:{h}){{1,7}}|::({h}:){{0,5}}{IPV4}");
@@ -92,7 +94,8 @@ fn ipv6() -> String {
     format!("({forms})")
 }
 
-/// RFC 5321 and 6531: dotted atoms or a quoted text; a domain or an address in brackets. `more` are further characters.
+/// RFC 5321 and 6531: before `@`, dotted atoms or a quoted text; after `@`, a domain or an address in brackets. `more`
+/// has further characters that an atom may have.
 fn email(more: &str, host: &str) -> String {
     let atom = format!("[{more}{ATOM}]+");
     format!(
@@ -103,12 +106,13 @@ fn email(more: &str, host: &str) -> String {
 /// RFC 3986: the beginning of a URI.
 const SCHEME: &str = "[A-Za-z][A-Za-z0-9+.-]*:";
 
-/// A character of a URI: one that is not reserved, one of `also`, or an escape.
+/// Returns a pattern for a character of a URI: an unreserved character, a character of `also`, or an escape.
 fn uri_char(also: &str) -> String {
     format!("([A-Za-z0-9._~!$&'()*+,;={also}-]|%[0-9A-Fa-f]{{2}})")
 }
 
-/// The rest of a URI after its scheme: authority, path, query, fragment. `more` are further characters.
+/// The rest of a URI after its scheme: authority, path, query, fragment. `more` has further characters that are
+/// allowed.
 fn after_scheme(more: &str) -> String {
     let path = uri_char(&format!(":@/{more}"));
     let first = uri_char(&format!(":@{more}"));

@@ -98,7 +98,7 @@ impl<'t> Parser<'t> {
         format!("{line}:{column}")
     }
 
-    /// Like [`Self::place`] for the next name, counting lines from the last name on.
+    /// Returns the place of the next name like [`Self::place`], but counts lines only from the previous name on.
     fn next_place(&mut self, at: usize) -> String {
         let (from, line, column) = self.named;
         let between = &self.text[from..at];
@@ -311,7 +311,7 @@ impl<'t> Parser<'t> {
         Ok(Expr::Chars(if is_negated { chars.not() } else { chars }))
     }
 
-    /// Parses a character, which may be escaped; `None` at the end.
+    /// Parses a character, which may be escaped; `None` at the end of the grammar.
     fn char(&mut self) -> Result<Option<char>> {
         let start = self.at;
         let Some(char) = self.next() else { return Ok(None) };
@@ -343,7 +343,7 @@ impl<'t> Parser<'t> {
         }
     }
 
-    /// Parses `<think>` or `<[1000]>`. A leading `!` means any other token.
+    /// Parses `<think>` or `<[1000]>`. With a leading `!`, any token except this one matches.
     fn special(&mut self) -> Result<Expr> {
         let start = self.at;
         let is_negated = self.eat("!");

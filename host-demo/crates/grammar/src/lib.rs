@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `gbnf`, `schema` | the two notations |
 //! | `pattern`, `format`, `number` | regular expressions over JSON strings; patterns of formats; numbers within limits |
-//! | `pieces` | grammars of answers with a model's marks |
+//! | `pieces` | grammars of answers with a model's delimiters |
 //! | `expr`, `share`, `repeat` | expressions and rules; rules for repeated parts |
 //! | `automaton`, `emit`, `table` | deterministic automata over bytes, and their table |
 //! | `budget` | limits on the cost of a grammar, which may come from a client |
@@ -74,7 +74,7 @@ impl MaskMemory {
     ///
     /// # Errors
     ///
-    /// The memory is too small: it was allocated for another vocabulary.
+    /// The memory is too small, because it was allocated for a different vocabulary.
     pub fn masks(&mut self, tokenizer: &Tokenizer<'_, '_>) -> Result<Masks<'_>> {
         Ok(Masks::new(tokenizer, PLACES, Line::bytes_mut(&mut self.0))?)
     }
@@ -113,14 +113,14 @@ pub fn from_pattern(pattern: &str, budget: &Budget) -> Result<Table> {
     Ok(Table::new(compile(rules, root, budget)?, Vec::new()))
 }
 
-/// Errors name an expression with more states than this, even if it is a small share of the grammar.
+/// An error names an expression with more states than this, even if the expression is only a small part of the grammar.
 const LARGE: usize = 400_000;
 /// In a grammar with more states than this, parts that occur often become rules that are called. A call makes the masks of
 /// tokens slower to compute, so smaller grammars stay as they are.
 const SHARED: usize = 12_000;
-/// A rule with more states than this is called, not inlined, if it is used more than once.
+/// A rule with more states than this is called, not inlined, if the rule is used more than once.
 const CALLED: usize = 400;
-/// A rule whose copies would have more states than this together is called, too.
+/// A rule is also called if all copies of it together would have more states than this.
 const COPIES: usize = 12_000;
 /// Maximum nesting of inlined rules.
 const MAX_INLINED: usize = 40;
@@ -187,10 +187,10 @@ fn heaviest<'r>(rules: &'r Rules, rule: usize, called: &HashSet<usize>, sizes: &
 /// Size and nesting of each rule when inlined.
 type Sizes = HashMap<usize, (usize, usize)>;
 
-/// Returns the rules that must be called: recursive ones, and large ones that are used several times. Large
-/// repetitions become calls of rules of their own.
+/// Returns the rules that must be called: recursive rules, and large rules that are used several times. Large
+/// repetitions become calls of separate rules.
 ///
-/// The rules in `shared` are called in any case.
+/// The rules in `shared` are always called.
 fn called(rules: &mut Rules, root: usize, shared: Vec<usize>, budget: &Budget) -> (HashSet<usize>, Sizes) {
     let (order, mut called) = post_order(rules, root);
     called.extend(shared);
@@ -222,10 +222,11 @@ fn called(rules: &mut Rules, root: usize, shared: Vec<usize>, budget: &Budget) -
     (called, sizes)
 }
 
-/// Returns the rules reachable from the root, callees first, and the recursive ones.
+/// Returns the rules that are reachable from the root, each after the rules that it calls, and the set of recursive
+/// rules.
 fn post_order(rules: &Rules, root: usize) -> (Vec<usize>, HashSet<usize>) {
     let (mut order, mut recursive) = (Vec::new(), HashSet::new());
-    // True while the rule is on the current path, false when it is done.
+    // True while a rule is on the current path, false when it is finished.
     let mut on_way: HashMap<usize, bool> = HashMap::from([(root, true)]);
     let mut way = vec![(root, rules.0[root].expr.rules(), 0)];
     while let Some((rule, named, at)) = way.last_mut() {
@@ -253,7 +254,8 @@ fn post_order(rules: &Rules, root: usize) -> (Vec<usize>, HashSet<usize>) {
     (order, recursive)
 }
 
-/// Estimates the number of states of an expression, and its nesting. With `large`, large repetitions become calls.
+/// Estimates the number of states of an expression, and its nesting. If `large` is given, large repetitions become
+/// calls.
 fn measure(expr: &mut Expr, rules: &Sizes, mut large: Option<&mut Large<'_>>) -> (usize, usize) {
     let mut sum = |parts: &mut dyn Iterator<Item = &mut Expr>| {
         parts.fold((1usize, 0), |(size, depth), part| {
@@ -283,7 +285,7 @@ fn measure(expr: &mut Expr, rules: &Sizes, mut large: Option<&mut Large<'_>>) ->
             (size.saturating_add(separators * each), depth)
         }
         Expr::Both(a, b) | Expr::Minus(a, b) => {
-            // The repetitions of the operands are left as they are, because operands must not contain calls.
+            // Repetitions in the operands are not changed, because operands must not contain calls.
             let ((a, _), (b, _)) = (size_of(a, rules), size_of(b, rules));
             (a.saturating_mul(b).min(a + b + 10_000), 1)
         }

@@ -2,7 +2,8 @@
 
 use super::expr::{Chars, Expr};
 
-/// Maximum number of digits before the point, and after it. An integer of 64 bits has up to 20.
+/// Maximum number of digits before the point, and maximum number of digits after it. An integer of 64 bits has up to 20
+/// digits.
 const DIGITS: u32 = 20;
 /// The largest power of ten of a float.
 const LAST_EXPONENT: i128 = 308;
@@ -21,8 +22,8 @@ impl Decimal {
         Self::read(&format!("{value}"))
     }
 
-    /// Converts a positive number to one with a single digit before the point, and the power of ten by which it is
-    /// multiplied.
+    /// Splits a positive number into a number with a single digit before the point and a power of ten. Returns the
+    /// number and the exponent of ten.
     fn scientific(value: f64) -> (Self, i128) {
         let text = format!("{value:e}");
         let (decimal, exponent) = text.split_once('e').unwrap_or((&text, "0"));
@@ -99,7 +100,7 @@ pub fn decimal(most: u32) -> Expr {
     Expr::seq([integer(), fraction(most)])
 }
 
-/// Matches whole numbers followed by one of these fractions.
+/// Matches a whole number followed by one of `fractions`.
 pub fn with_fractions<'d>(fractions: impl Iterator<Item = &'d String>) -> Expr {
     let zero = Expr::Chars(Chars::one('0')).repeat(0, DIGITS);
     let each = fractions.map(|digits| Expr::seq([Expr::text(&format!(".{digits}")), zero.clone()]));
@@ -120,7 +121,7 @@ pub fn integer_range(min: Option<i128>, max: Option<i128>) -> Expr {
     Expr::Alt(parts)
 }
 
-/// Matches unsigned whole numbers in a range. Without an upper limit, the number of digits is limited.
+/// Matches unsigned whole numbers in a range. If the range has no upper limit, the number of digits is limited.
 fn whole_range(from: u128, to: Option<u128>) -> Expr {
     let lowest = from.to_string();
     let to = to.unwrap_or_else(|| 10u128.pow(DIGITS.max(lowest.len() as u32).min(38)) - 1);
@@ -211,7 +212,7 @@ fn scientific_range(from: Option<Limit>, to: Option<Limit>) -> Expr {
 
 /// Matches non-negative numbers without an exponent in a range.
 fn plain_range(from: Option<Limit>, to: Option<Limit>) -> Expr {
-    // Leave out an upper limit with more digits than are generated, because it has no effect.
+    // Leave out an upper limit with more digits than the grammar allows, because such a limit has no effect.
     let to = to.filter(|to| to.value < 1e20);
     let anything = || Expr::seq([whole(), fraction(DIGITS)]);
     let above = from.map_or_else(anything, |from| {

@@ -23,7 +23,7 @@ const MAX_NESTING: u32 = 100;
 const SHORT: [(char, char); 7] =
     [('"', '"'), ('\\', '\\'), ('\u{8}', 'b'), ('\u{c}', 'f'), ('\n', 'n'), ('\r', 'r'), ('\t', 't')];
 
-/// Budget steps for a character or range, for all the ways to write it.
+/// Budget steps for a character or a range. The number covers all ways in which JSON can write a character.
 pub const WAYS: usize = 40;
 
 /// Characters that need no escape in a string.
@@ -78,17 +78,18 @@ pub struct Matching {
     pub most: Option<u32>,
 }
 
-/// Writes a set of characters: as the contents of a JSON string ([`one_of`]), or as they are.
+/// Writes a set of characters, either as contents of a JSON string ([`one_of`]) or unescaped.
 type Write = fn(&Chars) -> Expr;
 
-/// Reads a regular expression that a text matches as a whole. `^` and `$` around it or its alternatives change nothing.
+/// Parses a regular expression that must match a text as a whole. `^` and `$` around the expression or its alternatives
+/// have no effect.
 pub fn text(pattern: &str, budget: &Budget) -> Result<Expr> {
     let mut by_ends = ByEnds::default();
     alternatives(&parse(pattern)?, false, &mut by_ends, (|set| Expr::Chars(set.clone()), budget))?;
     Ok(Expr::Alt(by_ends.into_values().flatten().collect()))
 }
 
-/// Reads a regular expression (ECMA 262) for the contents of JSON strings.
+/// Parses a regular expression (ECMA 262) for the contents of JSON strings.
 pub fn matching(pattern: &str, budget: &Budget) -> Result<Matching> {
     let (ahead, rest) = look_ahead(pattern);
     let ast = parse(&rest)?;
@@ -115,8 +116,8 @@ fn parse(pattern: &str) -> Result<Ast> {
     }
 }
 
-/// Splits off the groups `(?!...)` and `(?=...)` after the `^` of an expression. Returns the contents of each group,
-/// with true for `(?!...)`, and the expression without the groups.
+/// Splits off the groups `(?!...)` and `(?=...)` after the `^` of an expression. Returns the groups and the expression
+/// without the groups. A group is its contents and a flag, which is true for `(?!...)`.
 fn look_ahead(pattern: &str) -> (Vec<(bool, &str)>, Cow<'_, str>) {
     let (mut ahead, mut rest) = (Vec::new(), pattern.strip_prefix('^').unwrap_or_default());
     while let Some((is_negative, inner)) =
@@ -149,8 +150,8 @@ fn end_of_group(text: &str) -> Option<usize> {
     None
 }
 
-/// Least and greatest number of characters of the texts that an expression matches. With `is_found`, the text around
-/// the match counts, too.
+/// Returns the least and the greatest number of characters of the texts that an expression matches. With `is_found`,
+/// the numbers include the text around the match.
 fn lengths(ast: &Ast, is_found: bool) -> (u32, Option<u32>) {
     let open = |(least, most): (u32, Option<u32>)| (least, most.filter(|_| !is_found));
     match ast {
@@ -185,8 +186,8 @@ fn anything() -> Expr {
     one_of(&Chars::any()).repeat(0, None)
 }
 
-/// Matches texts in which the expression is found. Without anchors, any text may follow it; with `anywhere`, any text
-/// may also precede it.
+/// Matches texts that contain a match of the expression. Without anchors, any text may follow the match; with
+/// `anywhere`, any text may also precede it.
 fn found(ast: &Ast, anywhere: bool, budget: &Budget) -> Result<Expr> {
     let mut by_ends = ByEnds::new();
     alternatives(ast, anywhere, &mut by_ends, (one_of, budget))?;
@@ -194,9 +195,9 @@ fn found(ast: &Ast, anywhere: bool, budget: &Budget) -> Result<Expr> {
     Ok(Expr::Alt(ways.collect()))
 }
 
-/// Groups alternatives, without their anchors, by whether any text may precede and follow them. Alternatives of a group
-/// share the states for the text around them: otherwise a deterministic automaton has a node for every set of
-/// alternatives that a text may contain.
+/// Groups alternatives, without their anchors, by two flags: whether any text may precede the alternative, and whether
+/// any text may follow it. Alternatives of a group share the states for the text around them, because otherwise a
+/// deterministic automaton would have a node for every set of alternatives that a text may contain.
 type ByEnds = BTreeMap<(bool, bool), Vec<Expr>>;
 
 fn alternatives(ast: &Ast, anywhere: bool, by_ends: &mut ByEnds, to: (Write, &Budget)) -> Result<()> {

@@ -1,4 +1,4 @@
-//! Grammars assembled from texts, tokens and schemas, for answers with a model's own marks.
+//! Grammars of answers that contain a model's own delimiters. They are assembled from texts, tokens and schemas.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -30,9 +30,10 @@ pub enum Piece {
     Alt(Vec<Piece>),
     /// A repetition, with a minimum and a maximum count.
     Repeat(Box<Piece>, u32, u32),
-    /// A piece that occurs several times: it becomes one rule, so that its occurrences do not multiply the states.
+    /// A piece that occurs several times: the piece becomes one rule, so that the states are not repeated for each
+    /// occurrence.
     Rule(Arc<Piece>),
-    /// Pieces in this order, with the piece of the second field between any two. A piece with `false` is optional.
+    /// Pieces in this order, with the second field between any two. A piece whose flag is false is optional.
     Members(Vec<(Piece, bool)>, Box<Piece>),
 }
 
@@ -49,7 +50,8 @@ pub fn from_pieces(piece: &Piece, budget: &Budget) -> Result<Table> {
     Ok(Table::new(compile(rules, root, budget)?, differences))
 }
 
-/// The rules of schemas and of shared pieces, which lists of calls repeat. A shared piece is known by its address.
+/// The rules of schemas and of shared pieces. They are kept because lists of calls repeat them. A shared piece is
+/// identified by its address.
 #[derive(Default)]
 struct Known<'p> {
     all: Schemas,

@@ -8,16 +8,18 @@ use super::automaton::Nfa;
 use super::budget::Budget;
 use super::expr::Expr;
 
-/// A [counted](is_counted) repetition is written out up to this many states.
+/// A [counted](is_counted) repetition is written out if it has at most this many states.
 const COUNTED: usize = 2_000;
-/// Any other repetition is written out up to this many states. The limit is higher because calls are worse here: each
-/// count that a text can have takes a stack of its own at run time.
+/// Any other repetition is written out if it has at most this many states. The limit is higher because calls cost more
+/// here: at run time, a separate stack is needed for each count that a text can have.
 const WRITTEN_OUT: usize = 20_000;
-/// Maximum number of states of all repetitions together that are written out although they exceed [`WRITTEN_OUT`].
+/// Budget for repetitions that are written out although they exceed [`WRITTEN_OUT`]: the maximum number of states of
+/// all such repetitions in a grammar.
 const LARGE_WRITTEN_OUT: usize = 400_000;
-/// Number of states in one call. It is large because tokens that continue past the end of a call are tested one by one.
+/// Number of states in one call. The number is large because tokens that continue past the end of a call are tested one
+/// by one.
 const CALL: usize = 2_000;
-/// The rule of each level repeats the rule of the level below this many times.
+/// Number of times that the rule of each level repeats the rule of the level below.
 const BASE: u64 = 32;
 
 /// Number of states of a repetition that is written out. An expression without states counts as one state, because even
@@ -27,8 +29,8 @@ pub fn written_out(size: usize, min: u32, max: Option<u32>) -> usize {
     size.max(1).saturating_mul(times as usize)
 }
 
-/// True if a text determines how often `expr` is repeated in it: `expr` does not match an empty text, and where
-/// a match can be extended, the extension never begins like another match.
+/// True if a text determines how often `expr` is repeated in the text. This requires that `expr` does not match the
+/// empty text, and that text which could extend a match never begins like a new match.
 pub fn is_counted<'r>(expr: &'r Expr, inlined: &'r dyn Fn(usize) -> Option<&'r Expr>, budget: &'r Budget) -> bool {
     let Ok(automaton) = Nfa::compile(expr, inlined, budget) else { return false };
     let [first, ..] = automaton.nodes.as_slice() else { return false };
@@ -41,8 +43,8 @@ pub fn is_counted<'r>(expr: &'r Expr, inlined: &'r dyn Fn(usize) -> Option<&'r E
         })
 }
 
-/// The rules made so far, which other repetitions share, and the number of states that large repetitions took when
-/// they were written out.
+/// The rules made so far, which all repetitions share. The number is that of the states of all large repetitions that
+/// were written out.
 #[derive(Default)]
 pub struct Known(Vec<(Expr, usize)>, usize);
 
@@ -110,7 +112,7 @@ impl<'a> Large<'a> {
         let most = u64::from(max.unwrap_or(min));
         let call = self.rule(if unit == 1 { inner.clone() } else { exactly(inner, unit.into()) });
         let inner = if unit == 1 { &call.clone() } else { inner };
-        // Each level's call, and the number of times that it repeats `inner`.
+        // The call of each level, and the number of times that it repeats `inner`.
         let mut levels = vec![(call, u64::from(unit))];
         while let Some((call, times)) = levels.last()
             && times * BASE <= most
@@ -137,9 +139,10 @@ impl<'a> Large<'a> {
     fn at_most(&mut self, inner: &Expr, levels: &[(Expr, u64)], mut left: u64) -> Expr {
         let up_to = |expr: &Expr, most: u64| expr.clone().repeat(0, most as u32);
         let mut before: Vec<Expr> = Vec::new();
-        // Alternatives for fewer than `left` repetitions, one for each level. This level makes fewer calls than `left`
-        // needs; larger levels make exactly as many as `left` needs, and smaller levels any number. Less than one call
-        // of the smallest level follows.
+        // Alternatives for fewer than `left` repetitions, one for each level. The alternative of a level has fewer
+        // calls of this level than `left` contains, as many calls of the larger levels as `left` contains, and any
+        // number of calls of the smaller levels. At the end come fewer repetitions than one call of the smallest level
+        // has.
         let mut fewer: Vec<Expr> = Vec::new();
         for (at, (call, times)) in levels.iter().enumerate() {
             let calls = left / times;
@@ -166,7 +169,7 @@ mod tests {
 
     use super::*;
 
-    /// Lengths in bytes of the texts that an expression matches.
+    /// Returns the lengths in bytes of the texts that an expression matches.
     fn lengths(expr: &Expr, rules: &[Expr]) -> BTreeSet<u64> {
         let sums = |a: &BTreeSet<u64>, b: &BTreeSet<u64>| a.iter().flat_map(|a| b.iter().map(move |b| a + b)).collect();
         let none = BTreeSet::from([0]);

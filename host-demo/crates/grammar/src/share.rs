@@ -1,5 +1,5 @@
 //! Makes rules of the parts that a large grammar repeats many times, such as the texts and spaces in the schemas of a
-//! hundred functions. Each copy would take states of its own; a call takes one.
+//! hundred functions. Each copy of a part would take several states; a call takes one state.
 
 use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
@@ -36,13 +36,13 @@ pub fn repeated_parts(rules: &mut Rules, budget: &Budget) -> Result<Vec<usize>> 
 /// A part of an expression.
 struct Known {
     hash: u64,
-    /// Number of descriptions of its own parts, which follow this one.
+    /// Number of descriptions of the expression's own parts, which follow this description.
     inner: usize,
     may_be_rule: bool,
 }
 
-/// Describes an expression and then its parts, in order. Places in the source make no difference. Returns the hash and
-/// the size.
+/// Describes an expression and then its parts, in order. Expressions that differ only in their place in the source have
+/// the same hash. Returns the hash and the size.
 fn describe(expr: &Expr, known: &mut Vec<Known>) -> (u64, usize) {
     if let Expr::At(_, inner) = expr {
         return describe(inner, known);
@@ -73,8 +73,8 @@ fn describe(expr: &Expr, known: &mut Vec<Known>) -> (u64, usize) {
         size += part;
     }
     if matches!(expr, Expr::Both(..) | Expr::Minus(..) | Expr::Repeat(..)) {
-        // No calls inside: the operands of the first two must not contain any, and a repetition must not because each
-        // count could take a stack of its own at run time.
+        // These parts must not contain calls. Operands of an intersection or a difference cannot contain calls, and in
+        // a repetition each count could take a separate stack at run time.
         known.truncate(at + 1);
     }
     let hash = hasher.finish();
@@ -86,7 +86,7 @@ fn describe(expr: &Expr, known: &mut Vec<Known>) -> (u64, usize) {
 struct Shared {
     /// Descriptions of all parts that are still to be visited.
     known: std::vec::IntoIter<Known>,
-    /// Number of occurrences of each part that occurs often, by its hash.
+    /// Number of occurrences of each part that occurs often. The key is the hash of the part.
     times: HashMap<u64, usize>,
     /// The index in `made` by the part's hash.
     rules: HashMap<u64, usize>,
@@ -96,7 +96,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// Replaces the largest parts of an expression that occur often.
+    /// Replaces the parts of an expression that occur often, the largest parts first.
     fn replace(&mut self, expr: &mut Expr) {
         if let Expr::At(_, inner) = expr {
             return self.replace(inner);

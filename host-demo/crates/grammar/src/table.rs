@@ -23,10 +23,10 @@ impl Table {
         Self { bytes, differences }
     }
 
-    /// The differences between the values that the grammar allows and those of its schemas. Each is a sentence with the place
-    /// in the schema and the keyword that is not enforced, or the type that is generated. Differences that all grammars of
-    /// schemas have are not listed: a value has one spelling, properties come in the order of the schema, and only those that
-    /// the schema names are generated.
+    /// The differences between the values that the grammar allows and the values that its schemas allow. Each
+    /// difference is a sentence with the place in the schema, and with the keyword that is not enforced or the type
+    /// that is generated. Differences that every grammar of a schema has are not listed: a value has one spelling,
+    /// properties come in the order of the schema, and only properties that the schema names are generated.
     pub fn differences(&self) -> &[String] {
         &self.differences
     }

@@ -11,13 +11,13 @@ use serde_json::Value;
 #[derive(Default)]
 struct Row {
     equal: usize,
-    /// Cases of schemas that are refused with the keyword's name.
+    /// Number of cases whose schema is refused with an error that names the keyword.
     refused: usize,
-    /// Invalid values that the grammar allows. Each is a difference that the grammar names.
+    /// Number of invalid values that the grammar allows. Each of them is a difference that the grammar names.
     wider: usize,
-    /// Valid values that the grammar does not generate: differences that the grammar names.
+    /// Number of valid values that the grammar does not generate, because of a difference that the grammar names.
     narrower: usize,
-    /// Valid values of which the grammar generates another form: another spelling or order.
+    /// Number of valid values that the grammar generates only in a different form: with another spelling or order.
     form: usize,
 }
 

@@ -16,7 +16,7 @@ use anyhow::{Context, Result};
 
 use arenite_files::write_file;
 
-/// Returns the path in a variable of the environment. As in `huggingface_hub`, `~` stands for the home directory.
+/// Returns the path in an environment variable. As in `huggingface_hub`, `~` stands for the home directory.
 pub fn given(name: &str) -> Option<PathBuf> {
     let value = env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)?;
     match (value.strip_prefix("~"), user()) {
@@ -61,8 +61,8 @@ impl Cache {
         Repository { root: self.root.clone(), name: format!("models--{}", name.replace('/', "--")) }
     }
 
-    /// Returns all models in the cache: GGUF files, and files of plain addresses. Lists a file once, since several
-    /// snapshots may have it.
+    /// Returns all models in the cache: GGUF files, and files of plain addresses. A file in several snapshots is listed
+    /// only once.
     pub fn entries(&self) -> Vec<Entry> {
         let mut entries = Vec::new();
         for name in names(&self.root) {
@@ -85,12 +85,12 @@ impl Cache {
     }
 }
 
-/// True for the file that lets a model see, which belongs to all models of its repository.
+/// Returns true for the encoder of pictures, which belongs to all models of its repository.
 fn is_projector(file: &str) -> bool {
     arenite_files::is_projector(file)
 }
 
-/// The name of the snapshot of a repository without commits; it has no others.
+/// The name of the snapshot of a repository without commits. Such a repository has only this snapshot.
 pub const PLAIN: &str = "main";
 
 /// A repository in the cache.
@@ -117,13 +117,13 @@ impl Repository {
         self.directory().join("blobs")
     }
 
-    /// Locks the contents `blob` with the lock of `huggingface_hub`. If another process fetches them, calls `wait`, and
-    /// waits for that process.
+    /// Locks the contents `blob` with the same lock as `huggingface_hub`. If another process is fetching these
+    /// contents, calls `wait` once and then waits for that process.
     pub fn lock(&self, blob: &str, wait: impl FnOnce()) -> std::io::Result<File> {
         let locks = self.root.join(".locks").join(&self.name);
         fs::create_dir_all(&locks)?;
         let lock = File::options().write(true).create(true).truncate(false).open(locks.join(format!("{blob}.lock")))?;
-        // Other errors are ignored, because some file systems have no locks: there the file is fetched without one.
+        // Other errors are ignored, because some file systems have no locks: the file is then fetched without a lock.
         if let Err(TryLockError::WouldBlock) = lock.try_lock() {
             wait();
             lock.lock()?;
@@ -137,7 +137,7 @@ impl Repository {
         self.directory().join("snapshots").join(commit.trim()).join(file)
     }
 
-    /// Returns the snapshots: first the current one, then the others, the newest first.
+    /// Returns the snapshots: first the current snapshot, then all others, the newest first.
     pub fn snapshots(&self) -> Vec<Snapshot> {
         let root = self.directory().join("snapshots");
         let current = self.path("");
@@ -149,7 +149,7 @@ impl Repository {
         directories.into_iter().map(Snapshot::read).collect()
     }
 
-    /// Links `file` in the snapshot of `commit` to the contents `blob`.
+    /// Links `file` in the snapshot of `commit` to the contents in `blob`.
     pub fn link(&self, commit: &str, file: &str, blob: &Path) -> Result<()> {
         let link = self.directory().join("snapshots").join(commit).join(file);
         let cannot = || format!("cannot write {}", link.display());
@@ -162,8 +162,8 @@ impl Repository {
             let _ = fs::remove_file(&link);
             #[cfg(unix)]
             std::os::unix::fs::symlink(&target, &link)
-                // Not an error, because another process that waited for the same contents may have made the link
-                // meanwhile.
+                // This is not an error if another process, which waited for the same contents, has already made the
+                // link.
                 .or_else(|error| if is_linked() { Ok(()) } else { Err(error) })
                 .with_context(cannot)?;
             #[cfg(not(unix))]
@@ -184,8 +184,8 @@ impl Repository {
         write_file(&path, |out| Ok(std::io::Write::write_all(out, commit.as_bytes())?))
     }
 
-    /// Removes these files from all snapshots, and contents that no other file uses. Removes the whole repository if
-    /// neither a file nor an unfinished download is left. Returns the number of freed bytes.
+    /// Removes `files` from all snapshots, and removes contents that no remaining file uses. Removes the whole
+    /// repository if neither a file nor an unfinished download is left. Returns the number of freed bytes.
     pub fn remove(&self, files: &[&String]) -> Result<u64> {
         let before = size(&self.blobs());
         for snapshot in self.snapshots() {
@@ -199,7 +199,7 @@ impl Repository {
             }
         }
         let left = self.snapshots();
-        // Unfinished downloads stay, because another process may be writing them.
+        // Unfinished downloads stay, because another process may still be writing them.
         let is_unfinished = |name: &String| name.ends_with(".incomplete");
         if left.iter().all(|snapshot| snapshot.files.is_empty()) && !names(&self.blobs()).iter().any(is_unfinished) {
             return self.remove_all();
@@ -223,7 +223,7 @@ impl Repository {
         Ok(before)
     }
 
-    /// Returns whether the cache has anything of the repository, such as an unfinished download.
+    /// Returns true if the cache has anything of the repository, such as an unfinished download.
     pub fn exists(&self) -> bool {
         self.directory().is_dir()
     }
@@ -262,8 +262,8 @@ fn used_blobs(directory: &Path, used: &mut BTreeSet<String>) {
     }
 }
 
-/// Total size of a repository's own contents in bytes. Links are not counted because they lead to contents that several
-/// repositories share.
+/// Total size in bytes of the contents that only this repository has. Links are not counted because they lead to
+/// contents that several repositories share.
 fn size(blobs: &Path) -> u64 {
     let files = names(blobs).into_iter().filter_map(|name| fs::symlink_metadata(blobs.join(name)).ok());
     files.filter(|found| found.is_file()).map(|found| found.len()).sum()

@@ -1,5 +1,5 @@
-//! Requests to the hub. Redirects are followed here and not by the HTTP library, because the access token must reach only
-//! the hub, and because the headers of each answer say something about the file.
+//! Requests to the hub. Redirects are followed here and not by the HTTP library, because the access token must reach
+//! only the hub, and because the headers of each answer contain facts about the file.
 
 use std::collections::HashSet;
 use std::env;
@@ -22,17 +22,18 @@ const ENDPOINT: &str = "https://huggingface.co";
 const MOST_REDIRECTS: usize = 10;
 const MOST_FILES: usize = 1 << 17;
 const MOST_PAGES: usize = 1 << 8;
-/// Maximum time for all pages of a list. Each read has a limit of its own, but a server may send pages without end.
+/// Maximum time for all pages of a list. Each read has a separate limit, but a server could send an endless number of
+/// pages.
 const LIST_TIME: Duration = Duration::from_secs(30);
 
-/// Number of further attempts if the server is busy or breaks off the connection.
+/// Maximum number of repeated attempts if the server is busy or closes the connection early.
 const MORE_ATTEMPTS: u32 = 2;
 
 /// The error if the hub cannot be reached.
 #[derive(Debug)]
 pub struct Unreachable {
     why: String,
-    /// The connection broke off, so another attempt may succeed.
+    /// True if the connection broke off, so that another attempt may succeed.
     broke_off: bool,
 }
 
@@ -48,7 +49,7 @@ impl std::error::Error for Unreachable {}
 pub struct Client {
     agent: ureq::Agent,
     endpoint: String,
-    /// Access token. Sent only to the hub, because the hosts that it redirects to could otherwise use it.
+    /// Access token. It is sent only to the hub, because the hosts to which the hub redirects could misuse it.
     token: Option<String>,
 }
 
@@ -72,8 +73,8 @@ pub struct Reply {
 pub struct Facts {
     pub commit: Option<String>,
     pub size: Option<u64>,
-    /// The hub's name for the file's contents: the SHA-256 of a large file, Git's hash of another. From other servers,
-    /// the ETag, or else the time of the last change.
+    /// The hub's name for the file's contents: the SHA-256 of a large file, Git's hash of a small file. For other
+    /// servers, the ETag, or the time of the last change if there is no ETag.
     pub etag: Option<String>,
     is_linked: bool,
     /// The hub's error code.
@@ -99,7 +100,7 @@ impl Facts {
         self.size = self.size.or(linked).or(whole).or_else(length);
     }
 
-    /// Returns whether a hub answered, whose names for contents are hashes.
+    /// Returns true if a hub answered. Only a hub's names for contents are hashes.
     pub fn is_hub(&self) -> bool {
         self.is_linked || self.commit.is_some()
     }
@@ -158,8 +159,8 @@ impl Client {
         format!("{}/{repository}/resolve/{commit}/{}", self.endpoint, encoded(file))
     }
 
-    /// Splits an address on the hub into the repository and the file's path in it. The address of a repository's page
-    /// has no file.
+    /// Splits an address on the hub into the repository and the file's path in it. The file is `None` for the address
+    /// of a repository's page.
     pub fn file_of(&self, address: &str) -> Option<(String, Option<String>)> {
         let path = address.strip_prefix(&self.endpoint)?.strip_prefix('/')?;
         let path = path.split(['?', '#']).next()?.trim_end_matches('/');
@@ -215,7 +216,7 @@ impl Client {
         }
     }
 
-    /// Requests a file or a list. Tries again if the server is busy or breaks off the connection.
+    /// Requests a file or a list. Repeats the request if the server is busy or closes the connection early.
     pub fn first(&self, address: &str) -> Result<Reply> {
         for attempt in 0..MORE_ATTEMPTS {
             let reply = self.get(address, 0);
@@ -304,8 +305,8 @@ impl Client {
     }
 }
 
-/// The certificates in `SSL_CERT_FILE`, which replace Mozilla's, as with OpenSSL and Python. `None` if the variable is
-/// not set.
+/// Reads the certificates in `SSL_CERT_FILE`. They replace Mozilla's certificates, as in OpenSSL and Python. Returns
+/// `None` if the variable is not set.
 ///
 /// # Errors
 ///
@@ -337,7 +338,7 @@ fn unreachable(url: &str, error: &ureq::Error) -> anyhow::Error {
     Unreachable { why, broke_off }.into()
 }
 
-/// Returns whether a variable of the environment has one of the values that `huggingface_hub` takes for true.
+/// Returns true if an environment variable has one of the values that `huggingface_hub` takes for true.
 fn is_set(name: &str) -> bool {
     env::var(name).is_ok_and(|value| ["1", "on", "yes", "true"].contains(&&*value.to_ascii_lowercase()))
 }
@@ -371,7 +372,7 @@ fn joined(from: &str, to: &str) -> String {
     }
 }
 
-/// Returns true if `text` is safe as a file name. The server chooses it, so that it must not name a parent directory.
+/// Returns true if `text` is safe as a file name. The server chooses the text, so it must not name a parent directory.
 pub fn is_plain(text: &str) -> bool {
     !text.is_empty() && !text.starts_with('.') && text.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c))
 }
@@ -398,8 +399,8 @@ fn listing(text: &str) -> Result<Listing> {
         _ => None,
     };
     let names = names.context("it names no files")?;
-    // A server could otherwise write outside of the cache: no empty, `.` or `..` parts. The second check covers other
-    // systems (drive letters).
+    // The path must have no empty, `.` or `..` parts, because a server could otherwise write outside of the cache. The
+    // second check covers other systems, which have drive letters.
     let is_safe = |name: &&str| {
         name.split('/').all(|part| !matches!(part, "" | "." | ".."))
             && Path::new(name).components().all(|part| matches!(part, std::path::Component::Normal(_)))

@@ -74,14 +74,14 @@ pub fn fetch(client: &Client, remote: &Remote<'_>, cache: &Repository, progress:
 
 impl Remote<'_> {
     fn refused(&self, client: &Client, reply: &Reply) -> anyhow::Error {
-        // Name the repository, since the hub refuses access to a whole one. Status 404 concerns the file, because the
-        // hub has listed the repository.
+        // The error names the repository, because the hub refuses access to a whole repository. Status 404 is about the
+        // file, because the hub has listed the repository.
         client.refused(self.repository.filter(|_| reply.status != 404).unwrap_or(self.name), reply)
     }
 }
 
-/// The name of the contents in the cache. The name is a hash of address and ETag if the server is not a hub, because
-/// such an ETag only distinguishes the versions of one address.
+/// Returns the name of the contents in the cache. If the server is not a hub, the name is a hash of address and ETag,
+/// because the ETag then distinguishes only the versions of one address.
 fn blob_name(facts: &Facts, url: &str) -> String {
     match &facts.etag {
         Some(etag) if facts.is_hub() && is_plain(etag) && etag.len() <= 128 => etag.clone(),
@@ -108,7 +108,7 @@ struct Transfer<'t> {
 }
 
 impl Transfer<'_> {
-    /// Writes the whole file. Resumes the download if the connection breaks off.
+    /// Writes the whole file. Resumes the download if the connection is closed early.
     fn run(&mut self, first: Reply) -> Result<()> {
         let mut have = self.part.metadata()?.len();
         let mut reply = Some(first).filter(|_| have == 0);
@@ -138,13 +138,13 @@ impl Transfer<'_> {
         }
     }
 
-    /// Writes the body of an answer. Returns the reason for another attempt if the file is still incomplete.
+    /// Writes the body of an answer. If the file is still incomplete, returns the reason for another attempt.
     fn take(&mut self, mut reply: Reply, have: &mut u64) -> Result<Option<String>> {
         match reply.status {
             206 if reply.start == *have => {}
             200 => *have = 0,
-            // Status 416 means that the range cannot be satisfied: the file is complete, or the downloaded part does
-            // not belong to the file.
+            // Status 416 means that the range cannot be satisfied: either the file is already complete, or the
+            // downloaded part does not belong to this file.
             416 if self.facts.size == Some(*have) => return Ok(None),
             416 | 206 => {
                 *have = 0;
@@ -171,7 +171,7 @@ impl Transfer<'_> {
                 .with_context(|| format!("cannot write {} to the cache", self.remote.name))?;
             *have += count as u64;
             self.progress.position(*have);
-            // Stop here because the body is longer than the file and may have no end. `check` reports the wrong size.
+            // The body is longer than the file and may be endless, so stop here. `check` then reports the wrong size.
             if self.facts.size.is_some_and(|size| *have > size) {
                 return Ok(None);
             }

@@ -2,11 +2,11 @@
 //!
 //! | file | |
 //! |---|---|
-//! | `lib` | names of models, and the files that they stand for |
+//! | `lib` | names of models, and the files that each name stands for |
 //! | `client` | requests, with redirects and access tokens |
 //! | `download` | downloads of files: resumed, checked, and moved into the cache when complete |
 //! | `cache` | the directories of the cache |
-//! | `public` | files at addresses that strangers give |
+//! | `public` | files at addresses in requests of strangers |
 //!
 //! ```no_run
 //! use arenite_hub::{Access, Name};
@@ -39,7 +39,7 @@ use client::Client;
 use download::Remote;
 pub use public::fetch_public;
 
-/// Preferred quantizations for names without one, as in llama.cpp.
+/// Preferred quantizations for a name without a quantization, as in llama.cpp.
 const DEFAULTS: [&str; 2] = ["Q4_K_M", "Q8_0"];
 
 /// A model on the hub: `USER/REPO` or `USER/REPO:QUANT`.
@@ -47,7 +47,7 @@ const DEFAULTS: [&str; 2] = ["Q4_K_M", "Q8_0"];
 pub struct Name {
     pub repository: String,
     pub quant: Option<String>,
-    /// File of the repository to use instead of the one with the quantization.
+    /// File of the repository to use, regardless of the quantization.
     pub file: Option<String>,
 }
 
@@ -60,7 +60,7 @@ impl Name {
             "`{text}` is not a name of a model: give USER/REPO or USER/REPO:QUANT, such as ggml-org/Qwen3-0.6B-GGUF:Q8_0"
         );
         let (repository, quant) = match text.split_once(':') {
-            // Accepted because in Ollama's names, `latest` stands for the default quantization.
+            // This is accepted because `latest` stands for the default quantization in Ollama's names.
             Some((repository, "latest")) => (repository, None),
             Some((repository, quant)) => (repository, Some(quant.to_owned())),
             None => (text, None),
@@ -79,7 +79,7 @@ impl std::fmt::Display for Name {
     }
 }
 
-/// Returns whether a name has the form USER/REPO or USER/REPO:QUANT.
+/// Returns true if a name has the form USER/REPO or USER/REPO:QUANT.
 pub fn is_repository(name: &str) -> bool {
     let is_word = |text: &str| {
         let first = |c: char| c.is_ascii_alphanumeric();
@@ -101,7 +101,7 @@ pub struct Access<'a> {
 
 /// Shows the progress of downloads.
 pub trait Progress {
-    /// A download starts. `size` is the number of bytes, if the server tells it.
+    /// A download starts. `size` is the number of bytes, if the server states it.
     fn begin(&self, name: &str, size: Option<u64>);
     /// `bytes` of the file are here.
     fn position(&self, bytes: u64);
@@ -131,14 +131,14 @@ pub fn model(name: &Name, access: Access<'_>) -> Result<PathBuf> {
             is_meant(&pieces[0]).then(|| snapshot.directory.join(&pieces[0]))
         })
     };
-    // Without a quantization, only a file with the preferred one is taken from the cache: the repository may have it
-    // although the cache has another. Otherwise the hub's list decides.
+    // If the name has no quantization, the cache is used only for a file with the preferred quantization: the
+    // repository may have such a file even if the cache has a different one. Otherwise the hub's list decides.
     let quant = name.quant.as_deref().unwrap_or(DEFAULTS[0]);
     if let Some(path) = in_cache(&|file| name.file.is_some() || has_quant(file, quant)) {
         return Ok(path);
     }
     pull(name, access).or_else(|error| match in_cache(&|_| true) {
-        // The hub cannot be reached, but the cache has another file of the repository.
+        // The hub cannot be reached, but the cache has a different file of the repository.
         Some(path) if error.is::<client::Unreachable>() => {
             log::warn!("{error:#}: {} is taken from the cache", path.display());
             Ok(path)
@@ -147,15 +147,15 @@ pub fn model(name: &Name, access: Access<'_>) -> Result<PathBuf> {
     })
 }
 
-/// Fetches the files of a model that are missing in the cache or have changed on the hub. Returns the path of its first
-/// file.
+/// Fetches the files of a model that are missing in the cache or have changed on the hub. Returns the path of the
+/// model's first file.
 pub fn pull(name: &Name, access: Access<'_>) -> Result<PathBuf> {
     let client = Client::new(access.token)?;
     let cache = Cache::open()?.repository(&name.repository);
     let listed = client.list(&name.repository)?;
     let file = choose(&listed.files, name).with_context(|| name.repository.clone())?;
     let pieces = pieces(&listed.files, &file).with_context(|| name.repository.clone())?;
-    // Fetch the projector, too, because a model that sees cannot read pictures without it.
+    // Fetch the projector, too, because the model cannot read pictures without it.
     let projector = projector_among(listed.files.iter().map(String::as_str), &file).map(str::to_owned);
     let mut commit = listed.commit;
     let drafter = drafter_among(&listed.files, &file);
@@ -163,7 +163,7 @@ pub fn pull(name: &Name, access: Access<'_>) -> Result<PathBuf> {
         let url = client.address(&name.repository, commit.as_deref().unwrap_or("main"), piece);
         let remote = Remote { url: &url, repository: Some(&name.repository), name: piece };
         let fetched = download::fetch(&client, &remote, &cache, access.progress)?;
-        // All pieces come from the same commit, because pieces of two commits may not fit together.
+        // All pieces are fetched from the same commit, because pieces of different commits may not fit together.
         let commit = commit.get_or_insert(fetched.commit.unwrap_or_else(|| PLAIN.to_owned()));
         cache.link(commit, piece, &fetched.blob)?;
     }
@@ -224,13 +224,13 @@ fn place(address: &str, client: &Client) -> Result<Place> {
     Ok(Place::Plain(format!("{}/{folder}", safe(host)), file))
 }
 
-/// Returns whether a file is a language model, or the first piece of one.
+/// Returns true if a file is a language model or the first piece of a split language model.
 fn is_model(file: &str) -> bool {
     let name = file.rsplit('/').next().unwrap_or(file);
-    // The comparison respects case because in upper case, `MTP-` is part of the names of whole models.
+    // The comparison is case-sensitive, because names of whole models may contain `MTP-` in upper case.
     const OTHERS: [&str; 6] = ["mmproj", "mtp-", "eagle3-", "dflash-", "dspark-", "-assistant"];
-    // Only a file without a quantization is a matrix, since the names of models that were quantized with one may have
-    // the word, too.
+    // A file counts as an importance matrix only if its name has no quantization, because the name of a model that was
+    // quantized with a matrix may contain "imatrix", too.
     let is_matrix = name.contains("imatrix") && quant_of(name).is_none();
     is_gguf(name)
         && !is_matrix
@@ -238,7 +238,8 @@ fn is_model(file: &str) -> bool {
         && split(file).is_none_or(|(_, piece, _)| piece == 1)
 }
 
-/// Splits the file name of a piece of a split model into its start, the piece's number and the number of pieces.
+/// Splits the file name of one piece of a split model into the text before the numbers, the piece's number, and the
+/// number of pieces.
 fn split(file: &str) -> Option<(&str, usize, usize)> {
     let rest = file.strip_suffix(".gguf")?;
     let (rest, count) = rest.rsplit_once("-of-")?;
@@ -248,18 +249,18 @@ fn split(file: &str) -> Option<(&str, usize, usize)> {
     Some((start, piece.parse().ok()?, count.parse().ok()?))
 }
 
-/// Returns the files with the quantization `quant`, or else those whose names contain it.
+/// Returns the files with the quantization `quant`. If there are none, returns the files whose names contain `quant`.
 pub fn with_quant<'f>(files: &[&'f String], quant: &str) -> Vec<&'f String> {
     let pattern = |before: &str| Regex::new(&format!("(?i){before}{}[-./]", regex_lite::escape(quant)));
     let all = |is_meant: &dyn Fn(&str) -> bool| files.iter().copied().filter(|file| is_meant(file)).collect::<Vec<_>>();
     let named = |before: &str| pattern(before).map_or(Vec::new(), |pattern| all(&|file| pattern.is_match(file)));
     let exact = all(&|file| has_quant(file, quant));
     let found = if exact.is_empty() { named("(^|[^a-zA-Z0-9])") } else { exact };
-    // Names of floats are not searched within words, because `BF16` contains `F16`.
+    // Names of float types are not searched for within words, because `BF16` contains `F16`.
     if found.is_empty() && !quant.starts_with(['F', 'f']) { named("") } else { found }
 }
 
-/// Returns whether `quant` is the quantization in a file's name.
+/// Returns true if `quant` is the quantization in a file's name.
 fn has_quant(file: &str, quant: &str) -> bool {
     quant_of(file).is_some_and(|own| own.eq_ignore_ascii_case(quant))
 }
@@ -276,7 +277,7 @@ fn choose(files: &[String], name: &Name) -> Result<String> {
         Some(quant) => with(quant),
         None => DEFAULTS.iter().find_map(|quant| with(quant)).or(models.first().copied()),
     };
-    // Only whole files are models, but a repository may have byte parts of others.
+    // Only whole files are models, but a repository may also have models in byte parts.
     let wholes: Vec<String> = files.iter().filter_map(|file| whole_of(file)).map(str::to_owned).collect();
     let whole = match &name.quant {
         Some(quant) => with_quant(&wholes.iter().collect::<Vec<_>>(), quant).first().map(|whole| (*whole).clone()),
@@ -371,7 +372,8 @@ mod tests {
         assert_eq!(quant_of("x/UD-Q4_K_XL/m-UD-Q4_K_XL-00001-of-00002.gguf").as_deref(), Some("UD-Q4_K_XL"));
         assert_eq!(quant_of("gemma-3-270m-it-q8_0.gguf").as_deref(), Some("Q8_0"));
         assert_eq!(quant_of("model.gguf"), None);
-        // The name of a model may tell that an importance matrix was used; the matrix has no quantization in its name.
+        // The name of a model may say that an importance matrix was used. The matrix itself has no quantization in its
+        // name.
         let matrix = ["m-imatrix.gguf", "m-Q4_K_M-imatrix.gguf", "imatrix.gguf"];
         assert_eq!(chosen(&matrix, "a/b").unwrap(), "m-Q4_K_M-imatrix.gguf");
         assert!(chosen(&matrix[..1], "a/b").is_err());

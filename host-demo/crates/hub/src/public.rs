@@ -1,5 +1,6 @@
-//! Small files at addresses that a stranger gave, such as pictures in requests to a server. The address may name a machine
-//! that only the server reaches, or lead there by a redirect or by its name's entry, so every connection is checked.
+//! Small files at addresses that a stranger gave, such as pictures in requests to a server. The address may name a
+//! machine that only the server can reach. A redirect or the name service may also lead to such a machine, so every
+//! connection is checked.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -20,8 +21,8 @@ const MOST_REDIRECTS: u32 = 5;
 ///
 /// # Errors
 ///
-/// The address, or one that it redirects to, is not public; the server does not answer in 10 seconds, with a failure, or
-/// with a larger file.
+/// The address or an address to which it redirects is not public; the server does not answer within 10 seconds, or
+/// answers with a failure or with a larger file.
 pub fn fetch_public(address: &str, most: u64) -> Result<Vec<u8>> {
     fetch(address, most, is_public)
 }
@@ -42,8 +43,8 @@ fn fetch(address: &str, most: u64, is_allowed: fn(IpAddr) -> bool) -> Result<Vec
     body.with_context(|| format!("cannot fetch {address}, or it has more than {most} bytes"))
 }
 
-/// Resolves names, and refuses those of machines that are not allowed. The check is here and not on the address as
-/// text, so that it holds for redirects and for names that lead to this network.
+/// Resolves names, and refuses addresses of machines that are not allowed. Resolved addresses are checked, not the text
+/// of the address, so that the check also covers redirects, and names that lead to this network.
 #[derive(Debug)]
 struct Checked(fn(IpAddr) -> bool);
 
@@ -76,7 +77,7 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
     !is_shared && !is_special && !is_reserved
 }
 
-/// True for global unicast addresses (2000::/3) that contain no other address.
+/// True for global unicast addresses (2000::/3) that do not contain an IPv4 address.
 fn is_public_v6(address: Ipv6Addr) -> bool {
     let [a, b, ..] = address.segments();
     // Teredo and others in 2001::/23, documentation, and 6to4.
@@ -123,7 +124,7 @@ mod tests {
     fn server() -> u16 {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
-        // Each answer ends its connection: a client that used it again would sometimes meet a closed one.
+        // Each answer ends its connection, because a client that reused a connection would sometimes find it closed.
         std::thread::spawn(move || {
             for socket in listener.incoming() {
                 let mut socket = socket.unwrap();

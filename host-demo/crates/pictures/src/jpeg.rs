@@ -1,12 +1,12 @@
-//! Decodes JPEG to the pixels of libjpeg-turbo, which transformers uses. The decoder of `image` rounds differently: a
-//! quarter of the bytes differ, by up to 4 of 255.
+//! Decodes JPEG to the same pixels as libjpeg-turbo, which transformers uses. The decoder of the crate `image` rounds
+//! differently: a quarter of the bytes differ, by up to 4 of 255.
 
 use image::metadata::Orientation;
 use libjpeg_turbo_rs::{DecodeLimits, Decoder, JpegError, PixelFormat};
 
 use super::{Error, Limits, Pixels};
 
-/// Maximum number of scans in a progressive file. Each scan takes time for all pixels; programs write ten.
+/// Maximum number of scans in a progressive file. Each scan takes time for all pixels. Programs write about ten scans.
 const MOST_SCANS: usize = 100;
 
 /// True for the bytes of a JPEG file.

@@ -1,8 +1,8 @@
 //! Decodes pictures: PNG, JPEG, WebP, the first frame of a GIF, and BMP, to RGB bytes.
 //!
-//! The content decides the format, not the name. The size in the file's header is compared with [`Limits`] before memory
-//! for the pixels is allocated. As in transformers, transparency is dropped and the orientation in EXIF is applied. Samples
-//! of 16 bits are reduced to their upper 8.
+//! The format is recognized by the content, not by the name. The size in the file's header is compared with [`Limits`]
+//! before memory for the pixels is allocated. As in transformers, transparency is dropped and the orientation in EXIF
+//! is applied. Samples of 16 bits are reduced to their upper 8 bits.
 //!
 //! ```
 //! use arenite_pictures::{Limits, decode};
@@ -29,7 +29,7 @@ use image::{ColorType, DynamicImage, ImageDecoder, ImageFormat, ImageReader, Rgb
 /// these threads.
 pub const DECODER: &str = "picture";
 
-/// The formats that `image` decodes; JPEG has another decoder.
+/// The formats that the crate `image` decodes; JPEG has a different decoder.
 const FORMATS: [ImageFormat; 4] = [ImageFormat::Png, ImageFormat::WebP, ImageFormat::Gif, ImageFormat::Bmp];
 
 /// A decoded picture.
@@ -77,7 +77,7 @@ impl Limits {
     pub const OF_REQUEST: Self = Self { pixels: 25_000_000, ..Self::DEFAULT };
 
     /// Upper bound in bytes for the memory of a decoder, including the pixels that it returns. A PNG of 16 bits with
-    /// transparency and a progressive JPEG of four colors take the most: 8 bytes a pixel, and the result.
+    /// transparency and a progressive JPEG of four colors take the most memory: 8 bytes for each pixel, and the result.
     pub const fn memory(&self) -> u64 {
         12 * self.pixels + (16 << 20)
     }
@@ -115,7 +115,7 @@ impl Default for Limits {
 ///
 /// The format is unknown, the picture is larger than `limits`, or the file is damaged.
 pub fn decode(bytes: &[u8], limits: &Limits) -> Result<Picture, Error> {
-    // Decode in a thread of its own, so that a panic of the decoder ends this thread only.
+    // Decode in a separate thread, so that a panic of the decoder ends only this thread.
     thread::scope(|scope| {
         let work = || decoded(bytes, limits);
         let thread = thread::Builder::new().name(DECODER.into()).spawn_scoped(scope, work);
@@ -148,7 +148,7 @@ fn decoded(bytes: &[u8], limits: &Limits) -> Result<Picture, Error> {
 /// Decodes a file that is no JPEG.
 fn other(bytes: &[u8], limits: &Limits) -> Result<Pixels, Error> {
     let format = image::guess_format(bytes).ok().filter(|format| FORMATS.contains(format)).ok_or(Error::Format)?;
-    /// The last chunk of a PNG. It has no pixels, and files that are cut short by a few bytes lack it.
+    /// The last chunk of a PNG. The chunk has no pixels, and files that are cut short by a few bytes lack this chunk.
     const END: &[u8] = b"\0\0\0\0IEND\xae\x42\x60\x82";
     let lacks_end = format == ImageFormat::Png && !bytes.windows(4).rev().any(|name| name == b"IEND");
     let bytes: Cow<'_, [u8]> = if lacks_end { [bytes, END].concat().into() } else { bytes.into() };
@@ -168,9 +168,9 @@ fn other(bytes: &[u8], limits: &Limits) -> Result<Pixels, Error> {
     Ok(Pixels { width, height, rgb, turn })
 }
 
-/// Returns the red, green and blue bytes of pixels; `None` for colors that no format here has.
+/// Returns the red, green and blue bytes of pixels; `None` for a color type that does not occur in these formats.
 fn rgb(pixels: Vec<u8>, colors: ColorType) -> Option<Vec<u8>> {
-    // The position of the upper byte among the two of a sample.
+    // Index of the upper byte among the two bytes of a sample.
     const UPPER: usize = if cfg!(target_endian = "little") { 1 } else { 0 };
     let bytes = usize::from(colors.bytes_per_pixel());
     let (at, step) = match colors {

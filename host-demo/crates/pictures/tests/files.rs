@@ -1,4 +1,4 @@
-//! Files of other programs give the pixels that transformers loads, and damaged ones an error.
+//! Files of other programs give the same pixels as in transformers, and damaged files give an error.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::Read;
@@ -49,7 +49,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Decodes, and returns the largest number of bytes that were in use on the way.
+/// Decodes a picture. Returns the result, and the largest number of bytes that were in use during the call.
 fn measured(bytes: &[u8], limits: &Limits) -> (Result<Picture, Error>, u64) {
     let before = USED.load(Relaxed);
     MOST.store(before, Relaxed);
@@ -165,7 +165,7 @@ fn a_large_picture_is_refused_before_its_memory() {
     }
     let message = decode(&headers(20_000, 20_000)[0].1, &Limits::DEFAULT).unwrap_err().to_string();
     assert!(message.contains("20000 by 20000") && message.contains("make it smaller"), "{message}");
-    // Within the limits, no file takes more memory than is stated, whether its pixels are there or not.
+    // If a file is within the limits, it takes no more memory than stated, even if its pixels are missing.
     let limits = Limits { side: 2000, pixels: 1_000_000 };
     for (name, bytes) in headers(1000, 1000) {
         let (_, most) = measured(&bytes, &limits);

@@ -1,4 +1,4 @@
-//! Changes of metadata on the way to a quantized file: `--override-kv` and `COPY`.
+//! Changes of metadata while a quantized file is written: `--override-kv` and `COPY`.
 
 use anyhow::Result;
 use arenite::Gguf;
@@ -9,7 +9,7 @@ use super::mix::Mix;
 use super::pruned::Pruned;
 use arenite_gguf_writer::{Header, Meta};
 
-/// `KEY=TYPE:VALUE`: replaces a metadata value. The types are llama.cpp's.
+/// `KEY=TYPE:VALUE`: replaces a metadata value. The names of types are the same as in llama.cpp.
 #[derive(Clone, Debug)]
 pub struct KeyOverride {
     key: String,

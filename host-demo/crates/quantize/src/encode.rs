@@ -1,12 +1,12 @@
-//! Encodes rows of weights. This table lists every type that can be written.
+//! Encodes rows of weights. The table in this module lists every type that can be written.
 
 use arenite::quant::{TensorType, encode_row};
 
 use super::{iq1, iq4, k_quants, lattice, simple};
 
-/// Encodes `row` as one row of type `kind` into `out`, which must have exactly the size of such a row. `importance`
-/// weighs the error of each column. Returns `false` if `kind` has no encoder, or none that works without an importance
-/// matrix.
+/// Encodes `row` as one row of type `kind` into `out`, which must have exactly the size of such a row. `importance` has
+/// the weight of the error in each column. Returns `false` if `kind` has no encoder, or if its encoder needs an
+/// importance matrix and there is none.
 pub fn encode(kind: TensorType, row: &[f32], importance: Option<&[f32]>, out: &mut [u8]) -> bool {
     use TensorType::*;
     if kind.row_bytes(row.len()) != Some(out.len()) || importance.is_some_and(|columns| columns.len() != row.len()) {
@@ -45,7 +45,7 @@ pub fn encode(kind: TensorType, row: &[f32], importance: Option<&[f32]>, out: &m
     true
 }
 
-/// Returns whether this type cannot be encoded without an importance matrix.
+/// Returns true if this type cannot be encoded without an importance matrix.
 pub fn needs_importance(kind: TensorType) -> bool {
     matches!(kind, TensorType::IQ2_XXS | TensorType::IQ2_XS | TensorType::IQ1_S)
 }

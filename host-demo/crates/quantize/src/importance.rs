@@ -21,7 +21,7 @@ const COUNTS: &str = ".counts";
 
 /// An importance matrix.
 pub struct Importance {
-    /// Importance of each column by tensor name. A tensor of experts has one set of columns per expert.
+    /// Importance of each column, by the name of the tensor. A tensor of experts has separate columns for each expert.
     pub columns: BTreeMap<String, Vec<f32>>,
     /// Name of the first text that the matrix was computed from.
     pub dataset: Option<Vec<u8>>,
@@ -59,7 +59,7 @@ impl Importance {
             let row = values.len() / counts.len().max(1);
             ensure!(row * counts.len() == values.len(), "the counts of {name} do not fit its sums");
             for (values, &count) in values.chunks_mut(row.max(1)).zip(&counts) {
-                // An expert that was never chosen gives all columns the same importance.
+                // If an expert was never chosen, all of its columns get the same importance.
                 values.iter_mut().for_each(|x| *x = if count > 0.0 { *x / count } else { 1.0 });
             }
             columns.insert(name.to_owned(), values);
@@ -68,8 +68,8 @@ impl Importance {
         Ok(Self { columns, dataset: datasets.strings().next().map(<[u8]>::to_vec), chunks })
     }
 
-    /// Reads the older `.dat` format: a number of entries; for each entry the name, the number of calls, and the sums
-    /// over these calls.
+    /// Reads the older `.dat` format: a number of entries; then, for each entry, the name, the number of calls, and the
+    /// sums over these calls.
     fn from_legacy(mut bytes: &[u8]) -> Result<Self> {
         const SHORT: &str = "it is too short";
         let mut next = |n: usize| -> Result<&[u8]> {
@@ -97,8 +97,8 @@ impl Importance {
     }
 }
 
-/// Scales importances so that sums of their products neither overflow nor vanish. Only their ratios matter.
-/// If all columns are zero, they become equal.
+/// Scales importances so that sums of their products neither overflow nor vanish. Only the ratios of importances
+/// matter. If all importances are zero, they become equal and positive.
 fn usable(columns: &mut [f32]) {
     const RANGE: std::ops::Range<f32> = 1e-12..1e12;
     let most = columns.iter().copied().fold(0.0, f32::max);

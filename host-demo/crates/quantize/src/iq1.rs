@@ -1,8 +1,8 @@
-//! IQ1_S and IQ1_M: three levels per weight. Groups of eight weights are points of a codebook, shifted up or down by
-//! an eighth.
+//! IQ1_S and IQ1_M: three levels per weight. Groups of eight weights are points of a codebook, shifted up or down by an
+//! eighth.
 //!
-//! The search is ggml's (`quantize_row_iq1_*_impl`). Two borders in the sorted weights split them into three levels,
-//! so all splits can be tried. Then each group of eight that is not a point moves to a nearby one.
+//! The search is ggml's (`quantize_row_iq1_*_impl`). Two borders split the sorted weights into three levels, so all
+//! splits can be tried. Then each group of eight that is not a point of the codebook is moved to a nearby point.
 
 use std::sync::LazyLock;
 
@@ -18,7 +18,7 @@ const VALUES: [[f32; 3]; 2] = [[-0.875, 0.125, 1.125], [-1.125, -0.125, 0.875]];
 static CODEBOOK: LazyLock<Codebook<8>> =
     LazyLock::new(|| Codebook::read(TensorType::IQ1_S, 2048, 3, 3, |block, out| pack_iq1_s(block, &[0; 8], out)));
 
-/// Parameters of a stored group: the shift of each eight weights as an index into [`VALUES`], and the scale.
+/// Parameters of a stored group: the scale, and the shift of each eight weights as an index into [`VALUES`].
 #[derive(Clone, Copy)]
 struct Group<const EIGHTS: usize> {
     shifts: [usize; EIGHTS],
@@ -88,7 +88,8 @@ fn split_iq1_m(x: &[f32], weights: &[f32], order: &[usize]) -> Best<2> {
         for second in first..=16 {
             let fit = |half: usize, shift: usize| {
                 let (v, xs, ws) = (VALUES[shift], &xs[half], &ws[half]);
-                // Neighbouring levels differ by 1, so each border subtracts the sum of the weights below it.
+                // Neighbouring levels differ by 1, so the sum of the weights below each border is subtracted once for
+                // each border.
                 let xq = xs[16] * v[2] - (xs[first] + xs[second]);
                 let q2 = ws[16] * v[2] * v[2]
                     + ws[first] * (v[0] * v[0] - v[1] * v[1])
@@ -151,7 +152,7 @@ fn group<const EIGHTS: usize>(
     Group { shifts, scale }
 }
 
-/// Adds a stored group, with its values times `factor`, to a fit.
+/// Adds a stored group to a fit. The values of the group are multiplied by `factor`.
 fn add(fit: &mut Fit, x: &[f32], weights: &[f32], indices: &[u16], shifts: &[usize], factor: f32) {
     for (k, (&index, &shift)) in indices.iter().zip(shifts).enumerate() {
         for (i, &level) in CODEBOOK.points[usize::from(index)].iter().enumerate() {

@@ -1,4 +1,4 @@
-//! IQ4_NL and IQ4_XS: 4-bit codes for 16 values that are denser near zero.
+//! IQ4_NL and IQ4_XS: each weight has a 4-bit code for one of 16 values, which are denser near zero.
 
 use half::f16;
 
@@ -6,7 +6,7 @@ use super::search::{Fit, TINY, extreme, nearest, sum_of_squares, weigh};
 
 const VALUES: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
 
-/// The code of the value nearest to `x`; of two equally near, the higher one.
+/// Returns the code of the value nearest to `x`. If two values are equally near, the higher code is returned.
 fn code(x: f32) -> u8 {
     let above = VALUES.partition_point(|&value| f32::from(value) <= x);
     match above {

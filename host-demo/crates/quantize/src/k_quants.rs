@@ -1,4 +1,4 @@
-//! Q2_K to Q6_K: blocks of 256 weights in groups of 16 or 32. The groups' scales are quantized, too.
+//! Q2_K to Q6_K: blocks of 256 weights in groups of 16 or 32. The scales of the groups are also quantized.
 
 use half::f16;
 
@@ -6,7 +6,7 @@ use super::search::{
     TINY, Tries, WEIGHTED, affine, extreme, nearest, positive, sum_of_squares, symmetric, symmetric_by_descent, weigh,
 };
 
-/// The importance of the block that starts at element `at` of a row.
+/// Returns the importances for the block that starts at element `at` of a row.
 fn part(importance: Option<&[f32]>, at: usize) -> Option<&[f32]> {
     importance.map(|importance| &importance[at..at + 256])
 }
@@ -26,7 +26,8 @@ pub fn pack_two_bits(codes: &[u8; 256], out: &mut [u8]) {
     }
 }
 
-/// Packs the low nibbles. Each quarter of 64 codes takes 32 bytes, its second half in the high nibbles.
+/// Packs the low nibbles of codes. Each quarter of 64 codes takes 32 bytes: its first half goes to the low nibbles, its
+/// second half to the high nibbles.
 fn pack_nibbles(codes: &[u8; 256], out: &mut [u8]) {
     for (codes, out) in codes.chunks_exact(64).zip(out.chunks_exact_mut(32)) {
         for (i, byte) in out.iter_mut().enumerate() {
@@ -35,7 +36,7 @@ fn pack_nibbles(codes: &[u8; 256], out: &mut [u8]) {
     }
 }
 
-/// Packs bit `bit` of every code. Byte `i` holds the bits of codes `i`, `i + 32`, ..., starting at the lowest bit.
+/// Packs bit `bit` of every code. Byte `i` holds the bits of codes `i`, `i + 32`, ..., beginning with the lowest bit.
 fn pack_bit(codes: &[u8; 256], bit: u32, out: &mut [u8]) {
     for (i, byte) in out.iter_mut().enumerate() {
         *byte = (0..8).fold(0, |byte, k| byte | (codes[i + 32 * k] >> bit & 1) << k);

@@ -16,7 +16,7 @@ pub struct Block {
     pub d: f16,
     /// Index of the codebook point for each 8 or 4 weights.
     pub indices: [u16; 64],
-    /// Sign bits of each 8 weights, the first weight in the lowest bit.
+    /// Sign bits: one byte for each 8 weights, with the first weight in the lowest bit.
     pub signs: [u8; 32],
     /// Code of each group's scale.
     pub scales: [u8; 16],
@@ -29,9 +29,9 @@ impl Block {
 /// The codebook of a format: points of `D` weights, as levels. A magnitude is `2 * level + 1` times the scale.
 pub struct Codebook<const D: usize> {
     pub points: Vec<[u8; D]>,
-    /// For each [`key`](Self::key) of levels: the point with exactly these levels, if there is one.
+    /// For each [`key`](Self::key) of levels, the point with exactly these levels; `None` if there is no such point.
     on_grid: Vec<Option<u16>>,
-    /// For each [`key`](Self::key) of levels that are not a point: the range in `neighbours` of nearby points.
+    /// For each [`key`](Self::key) of levels that are not a point, the range of nearby points in `neighbours`.
     near: Vec<(u32, u32)>,
     neighbours: Vec<u16>,
 }
@@ -40,8 +40,8 @@ impl<const D: usize> Codebook<D> {
     /// Bits per level in a key.
     const BITS: usize = if D == 8 { 2 } else { 3 };
 
-    /// Reads the points from the format's decoder, so that the table exists only once. The neighbours of levels are
-    /// the points at the `distances` smallest distances.
+    /// Reads the points from the format's decoder, so that the program has only one table of points. The neighbours of
+    /// levels are the points at the `distances` smallest distances.
     pub fn read(kind: TensorType, count: u16, levels: u8, distances: usize, pack: fn(&Block, &mut [u8])) -> Self {
         let mut bytes = vec![0; kind.block().1];
         let mut values = Vec::new();
@@ -104,7 +104,8 @@ impl<const D: usize> Codebook<D> {
         self.on_grid[Self::key(levels)]
     }
 
-    /// The neighbour of these levels with the smallest `error`, the first if there are several.
+    /// Returns the neighbour of `levels` with the smallest `error`. If several have the same error, the first of them
+    /// is returned.
     pub fn nearest(&self, levels: &[u8; D], error: impl Fn(&[u8; D]) -> f32) -> u16 {
         let (start, end) = self.near[Self::key(levels)];
         let (mut least, mut best) = (f32::MAX, 0);
@@ -138,20 +139,21 @@ pub struct Lattice<const D: usize> {
     points: u16,
     /// Number of distances at which neighbours are tried.
     distances: usize,
-    /// Scales are tried up to `tries` steps below and above the first one.
+    /// Number of steps below and above the first scale that are tried.
     tries: i8,
     step: f32,
     /// True if the search starts with the best scale of plain rounding instead of the scale of the largest magnitude.
     rounded_first: bool,
     again: Again,
-    /// True if seven of eight signs are stored: the number of negative signs must be even.
+    /// True if only seven of eight signs are stored. The number of negative signs must then be even.
     even_signs: bool,
-    /// A group whose magnitudes are all below this counts as zeros.
+    /// A group counts as zeros if all of its magnitudes are below this value.
     tiny: f32,
-    /// Multiple of the block's mean square that [`weigh`] adds to the square of each weight, with an importance matrix.
+    /// Used with an importance matrix: multiple of the block's mean square that [`weigh`] adds to the square of each
+    /// weight.
     sigma: f32,
-    /// Multiple of `sigma` times the mean square that is added to the square of each weight, without an importance
-    /// matrix.
+    /// Used without an importance matrix: multiple of `sigma` times the mean square that is added to the square of each
+    /// weight.
     flat: f32,
     /// Empirical factor from ggml for the final scale.
     fudge: f32,
@@ -374,7 +376,8 @@ impl<const D: usize> Lattice<D> {
         }
     }
 
-    /// Finds the points for the magnitudes of a group. Returns the scale; `None` if the group counts as zeros.
+    /// Finds the points for the magnitudes of a group. Returns the scale of the group; `None` if the group counts as
+    /// zeros.
     fn group_of(&self, x: &[f32], weights: &[f32], indices: &mut [u16]) -> Option<f32> {
         let codebook = self
             .codebook
@@ -396,7 +399,8 @@ impl<const D: usize> Lattice<D> {
         let mut roots = [0.0; 32];
         roots.iter_mut().zip(weights).for_each(|(root, weight)| *root = weight.sqrt());
         let (x_points, root_points) = (x.as_chunks::<D>().0, roots.as_chunks::<D>().0);
-        // Finds the point for weight group `k` at a scale; also returns whether it has exactly the rounded levels.
+        // Finds the point for weight group `k` at a scale. The second value is true if the point has exactly the
+        // rounded levels.
         let find = |k: usize, inverse: f32, scale: f32| {
             let (x, roots) = (&x_points[k], &root_points[k]);
             let top = i32::from(self.levels) - 1;

@@ -1,4 +1,4 @@
-//! Converts a model to other tensor types, with llama.cpp's choice of types and its bytes.
+//! Converts a model to other tensor types. The choice of types and the encoded bytes are the same as in llama.cpp.
 //!
 //! | module | |
 //! |---|---|
@@ -57,10 +57,10 @@ use arenite_gguf_writer::Header;
 
 /// The key with a file's type.
 const FILE_TYPE: &str = "general.file_type";
-/// Elements that a thread encodes at a time; this takes some hundredths of a second.
+/// Number of elements that a thread encodes at a time. Encoding so many elements takes some hundredths of a second.
 const PIECE: usize = 1 << 18;
 
-/// Encodes a row of weights. Returns `false` if `kind` has no encoder, or none without an importance matrix.
+/// Encodes a row of weights. Returns `false` if `kind` has no encoder, or if its encoder needs an importance matrix.
 pub fn encode_values(kind: TensorType, row: &[f32], out: &mut [u8]) -> bool {
     encode::encode(kind, row, None, out)
 }
@@ -71,9 +71,10 @@ pub struct Change<'a> {
     /// Name of the tensor in the new file.
     pub name: String,
     pub to: TensorType,
-    /// The chosen type, before it was fitted to the tensor's rows.
+    /// The chosen type, before it was replaced by a type that fits the tensor's rows.
     pub wanted: TensorType,
-    /// The type that is too imprecise for weights as small as these, so that the tensor keeps its own.
+    /// The type that was chosen, but is too imprecise because the weights are so small. The tensor then keeps its old
+    /// type.
     pub too_coarse: Option<TensorType>,
     /// Importance of each column, matrix after matrix.
     importance: Option<&'a [f32]>,
@@ -175,8 +176,8 @@ pub fn header(
 }
 
 impl Change<'_> {
-    /// True if the tensor is quantized as if all columns had the same importance. Matrices have none of the embeddings and
-    /// the head.
+    /// True if the tensor is quantized as if all columns had the same importance. Importance matrices usually do not
+    /// contain the embeddings and the head.
     pub fn lacks_importance(&self) -> bool {
         self.to != self.tensor.kind
             && self.to.block().0 > 1
@@ -219,7 +220,7 @@ impl Change<'_> {
         })
     }
 
-    /// Writes the tensor in its new type. Calls `go_on` with the size of every chunk written; an error of `go_on` stops
+    /// Writes the tensor in its new type. Calls `go_on` with the size of every written chunk. An error of `go_on` stops
     /// the conversion.
     pub fn write(
         &self,
@@ -245,7 +246,7 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// Encodes these rows in the new type, split among the threads.
+    /// Encodes the rows `rows` in the new type, split among the threads.
     fn encode(&self, rows: Range<usize>, threads: usize, out: &mut Vec<u8>) -> Result<()> {
         let row_bytes = self.columns() / self.to.block().0 * self.to.block().1;
         out.resize(rows.len() * row_bytes, 0);
@@ -260,7 +261,8 @@ impl Change<'_> {
     fn encode_part(&self, first: usize, out: &mut [u8]) -> Result<()> {
         let (columns, name) = (self.columns(), &self.name);
         let to = columns / self.to.block().0 * self.to.block().1;
-        // Larger weights would overflow, because most formats store f16 scales, and searching for a scale sums squares.
+        // Larger weights would overflow, because most formats store scales in f16, and the search for a scale sums
+        // squares.
         let most = match self.to {
             TensorType::F32 => f32::MAX,
             TensorType::BF16 => bf16::MAX.to_f32(),

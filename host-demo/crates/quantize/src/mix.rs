@@ -1,7 +1,7 @@
 //! File types such as Q4_K_M, and the type that each tensor gets in such a file.
 //!
-//! The rules are llama.cpp's (`llama-quant.cpp`), in its order: tensors that keep their type, tensors that get more
-//! bits in a mix, and substitutes for rows that are not whole blocks.
+//! The rules and their order are the same as in llama.cpp (`llama-quant.cpp`): tensors that keep their type, tensors
+//! that get more bits in a mix, and substitutes for rows that are not whole blocks.
 
 use anyhow::{Context, Result, bail};
 use arenite::gguf::{Gguf, Value};
@@ -48,7 +48,7 @@ impl std::str::FromStr for Mix {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
-        // llama-quantize also takes the value of `general.file_type`.
+        // Like llama-quantize, also accept the number that `general.file_type` has for a file type.
         let by_number = || Self::ALL.iter().copied().find(|mix| name.parse() == Ok(mix.number()));
         let known = match name.to_ascii_uppercase().as_str() {
             "Q3_K" => Some(Self::Q3_K_M),
@@ -74,7 +74,7 @@ const KINDS: [TensorType; 28] = {
     ]
 };
 
-/// Types for models that were trained in them, which are no substitute for other types.
+/// Types for models that were trained in these types. They are never a substitute for other types.
 const TRAINED: [TensorType; 5] = {
     use TensorType::*;
     [TQ1_0, TQ2_0, Q1_0, Q2_0, MXFP4]
@@ -127,16 +127,16 @@ pub struct TypeOptions {
     pub embedding: Option<TensorType>,
     /// The output matrix keeps its type.
     pub keep_output: bool,
-    /// All tensors get the type of the file, and none more or fewer bits.
+    /// True if every tensor gets the type of the file, and none gets a type with more or fewer bits.
     pub pure: bool,
     /// All tensors keep their types.
     pub copy: bool,
     /// Layers that the new file leaves out.
     pub pruned: Pruned,
-    /// The types that a processor has fast kernels for. Another type is replaced by one of these, of at least as many
-    /// bits if there is one. `None`: all.
+    /// The types for which a processor has fast kernels; `None` if all types have them. Any other type is replaced by
+    /// one of these types, with at least as many bits if possible.
     pub kernels: Option<Vec<TensorType>>,
-    /// Dry run: no file is written, so a missing importance matrix is no error.
+    /// True for a dry run: no file is written, so a missing importance matrix is not an error.
     pub is_dry: bool,
 }
 
@@ -241,8 +241,8 @@ pub struct Facts<'m> {
     pub experts: u32,
 }
 
-/// Chooses types for the tensors of a model in order. Holds the model's properties and counts of the tensors seen so
-/// far.
+/// Chooses types for the tensors of a model, in order. Keeps the properties of the model, and counts of the tensors
+/// seen so far.
 pub struct Chooser<'a> {
     mix: Mix,
     options: &'a TypeOptions,
@@ -255,7 +255,7 @@ pub struct Chooser<'a> {
     is_70b: bool,
     tied: bool,
     values: usize,
-    /// The last tensor's type before it was fitted to the tensor's rows.
+    /// The type of the last tensor before it was replaced by a type that fits the tensor's rows.
     pub wanted: TensorType,
     // Tensors of each role seen so far.
     values_seen: usize,
@@ -267,7 +267,7 @@ pub struct Chooser<'a> {
 impl<'a> Chooser<'a> {
     pub fn new(gguf: &Gguf<'_>, mix: Mix, options: &'a TypeOptions, has_importance: bool) -> Result<Self> {
         let architecture = gguf.architecture()?;
-        // Returns the value of a key, or the first element of a list by layer.
+        // Returns the value of a key. If the value is a list with one number per layer, returns the first number.
         let number = |key: &str| match gguf.get2(architecture, key) {
             Some(Value::Array(all)) => Ok(all.get_i32(0).and_then(|n| u32::try_from(n).ok())),
             _ => gguf.u32(architecture, key),
@@ -361,8 +361,8 @@ impl<'a> Chooser<'a> {
         fitting(kind, tensor)
     }
 
-    /// Replaces a type that has no kernel by one that has: the smallest that is as large, else the largest that is
-    /// smaller, of those that hold rows of this length.
+    /// Replaces a type that has no kernel by a type that has one and fits rows of this length. This is the smallest
+    /// type that is at least as large, or else the largest type that is smaller.
     fn with_kernel(&self, kind: TensorType, tensor: &Shape<'_>) -> TensorType {
         let Some(kernels) = &self.options.kernels else { return kind };
         let divides = |kind: &TensorType| tensor.dims[0].is_multiple_of(kind.block().0 as u64);
@@ -373,7 +373,7 @@ impl<'a> Chooser<'a> {
             KINDS.contains(kind) && !TRAINED.contains(kind) && !super::encode::needs_importance(**kind) && divides(kind)
         };
         let bits = |kind: &TensorType| kind.block().1 as f64 / kind.block().0 as f64;
-        // The type with larger blocks is the more accurate one if the sizes are equal.
+        // If the sizes are equal, the type with larger blocks is preferred, because it is more accurate.
         let by_bits =
             |a: &&TensorType, b: &&TensorType| bits(a).total_cmp(&bits(b)).then(b.block().0.cmp(&a.block().0));
         let (larger, smaller): (Vec<_>, Vec<_>) =
@@ -576,7 +576,8 @@ impl<'a> Chooser<'a> {
     }
 }
 
-/// Index of the layer that a feed-forward tensor belongs to: a running count, or with experts the number in its name.
+/// Returns the index of the layer to which a feed-forward tensor belongs. This is a running count; in models with
+/// experts, it is the number in the tensor's name.
 fn layer(seen: &mut usize, layers: usize, experts: u32, name: &str) -> Result<usize> {
     let count = *seen;
     *seen += 1;
@@ -591,12 +592,13 @@ fn layer(seen: &mut usize, layers: usize, experts: u32, name: &str) -> Result<us
     Ok(number)
 }
 
-/// Returns whether a layer gets more bits: the first and last eighth of the layers, and every third between.
+/// Returns true if a layer gets more bits: the first eighth and the last eighth of the layers, and every third layer
+/// between them.
 fn more_bits(i: usize, layers: usize) -> bool {
     i < layers / 8 || i >= 7 * layers / 8 || (i - layers / 8) % 3 == 2
 }
 
-/// Returns `kind`, or its substitute if the rows are not whole blocks.
+/// Returns `kind`, or the substitute for `kind` if the rows are not whole blocks.
 fn fitting(kind: TensorType, tensor: &Shape<'_>) -> Result<TensorType> {
     use TensorType as T;
     let (name, columns) = (tensor.name, tensor.dims[0]);
@@ -619,8 +621,8 @@ fn fitting(kind: TensorType, tensor: &Shape<'_>) -> Result<TensorType> {
     Ok(if fits(smaller) { smaller } else { T::F16 })
 }
 
-/// Returns the smallest type with small blocks that has at least as many bits as `kind`, and whose blocks divide rows
-/// of `columns` elements; F16 if there is none.
+/// Returns the smallest type with small blocks that has at least as many bits as `kind` and whose blocks divide rows of
+/// `columns` elements. Returns F16 if there is no such type.
 pub fn alternative(kind: TensorType, columns: u64) -> TensorType {
     use TensorType as T;
     let bits = |kind: TensorType| kind.block().1 as f64 / kind.block().0 as f64;
@@ -634,13 +636,13 @@ impl Mix {
         Self::ALL.iter().copied().find(|mix| mix.kind() == kind).unwrap_or(Self::F32)
     }
 
-    /// Returns whether llama-quantize requires an importance matrix for this mix.
+    /// Returns true if llama-quantize requires an importance matrix for this mix.
     pub fn wants_importance(self) -> bool {
         matches!(self, Self::IQ1_S | Self::IQ1_M | Self::IQ2_XXS | Self::IQ2_XS | Self::IQ2_S | Self::Q2_K_S)
     }
 }
 
-/// Returns whether a tensor of this name and type requires an importance matrix.
+/// Returns true if a tensor of this name and type requires an importance matrix.
 pub fn needs_importance(name: &str, kind: TensorType, mix: Mix) -> bool {
     use TensorType as T;
     if matches!(Role::of(name), Role::Embedding | Role::Output) {
@@ -653,7 +655,8 @@ pub fn needs_importance(name: &str, kind: TensorType, mix: Mix) -> bool {
     }
 }
 
-/// Sort key of tensors: those outside of layers first, then by layer and name.
+/// Returns the sort key of a tensor: tensors outside of layers come first, then the tensors of layers, by layer and
+/// name.
 pub fn order(name: &str) -> (i64, &str) {
     let number = name.strip_prefix("blk.").and_then(|rest| rest.split_once('.')?.0.parse().ok());
     (number.unwrap_or(-1), name)

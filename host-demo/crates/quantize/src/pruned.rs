@@ -22,12 +22,12 @@ impl std::str::FromStr for Pruned {
 }
 
 impl Pruned {
-    /// The number of a layer in the new file, or `None` if it is left out.
+    /// Returns the number of a layer in the new file, or `None` if the layer is left out.
     fn number(&self, layer: usize) -> Option<usize> {
         (!self.0.contains(&layer)).then(|| layer - self.0.range(..layer).count())
     }
 
-    /// The name of a tensor in the new file, or `None` if its layer is left out.
+    /// Returns the name of a tensor in the new file, or `None` if the layer of the tensor is left out.
     pub fn name(&self, name: &str) -> Option<String> {
         let layer = || {
             let (before, rest) = name.split_once("blk.")?;
@@ -41,7 +41,7 @@ impl Pruned {
         }
     }
 
-    /// Sets the number of layers, and the lists with a value for each layer.
+    /// Sets the number of layers, and the lists that have one value for each layer.
     pub fn keys(&self, gguf: &Gguf<'_>, header: &mut Header) -> Result<()> {
         if self.0.is_empty() {
             return Ok(());

@@ -1,18 +1,20 @@
-//! Scale searches shared by the block formats. Given weights `x` and the cost of an error in each, they find the
-//! scale (and the minimum) whose rounded codes have the smallest error.
+//! Scale searches shared by the block formats. Given weights `x` and the cost of an error in each weight, a search
+//! finds the scale (and the minimum) whose rounded codes have the smallest total error.
 //!
-//! These are ggml's searches (`make_q*_quants` in `ggml-quants.c`) with the same order of operations, so that the
-//! codes are the same: each sum runs from the first element to the last in f32.
+//! The searches are the same as in ggml (`make_q*_quants` in `ggml-quants.c`), with the same order of operations, so
+//! that the codes are equal: each sum runs from the first element to the last in f32.
 
-/// A group whose magnitudes are all below this counts as zeros.
+/// A group counts as zeros if all of its magnitudes are below this value.
 pub const TINY: f32 = 1e-15;
 
-/// Rounds to the nearest integer, halves to even, by adding 1.5 * 2^23. Baseline x86-64 has no instruction for it.
+/// Rounds to the nearest integer, halves to even, by adding 1.5 * 2^23. The addition is used because baseline x86-64
+/// has no instruction for rounding.
 pub fn nearest(x: f32) -> i32 {
     ((x + 12_582_912.0).to_bits() & 0x7f_ffff) as i32 - 0x40_0000
 }
 
-/// Returns the element of largest magnitude, the first if there are several, or 0 for an empty slice.
+/// Returns the element with the largest magnitude. If several elements have it, returns the first of them. Returns 0
+/// for an empty slice.
 pub fn extreme(x: &[f32]) -> f32 {
     x.iter().fold(0.0, |top: f32, &x| if x.abs() > top.abs() { x } else { top })
 }
@@ -21,7 +23,8 @@ pub fn sum_of_squares(x: &[f32]) -> f32 {
     x.iter().fold(0.0, |sum, x| sum + x * x)
 }
 
-/// Computes the cost of an error in each weight: its importance, times a factor that grows with its magnitude.
+/// Computes the cost of an error in each weight. The cost is the importance of the weight times a factor that grows
+/// with its magnitude.
 pub fn weigh(x: &[f32], importance: &[f32], sigma2: f32, weights: &mut [f32]) {
     for ((weight, x), importance) in weights.iter_mut().zip(x).zip(importance) {
         *weight = importance * (sigma2 + x * x).sqrt();
@@ -41,7 +44,8 @@ impl Fit {
         self.q2 += weight * q * q;
     }
 
-    /// Like [`add`](Self::add), multiplying in the other order, as some of ggml's searches do.
+    /// Adds `(weight * q) * x` and `(weight * q) * q` as [`add`](Self::add) does, but multiplies in the order in which
+    /// some of ggml's searches multiply: the results must be equal bit for bit.
     pub fn add_code_first(&mut self, weight: f32, x: f32, q: f32) {
         self.xq += weight * q * x;
         self.q2 += weight * q * q;
@@ -51,7 +55,7 @@ impl Fit {
         self.xq / self.q2
     }
 
-    /// Returns whether the error is smaller than that of a fit with `best = scale * xq`.
+    /// Returns true if this fit has a smaller error than a fit with `best = scale * xq`.
     pub fn beats(self, best: f32) -> bool {
         self.q2 > 0.0 && self.xq * self.xq > best * self.q2
     }
@@ -87,8 +91,8 @@ pub fn symmetric(top: i32, x: &[f32], weights: &[f32], codes: &mut [u8]) -> f32 
     scale
 }
 
-/// Like [`symmetric`], weighted by the squares of `x`. Starts from one scale and changes single codes while the error
-/// shrinks.
+/// Like [`symmetric`], with the squares of `x` as weights. Starts from one scale and changes single codes while the
+/// error shrinks.
 pub fn symmetric_by_descent(top: i32, x: &[f32], codes: &mut [u8]) -> f32 {
     let max = extreme(x);
     if max.abs() < TINY {
@@ -142,7 +146,7 @@ pub fn positive(top: i32, x: &[f32], weights: &[f32], codes: &mut [u8]) -> f32 {
         })
     };
     let mut inverse = top as f32 / max;
-    // ggml stores codes as unsigned bytes, here and below: a negative element makes this first error large.
+    // As in ggml, codes are unsigned bytes in this function, so a negative element makes the first error large.
     let mut least = error(inverse, &|l| f32::from(l as u8));
     for step in (-4..=4).filter(|&step| step != 0) {
         let other = (0.1 * step as f32 + top as f32) / max;
@@ -187,11 +191,11 @@ pub struct Tries {
     pub first: f32,
     pub step: f32,
     pub steps: i32,
-    /// True if the sums of the errors' magnitudes are compared instead of the sums of their squares.
+    /// True if the search minimizes the sum of the magnitudes of the errors instead of the sum of their squares.
     pub by_magnitude: bool,
 }
 
-/// The scales that all affine searches with an importance matrix try.
+/// The inverse scales that every affine search with an importance matrix tries.
 pub const WEIGHTED: Tries = Tries { first: -0.9, step: 0.05, steps: 36, by_magnitude: false };
 
 /// Finds codes from 0 to `top` for `x = scale * code - minimum` with a non-negative minimum. Returns scale and
@@ -217,8 +221,8 @@ pub fn affine(top: i32, x: &[f32], weights: &[f32], tries: Tries, codes: &mut [u
             sum + w * if tries.by_magnitude { difference.abs() } else { difference * difference }
         })
     };
-    // Each try computes codes from an inverse scale and the current minimum. A better minimum is used by the next
-    // tries.
+    // Each try computes codes from an inverse scale and the current minimum. If a try finds a better minimum, the
+    // following tries use it.
     let mut chosen = (top as f32 / (max - min), min);
     let mut scale = 1.0 / chosen.0;
     let mut least = error(chosen, scale, min);

@@ -9,8 +9,8 @@ fn inverse(d: f32) -> f32 {
     if d == 0.0 { 0.0 } else { 1.0 / d }
 }
 
-/// Writes 32 codes of `BITS` bits: low nibbles in 16 bytes (the second half of the codes in the high nibbles),
-/// preceded by the fifth bits if there are any.
+/// Writes 32 codes of `BITS` bits. The low nibbles take 16 bytes: the first half of the codes is in the low nibbles of
+/// these bytes, the second half in the high nibbles. If codes have a fifth bit, the fifth bits come first.
 fn pack<const BITS: u32>(codes: &[u8; 32], out: &mut [u8]) {
     let out = if BITS == 5 {
         let high = codes.iter().rev().fold(0u32, |bits, code| bits << 1 | u32::from(code >> 4 & 1));
@@ -25,7 +25,8 @@ fn pack<const BITS: u32>(codes: &[u8; 32], out: &mut [u8]) {
     }
 }
 
-/// Iterates over the blocks of a row, each with its error weights if there is an importance matrix.
+/// Iterates over the blocks of a row. If there is an importance matrix, each block comes with the weights of its
+/// errors.
 fn blocks<'a>(row: &'a [f32], importance: Option<&'a [f32]>) -> impl Iterator<Item = (&'a [f32], Option<[f32; 32]>)> {
     let sigma2 = if importance.is_some() { sum_of_squares(row) / row.len() as f32 } else { 0.0 };
     row.chunks_exact(32).enumerate().map(move |(i, x)| {
@@ -38,8 +39,8 @@ fn blocks<'a>(row: &'a [f32], importance: Option<&'a [f32]>) -> impl Iterator<It
     })
 }
 
-/// Encodes Q4_0 and Q5_0: a scale for 32 weights, and codes whose middle stands for 0. Without an importance matrix,
-/// the largest magnitude gets the lowest code.
+/// Encodes Q4_0 and Q5_0: a scale for 32 weights, and codes whose middle value stands for 0. Without an importance
+/// matrix, the weight with the largest magnitude gets the lowest code.
 pub fn centred<const BITS: u32>(row: &[f32], importance: Option<&[f32]>, out: &mut [u8]) {
     let top = 1 << (BITS - 1);
     let bytes = out.len() / (row.len() / 32);
@@ -60,7 +61,7 @@ pub fn centred<const BITS: u32>(row: &[f32], importance: Option<&[f32]>, out: &m
     }
 }
 
-/// Encodes Q4_1 and Q5_1: a scale and a minimum for 32 weights, and codes from 0.
+/// Encodes Q4_1 and Q5_1: a scale and a minimum for 32 weights, and codes that start at 0.
 pub fn with_minimum<const BITS: u32>(row: &[f32], importance: Option<&[f32]>, out: &mut [u8]) {
     let top = (1 << BITS) - 1;
     let bytes = out.len() / (row.len() / 32);
@@ -133,7 +134,7 @@ pub fn nvfp4(row: &[f32], out: &mut [u8]) {
     }
 }
 
-/// Rounds to the nearest E4M3. From 256 on it returns the largest one, as llama.cpp does.
+/// Rounds to the nearest E4M3 number. Numbers from 256 on become the largest E4M3 number, as in llama.cpp.
 fn e4m3(x: f32) -> u8 {
     if x < 1.0 / 64.0 {
         return ((x * 512.0 + 0.5) as u8).min(7);
@@ -147,7 +148,7 @@ fn of_e4m3(code: u8) -> f32 {
     if code < 8 { f32::from(code) / 512.0 } else { f32::from_bits((u32::from(code) + (120 << 3)) << 20) }
 }
 
-/// Encodes Q1_0: the mean magnitude of 128 weights, and a sign bit for each (1 if not negative).
+/// Encodes Q1_0: the mean magnitude of 128 weights, and a sign bit for each weight (1 if the weight is not negative).
 pub fn q1_0(row: &[f32], out: &mut [u8]) {
     for (x, out) in row.chunks_exact(128).zip(out.chunks_exact_mut(18)) {
         let d = x.iter().fold(0.0, |sum, x| sum + x.abs()) / 128.0;
@@ -158,7 +159,7 @@ pub fn q1_0(row: &[f32], out: &mut [u8]) {
     }
 }
 
-/// Encodes Q2_0: the largest magnitude of 64 weights, and two bits for each that mean -1, 0 or 1.
+/// Encodes Q2_0: the largest magnitude of 64 weights, and two bits for each weight, which mean -1, 0 or 1.
 pub fn q2_0(row: &[f32], out: &mut [u8]) {
     for (x, out) in row.chunks_exact(64).zip(out.chunks_exact_mut(18)) {
         let (trits, d) = trits::<64>(x);
@@ -169,7 +170,7 @@ pub fn q2_0(row: &[f32], out: &mut [u8]) {
     }
 }
 
-/// Returns 0, 1 or 2 for each weight, meaning -1, 0 or 1 times the largest magnitude, and that magnitude.
+/// Returns the largest magnitude, and a code for each weight: 0, 1 or 2 means -1, 0 or 1 times the largest magnitude.
 fn trits<const N: usize>(x: &[f32]) -> ([u8; N], [u8; 2]) {
     let d = extreme(x).abs();
     let id = inverse(d);
@@ -180,7 +181,8 @@ fn trits<const N: usize>(x: &[f32]) -> ([u8; N], [u8; 2]) {
 
 /// Encodes TQ1_0: five ternary digits in a byte.
 pub fn tq1_0(row: &[f32], out: &mut [u8]) {
-    // Stores `digits / 243` in units of 1/256, rounded up: repeated multiplication by 3 yields the digits.
+    // Stores `digits / 243` in units of 1/256, rounded up, because readers multiply by 3 again and again to get the
+    // digits.
     let byte = |digits: u16| (digits * 256).div_ceil(243) as u8;
     for (x, out) in row.chunks_exact(256).zip(out.chunks_exact_mut(54)) {
         let (trits, d) = trits::<256>(x);

@@ -1,4 +1,4 @@
-//! Compares rows and models with llama.cpp's results in tables made by `tests/quantize/make.py`.
+//! Compares rows and models with llama.cpp's results, which are in tables made by `tests/quantize/make.py`.
 
 use std::collections::BTreeMap;
 use std::io::{Cursor, Write};
@@ -14,7 +14,7 @@ use arenite_gguf_writer::Header;
 const VECTORS: &str = include_str!("../../../tests/quantize/vectors.txt");
 const TYPES: &str = include_str!("../../../tests/quantize/types.txt");
 
-/// A row and its importance, from the formula that `make.py` uses.
+/// Returns a row of weights and their importances, by the same formula as in `make.py`.
 fn row() -> (Vec<f32>, Vec<f32>) {
     let mut state = 1u32;
     let mut byte = || {
@@ -53,7 +53,8 @@ fn encoders_that_need_importance_say_so() {
     }
 }
 
-/// Architecture, layers, heads, key heads, experts, columns, and whether output and embedding are tied.
+/// The architecture; the numbers of layers, heads, key heads, experts and columns; and true if output and embedding are
+/// tied.
 type Model = (&'static str, u32, u32, u32, u32, u64, bool);
 
 fn model(name: &str) -> Model {
@@ -71,7 +72,7 @@ fn model(name: &str) -> Model {
     }
 }
 
-/// Names and dimensions (columns first) of the model's tensors.
+/// Returns the names and dimensions of the model's tensors; the number of columns is the first dimension.
 fn tensors((architecture, layers, _, _, experts, columns, tied): Model) -> Vec<(String, Vec<u64>)> {
     let matrix = vec![columns, 2];
     let joined = matches!(architecture, "gpt2" | "falcon");
@@ -218,7 +219,7 @@ fn flags_choose_types() {
     assert_eq!((kept["output.weight"], kept["token_embd.weight"]), (TensorType::F32, TensorType::Q4_K));
     let copied = types(Mix::F32, &TypeOptions { copy: true, ..TypeOptions::default() });
     assert!(copied.values().all(|kind| *kind == TensorType::F32) && copied.len() == pure.len());
-    // The layers after a pruned layer get lower numbers, and the mix follows the new numbers.
+    // The layers after a pruned layer get lower numbers, and the mix depends on the new numbers.
     let options = TypeOptions { pruned: "0,5".parse().unwrap(), ..TypeOptions::default() };
     let pruned = types(Mix::Q4_K_M, &options);
     assert_eq!(pruned.len(), pure.len() / 16 * 14 + pure.len() % 16);

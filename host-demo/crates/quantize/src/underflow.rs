@@ -1,4 +1,5 @@
-//! Weights that are too small for a type: most block formats have factors in half precision, which end at 6e-8.
+//! Finds weights that are too small for a type. Most block formats have factors in half precision, whose smallest value
+//! is 6e-8.
 
 use arenite::quant::{TensorType, decode_row};
 
@@ -6,12 +7,12 @@ use super::encode::encode;
 
 /// Number of rows that are tried.
 const SAMPLE: usize = 32;
-/// Rows with larger weights are not tried: every type can hold them.
+/// Rows with a weight above this value are not tried, because every type can represent such weights.
 const LARGE: f32 = 0.01;
 
-/// Returns true if weights would lose more in the type `kind` than the same weights times a power of two, because its
-/// factors are too small. `read` fills a row of `columns` weights and returns their importance. Tries at most `SAMPLE` of
-/// the `rows`.
+/// Returns true if weights would lose more in the type `kind` than the same weights times a power of two, because the
+/// factors of `kind` cannot be so small. `read` fills a row of `columns` weights and returns their importance. Tries at
+/// most `SAMPLE` of the `rows`.
 pub fn underflows<'i>(
     kind: TensorType,
     [rows, columns]: [usize; 2],

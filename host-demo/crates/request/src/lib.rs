@@ -1,8 +1,8 @@
 //! A request for text: a prompt or a conversation, and how to answer it.
 //!
-//! Every interface of the server, batches and `arenite_run::Loaded` parse their requests to a [`TextRequest`], which has
-//! no field names of an interface, so that the meaning of a request is decided in one place. Where the name of a field
-//! matters for a later error, it is stored with the value ([`Named`]).
+//! The interfaces of the server, batches and `arenite_run::Loaded` all convert their requests to a [`TextRequest`]. It
+//! has no field names of any interface, so that the meaning of a request is decided in one place. If a later error
+//! needs the name of a field, the name is stored with the value ([`Named`]).
 //!
 //! | file | |
 //! |---|---|
@@ -43,7 +43,7 @@ pub use sampling::Sampling;
 /// Maximum number of answers to one request.
 pub const MOST_CHOICES: usize = 128;
 
-/// A value with the name of the field that it comes from, in the words of the client's interface.
+/// A value, and the name of its field in the client's interface.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Named<T> {
     /// The field's name.
@@ -63,7 +63,7 @@ pub struct TextRequest {
     pub context: Vec<TokenId>,
     /// True if the last message is an answer that is to be continued.
     pub continues: bool,
-    /// True if the prompt has no start of an answer. Only for prompts that are counted or shown.
+    /// True if the prompt has no start of an answer. This is used only for prompts that are counted or shown.
     pub is_closed: bool,
     /// Functions in the notation of templates (see [`function`]).
     pub tools: Vec<Value>,
@@ -91,7 +91,7 @@ pub struct TextRequest {
     pub min_tokens: usize,
     /// Texts that end the answer.
     pub stops: Vec<String>,
-    /// Tokens that end the answer, in addition to the vocabulary's.
+    /// Tokens that end the answer, in addition to the vocabulary's end tokens.
     pub stop_ids: Vec<TokenId>,
     /// Number of alternatives reported with each token; `None` if no log-probabilities are reported.
     pub logprobs: Option<usize>,
@@ -99,7 +99,7 @@ pub struct TextRequest {
     pub echo: bool,
     /// Part of a long prompt that is kept.
     pub keep: Keep,
-    /// True if the prompt is only counted or shown: it may be longer than the context.
+    /// True if the prompt is only counted or shown. The prompt may then be longer than the context.
     pub is_counted: bool,
     /// True if end tokens do not end the answer.
     pub ignore_end: bool,
@@ -107,16 +107,16 @@ pub struct TextRequest {
     pub indent: usize,
     /// Time after which the next line break ends the answer.
     pub time: Option<Duration>,
-    /// Number of tokens at the start that stay when the context is full; a negative number keeps the prompt.
+    /// Number of tokens at the start that are kept when the context is full; a negative number keeps the whole prompt.
     pub n_keep: i64,
-    /// Number of tokens that are dropped when the context is full; 0 for half of them.
+    /// Number of tokens that are dropped when the context is full; 0 drops half of the tokens that may be dropped.
     pub n_discard: usize,
-    /// Minimum number of equal tokens at other positions of an earlier conversation that are reused; `None` for the usual
-    /// number.
+    /// Minimum length of a run of equal tokens that is reused from an earlier conversation although its positions
+    /// differ; `None` for the default length.
     pub reuse: Option<usize>,
     /// True if no cached context is used.
     pub reads_anew: bool,
-    /// The number of the slot that keeps the conversation; `None` for any.
+    /// The number of the slot that keeps the conversation; `None` for any slot.
     pub slot: Option<usize>,
     /// Scales of adapters by number; `None` for the default scales.
     pub lora: Option<Vec<(usize, f32)>>,
@@ -206,14 +206,14 @@ pub struct Thinking {
     pub budget: Option<i64>,
     /// The first field that turned thoughts on.
     pub field: Option<&'static str>,
-    /// True if a model that does not think refuses to be turned on.
+    /// True if turning thoughts on is refused for a model that does not think.
     pub is_required: bool,
     /// True if thoughts are left out of the answer.
     pub is_hidden: bool,
 }
 
 impl Thinking {
-    /// Turns thoughts on or off. If fields of a request differ, thoughts are off.
+    /// Turns thoughts on or off. If several fields of a request contradict each other, thoughts are off.
     pub fn turn(&mut self, field: &'static str, is_on: bool) {
         self.switch = Some(is_on && self.switch != Some(false));
         if is_on {
@@ -287,7 +287,7 @@ impl TextRequest {
         }
     }
 
-    /// Returns the number of tokens of a prompt to keep, if the context has room for `room` tokens.
+    /// Returns the number of tokens at the start of a prompt that are kept, if the context has room for `room` tokens.
     pub fn kept_tokens(&self, room: usize) -> usize {
         match self.keep {
             Keep::All => usize::MAX,

@@ -1,5 +1,5 @@
-//! Messages of a conversation, and their notation in JSON: that of chat templates, of files with conversations and of
-//! OpenAI's interface.
+//! Messages of a conversation, and their notation in JSON, which is used by chat templates, by files with conversations
+//! and by OpenAI's interface.
 
 use serde_json::{Map, Value, json};
 
@@ -14,7 +14,7 @@ pub struct Message {
     pub text: Option<String>,
     /// The pictures within the text.
     pub pictures: Vec<Picture>,
-    /// The bytes of the text at which a part follows another one: see [`Content::breaks`].
+    /// Offsets in bytes at which a text part follows another text part: see [`Content::breaks`].
     pub breaks: Vec<usize>,
     /// The thought before the text.
     pub thought: Option<String>,
@@ -41,7 +41,7 @@ pub struct EarlierCall {
     pub arguments: Value,
 }
 
-/// Names of fields that hold a thought. The first one with a text counts.
+/// Names of fields that hold a thought. The first field with a text counts.
 const THOUGHTS: [&str; 3] = ["reasoning_content", "reasoning", "thinking"];
 
 impl Message {
@@ -77,7 +77,7 @@ impl Message {
             _ => None,
         };
         let (call_id, name) = (field("tool_call_id"), field("name"));
-        // `prefix` is DeepSeek's and Mistral's name, `partial` that of Kimi and Qwen.
+        // `prefix` is the name in DeepSeek's and Mistral's interfaces, `partial` is the name in Kimi's and Qwen's.
         let mut is_open = false;
         for name in ["prefix", "partial"] {
             is_open |= others.remove(name) == Some(Value::Bool(true));
@@ -127,7 +127,8 @@ impl EarlierCall {
     }
 }
 
-/// Removes parts with thoughts from a content, as Mistral's and Anthropic's interfaces have them. Returns their text.
+/// Removes thoughts from a list of parts, which Mistral's and Anthropic's interfaces put there. Returns the other parts
+/// and the text of the thoughts.
 fn without_thoughts(content: Option<Value>) -> (Option<Value>, Option<String>) {
     let is_thought = |part: &mut Value| part.get("type").is_some_and(|kind| kind == "thinking");
     let Some(Value::Array(mut parts)) = content else { return (content, None) };
@@ -137,7 +138,7 @@ fn without_thoughts(content: Option<Value>) -> (Option<Value>, Option<String>) {
     (Some(Value::Array(parts)), Some(thought).filter(|thought| !thought.is_empty()))
 }
 
-/// Returns the text of a message's content: a text, or a list of parts with texts.
+/// Returns the text of a message's content, which is a text or a list of parts with texts.
 ///
 /// # Errors
 ///

@@ -1,4 +1,5 @@
-//! The order of the sampling steps, by llama.cpp's names, so that its command lines and requests work unchanged.
+//! The order of the sampling steps. The names of the steps are llama.cpp's, so that its command lines and requests work
+//! unchanged.
 
 use std::str::FromStr;
 
@@ -25,7 +26,7 @@ impl Samplers {
         names.iter().map(String::as_str).filter(counts).try_fold(Self::NONE, Self::with)
     }
 
-    /// Returns the names of the steps with these letters in llama.cpp. Unknown letters are skipped.
+    /// Returns llama.cpp's names of the steps with these letters. Unknown letters are skipped.
     pub fn names_of_letters(letters: &str) -> Vec<String> {
         letters.chars().filter_map(name_of_letter).map(str::to_string).collect()
     }
@@ -54,7 +55,7 @@ impl Samplers {
         Ok(self)
     }
 
-    /// Returns the parameters with these steps. The penalties are off if they are not listed.
+    /// Returns the parameters with these steps in this order. The penalties are off if they are not listed.
     pub fn apply(self, params: Params) -> Params {
         let repeat_last_n = if self.penalties { params.repeat_last_n } else { 0 };
         Params { order: self.order, repeat_last_n, ..params }
@@ -65,7 +66,7 @@ const PENALTIES: &str = "penalties";
 /// The letter of the penalties in llama.cpp.
 const PENALTIES_LETTER: char = 'e';
 
-/// The steps after the penalties, with their letters and names in llama.cpp. The first name is the usual one.
+/// The steps after the penalties, with llama.cpp's letter and names for each step. The first name is the usual one.
 const STEPS: [(Link, char, &[&str]); Link::ALL.len()] = [
     (Link::Dry, 'd', &["dry"]),
     (Link::TopNSigma, 's', &["top_n_sigma", "top-n-sigma"]),
@@ -119,7 +120,7 @@ mod tests {
         }
     }
 
-    /// The names and letters are those of llama.cpp's `common/sampling.cpp`.
+    /// The expected names and letters come from llama.cpp's `common/sampling.cpp`.
     #[test]
     fn orders_in_requests_are_read() {
         let read =

@@ -25,7 +25,7 @@ pub struct Picture {
 pub enum PictureSource {
     /// The bytes of a picture file.
     File(Arc<[u8]>),
-    /// An address that begins with `http`. Whoever answers the request may fetch it, or refuse it.
+    /// An address that begins with `http`. The program that answers the request may fetch the picture or refuse it.
     Address(String),
 }
 
@@ -36,7 +36,7 @@ pub struct Content {
     pub text: String,
     /// The pictures, in order.
     pub pictures: Vec<Picture>,
-    /// The bytes of the text at which a part follows another one without a picture between them.
+    /// Offsets in bytes at which a text part follows another text part without a picture between them.
     pub breaks: Vec<usize>,
 }
 
@@ -47,11 +47,11 @@ impl From<String> for Content {
 }
 
 impl Content {
-    /// Reads the content of a message: a text, or a list of parts with texts and pictures.
+    /// Reads the content of a message, which is a text or a list of parts with texts and pictures.
     ///
     /// # Errors
     ///
-    /// A part is neither, or its picture is damaged.
+    /// A part has neither a text nor a picture, or its picture is damaged.
     pub fn of(content: &Value) -> Result<Self, String> {
         let mut read = Self::default();
         match content {
@@ -66,7 +66,7 @@ impl Content {
     fn push(&mut self, part: &Value) -> Result<(), String> {
         let names = ["text", "refusal", "thinking"];
         let text = names.iter().find_map(|name| part.get(*name)?.as_str()).or_else(|| part.as_str());
-        // The text of a message of OpenAI's assistants is an object.
+        // In OpenAI's Assistants interface, the text of a message is an object.
         let text = text.or_else(|| part.pointer("/text/value")?.as_str());
         if let Some(text) = text.or_else(|| part.get("text").filter(|text| text.is_null()).map(|_| "")) {
             self.append(text.to_owned().into());
@@ -106,7 +106,7 @@ impl Content {
     ///
     /// # Errors
     ///
-    /// There is a picture, where only text can stand.
+    /// The content has a picture, but only text is allowed here.
     pub fn into_text(self) -> Result<String, String> {
         match self.pictures.is_empty() {
             true => Ok(self.in_lines().text),
@@ -127,7 +127,7 @@ impl PictureSource {
     ///
     /// # Errors
     ///
-    /// The part has no picture, or the server does not read its kind.
+    /// The part has no picture, or this kind of part is not supported.
     pub fn of_part(part: &Value) -> Result<Self, String> {
         let text = |key: &str| part.get(key).and_then(Value::as_str);
         if part.get("file_id").is_some_and(|id| !id.is_null()) {
@@ -154,7 +154,7 @@ impl PictureSource {
     ///
     /// # Errors
     ///
-    /// There is no picture, or it is a file of Anthropic's service.
+    /// The source has no picture, or the picture is a file stored by Anthropic's service.
     pub fn of_source(source: &Value) -> Result<Self, String> {
         let text = |key: &str| source.get(key).and_then(Value::as_str);
         match (text("type"), text("data"), text("url")) {
@@ -165,11 +165,11 @@ impl PictureSource {
         }
     }
 
-    /// Reads a data URL in base64, or an address.
+    /// Reads a picture's URL: a data URL in base64, or an address.
     ///
     /// # Errors
     ///
-    /// It is neither, or the base64 is damaged.
+    /// The URL is neither of these, or the base64 is damaged.
     pub fn of_url(url: &str) -> Result<Self, String> {
         let is = |scheme: &str| url.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));
         if is("http://") || is("https://") {
@@ -184,11 +184,11 @@ impl PictureSource {
         }
     }
 
-    /// Reads the bytes of a file in base64, or a data URL. Line breaks and missing padding are accepted.
+    /// Reads the bytes of a picture file in base64, or a data URL. Line breaks and missing padding are accepted.
     ///
     /// # Errors
     ///
-    /// The base64 is damaged, or empty.
+    /// The base64 is damaged or empty.
     pub fn of_base64(data: &str) -> Result<Self, String> {
         const READER: GeneralPurpose = GeneralPurpose::new(
             &STANDARD,
@@ -210,7 +210,7 @@ impl PictureSource {
     ///
     /// # Errors
     ///
-    /// The picture is an address, which was not fetched.
+    /// The picture is an address that was not fetched.
     pub fn bytes(&self) -> Result<&Arc<[u8]>, String> {
         match self {
             Self::File(bytes) => Ok(bytes),

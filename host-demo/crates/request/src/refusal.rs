@@ -13,7 +13,7 @@ pub struct Refusal {
     pub kind: RefusalKind,
 }
 
-/// The kind of a reason. It determines the status and the error code that programs read.
+/// The kind of a reason. The kind determines the status and the error code, which programs read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusalKind {
     /// The request is invalid.
@@ -41,13 +41,14 @@ impl Refusal {
         Self { field: Some(field.into()), ..Self::invalid(message) }
     }
 
-    /// Makes a refusal of a field that would change the answer but is not supported.
+    /// Makes the refusal for a field that would change the answer but is not supported.
     pub fn unsupported(field: &str) -> Self {
         let message = format!("{field} is not supported here: leave it out");
         Self { kind: RefusalKind::Unsupported, ..Self::about(field, message) }
     }
 
-    /// Makes a refusal of a request that this model cannot answer, or this server not with this model.
+    /// Makes the refusal for a request that this model cannot answer, or that this server cannot answer with this
+    /// model.
     pub fn not_possible(message: impl Into<String>) -> Self {
         Self { kind: RefusalKind::NotPossible, ..Self::invalid(message) }
     }
@@ -58,9 +59,9 @@ impl Refusal {
         Self { kind: RefusalKind::NoModel, ..Self::about("model", message) }
     }
 
-    /// Makes a refusal of a prompt that does not fit in the context.
+    /// Makes the refusal for a prompt that does not fit in the context.
     pub fn too_long(field: &str, len: impl Display, context: usize) -> Self {
-        // The first words must stay as they are, because clients recognise this error by them.
+        // The first words must not be changed, because clients recognize this error by these words.
         let message = format!(
             "This model's maximum context length is {context} tokens. However, the prompt has {len} tokens, and the \
              context has room for {} with an answer: shorten it",

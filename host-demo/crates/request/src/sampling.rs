@@ -9,13 +9,13 @@ use super::{Refusal, Samplers};
 /// The sampler's parameters; `None` for the usual value.
 #[derive(Clone, Debug, Default)]
 pub struct Sampling {
-    /// The temperature; with 0 every token is the most likely one.
+    /// The temperature. At 0, the most likely token is always chosen.
     pub temperature: Option<f32>,
-    /// The sum of the probabilities of the tokens to sample from.
+    /// Top-p: only the most likely tokens are sampled whose probabilities together reach this sum.
     pub top_p: Option<f32>,
     /// Number of tokens to sample from; -1 and 0 for all.
     pub top_k: Option<i64>,
-    /// The least probability of a token, as a share of the largest one.
+    /// Min-p: the minimum probability of a token, as a fraction of the largest probability.
     pub min_p: Option<f32>,
     /// The sum of the probabilities of the most typical tokens.
     pub typical_p: Option<f32>,
@@ -27,9 +27,10 @@ pub struct Sampling {
     pub frequency_penalty: Option<f32>,
     /// Subtracted from the logit of a token that occurs.
     pub presence_penalty: Option<f32>,
-    /// Number of tokens that typical, top-p, min-p and XTC keep at least.
+    /// Minimum number of tokens that typical, top-p, min-p and XTC keep.
     pub min_keep: Option<i64>,
-    /// Standard deviations below the highest logit; 0 and less are off.
+    /// Maximum distance of a token's logit from the highest logit, in standard deviations; numbers up to 0 turn this
+    /// step off.
     pub top_n_sigma: Option<f32>,
     /// The probability of XTC; 0 is off.
     pub xtc_probability: Option<f32>,
@@ -41,9 +42,9 @@ pub struct Sampling {
     pub dry_base: Option<f32>,
     /// Length of the shortest repetition that DRY penalizes.
     pub dry_allowed_length: Option<i64>,
-    /// Number of recent tokens that DRY compares; -1 for the whole context.
+    /// Number of recent tokens in which DRY looks for repetitions; -1 for the whole context.
     pub dry_penalty_last_n: Option<i64>,
-    /// Texts over which DRY's repetitions do not continue; `None` for [`DRY_BREAKERS`](Self::DRY_BREAKERS).
+    /// Texts that interrupt the repetitions counted by DRY; `None` for [`DRY_BREAKERS`](Self::DRY_BREAKERS).
     pub dry_sequence_breakers: Option<Vec<String>>,
     /// Range of the dynamic temperature; 0 is off.
     pub dynatemp_range: Option<f32>,
@@ -55,7 +56,7 @@ pub struct Sampling {
     pub mirostat_tau: Option<f32>,
     /// Mirostat's learning rate.
     pub mirostat_eta: Option<f32>,
-    /// The probability near which adaptive-p selects tokens; negative is off.
+    /// The probability near which adaptive-p selects tokens; a negative number turns this step off.
     pub adaptive_target: Option<f32>,
     /// The share of earlier tokens in adaptive-p's mean.
     pub adaptive_decay: Option<f32>,
@@ -64,13 +65,13 @@ pub struct Sampling {
 }
 
 impl Sampling {
-    /// llama.cpp's default texts over which DRY's repetitions do not continue.
+    /// llama.cpp's default texts that interrupt the repetitions counted by DRY.
     pub const DRY_BREAKERS: [&str; 4] = ["\n", ":", "\"", "*"];
 
-    /// llama.cpp's default parameters of the further steps: DRY compares the whole context.
+    /// llama.cpp's default parameters of the remaining steps: DRY looks for repetitions in the whole context.
     pub const MORE: More = More { dry_last_n: u32::MAX, ..More::OFF };
 
-    /// Returns the parameters. Those that the request does not set are taken from `usual`.
+    /// Returns the parameters. Parameters that the request does not set are taken from `usual`.
     ///
     /// # Errors
     ///
@@ -83,7 +84,7 @@ impl Sampling {
             typical_p: ranged("typical_p", self.typical_p, usual.typical_p, 0.0..=1.0)?,
             top_k: counted("top_k", self.top_k, usual.top_k, 0)?,
             repeat_penalty: ranged("repeat_penalty", self.repeat_penalty, usual.repeat_penalty, 0.01..=100.0)?,
-            // At most 1024, because the engine's scratch memory has room for no more.
+            // The number is at most 1024, because the engine's scratch memory has no room for more tokens.
             repeat_last_n: counted("repeat_last_n", self.repeat_last_n, usual.repeat_last_n, 1024)?.min(1024),
             frequency_penalty: ranged(
                 "frequency_penalty",
@@ -137,7 +138,7 @@ impl Sampling {
         })
     }
 
-    /// Returns the texts over which DRY's repetitions do not continue.
+    /// Returns the texts that interrupt the repetitions counted by DRY.
     pub fn dry_breakers(&self) -> Vec<String> {
         let usual = || Self::DRY_BREAKERS.map(str::to_string).into();
         self.dry_sequence_breakers.clone().unwrap_or_else(usual)

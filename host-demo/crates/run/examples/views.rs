@@ -1,4 +1,4 @@
-//! Writes the views of a picture as the encoder gets them, as a stream of PPM pictures:
+//! Writes the views of a picture that the encoder reads, as a stream of PPM pictures:
 //!
 //! ```sh
 //! cargo run -p arenite-run --example views -- mmproj.gguf photo.jpg > views.ppm

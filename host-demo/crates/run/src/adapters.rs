@@ -23,8 +23,8 @@ pub fn scaled(text: &str) -> Result<(&Path, f32)> {
     }
 }
 
-/// How adapter files are held in memory: on Linux, copied to large pages, because with two threads an adapter in small
-/// pages is 1.6 times as slow. The copy is cheap.
+/// How adapter files are held in memory. On Linux, they are copied to large pages, because with two threads an adapter
+/// in small pages takes 1.6 times as long. The copy is cheap.
 const LOAD: Load = if cfg!(target_os = "linux") { Load::Copy } else { Load::Map };
 
 /// Opened files of adapters, each with its scale.
@@ -61,7 +61,8 @@ impl AdapterFiles {
     }
 }
 
-/// Opens the file in a `FILE` or `FILE:SCALE`. Quantized matrices are decoded, because the core runs adapters of floats.
+/// Opens the adapter in an argument `FILE` or `FILE:SCALE`. Quantized matrices are decoded, because the core runs only
+/// adapters with floats.
 pub fn open(text: &str) -> Result<(ModelFile, f32)> {
     let (path, scale) = scaled(text)?;
     let file = ModelFile::open(Source { load: LOAD, ..Source::from(path) })?;
@@ -111,7 +112,7 @@ fn must_be_adapter(gguf: &Gguf<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Returns the largest rank in an adapter's file, which need not have been checked; 0 if the file has none.
+/// Returns the largest rank in an adapter's file; 0 if the file has no adapter. The file may not have been checked yet.
 fn largest_rank(gguf: &Gguf<'_>) -> usize {
     let halves = gguf.tensors().filter(|tensor| tensor.name.ends_with(".lora_b"));
     halves.map(|tensor| tensor.dims[0] as usize).max().unwrap_or(0)

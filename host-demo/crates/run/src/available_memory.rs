@@ -1,9 +1,9 @@
-//! The memory that this process can still allocate: that of the machine, within the limits of its control groups and of
-//! `ulimit -v`.
+//! Finds the memory that this process can still allocate: the free memory of the machine, within the limits of the
+//! process's control groups and of `ulimit -v`.
 //!
-//! In a container, `/proc/meminfo` shows the memory of the host. A process that takes more than its group may have is
-//! killed without a word, so the limits of the group and of all groups around it count. Pages of files that the system
-//! can drop are free.
+//! In a container, `/proc/meminfo` shows the memory of the host. If a process exceeds the limit of its control group,
+//! it is killed without a message, so the limits of the group and of all groups around it count. Memory in pages of
+//! files that the system can drop counts as free.
 
 use std::path::{Path, PathBuf};
 
@@ -20,7 +20,7 @@ pub fn available_memory() -> usize {
     machine.unwrap_or(0).min(groups.unwrap_or(usize::MAX)).min(addresses.unwrap_or(usize::MAX))
 }
 
-/// Returns the bytes of addresses that the process may still take; `None` without a limit.
+/// Returns the number of bytes of address space that the process may still use; `None` if it has no limit.
 fn in_addresses(limits: &str, status: &str) -> Option<usize> {
     let line = limits.lines().find_map(|line| line.strip_prefix("Max address space"))?;
     let limit = line.split_whitespace().next()?.parse::<usize>().ok()?;
@@ -53,8 +53,8 @@ const V2: Version = Version {
     freeable: ["inactive_file", "active_file"],
 };
 
-/// Returns the least of what the groups of a process leave it; `None` without a limit. `groups` and `mounts` are
-/// `/proc/self/cgroup` and `/proc/self/mountinfo`.
+/// Returns the smallest number of bytes that any control group of a process leaves for allocation; `None` if no group
+/// has a limit. `groups` and `mounts` are `/proc/self/cgroup` and `/proc/self/mountinfo`.
 fn in_groups(groups: &str, mounts: &str, read: &impl Fn(&Path) -> Option<String>) -> Option<usize> {
     let each = groups.lines().filter_map(|line| {
         let mut fields = line.splitn(3, ':');
@@ -71,7 +71,7 @@ fn in_groups(groups: &str, mounts: &str, read: &impl Fn(&Path) -> Option<String>
     each.min()
 }
 
-/// Returns where the groups of a version are mounted, and the directory of a group.
+/// Returns the directory at which the control groups of a version are mounted, and the directory of a group.
 fn directory(mounts: &str, version: &Version, path: &str) -> Option<(PathBuf, PathBuf)> {
     mounts.lines().find_map(|line| {
         let (mount, kind) = line.split_once(" - ")?;
@@ -89,7 +89,7 @@ fn directory(mounts: &str, version: &Version, path: &str) -> Option<(PathBuf, Pa
     })
 }
 
-/// Returns the bytes that a group may still allocate; `None` if it has no limit.
+/// Returns the number of bytes that a control group may still allocate; `None` if it has no limit.
 fn left_in(group: &Path, version: &Version, read: &impl Fn(&Path) -> Option<String>) -> Option<usize> {
     let number = |name: &str| read(&group.join(name))?.trim().parse::<usize>().ok();
     let limit = version.limits.iter().filter_map(|name| number(name)).min()?;

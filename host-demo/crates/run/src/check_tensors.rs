@@ -1,4 +1,4 @@
-//! Checks the tensors of a model. `inspect --verify` compares their bytes with the hashes in the file;
+//! Checks the tensors of a model. `inspect --verify` compares the tensors' bytes with the hashes in the file;
 //! `--check-tensors` also looks for values that are not finite.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -66,7 +66,8 @@ pub fn check(gguf: &Gguf<'_>) -> Result<()> {
     }
 }
 
-/// Returns true if all values are finite. A tensor of a type without a decoder, such as integers, counts as finite.
+/// Returns true if all values are finite. If a type has no decoder, such as the types of integers, its tensors count as
+/// finite.
 fn is_finite(tensor: &Tensor<'_>) -> bool {
     let (elements, bytes) = tensor.kind.block();
     let blocks = (DECODED / elements).max(1);

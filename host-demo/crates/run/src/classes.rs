@@ -8,19 +8,19 @@ use serde::Serialize;
 /// A label, and the probability of it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Class {
-    /// The label in the model's file, or `LABEL_` and its number.
+    /// The label in the model's file. If the file has none, `LABEL_` and the number of the class.
     pub label: String,
     pub score: f64,
 }
 
-/// The labels of a classifier, in the order of its outputs, and what the outputs mean.
+/// The labels of a classifier, in the order of its outputs, and the meaning of the outputs.
 #[derive(Clone)]
 pub struct Labels {
     names: Vec<String>,
     problem: Problem,
 }
 
-/// What a classifier's outputs mean: transformers' `problem_type`.
+/// The meaning of a classifier's outputs: transformers' `problem_type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Problem {
     /// One of the classes applies.
@@ -68,8 +68,9 @@ impl Labels {
         &self.names
     }
 
-    /// The classes of a text by the outputs for it, the most probable one first. If one of several classes applies, their
-    /// probabilities sum to 1. A single output is the probability of its class alone, and a regression has values.
+    /// Returns the classes of a text, the most probable class first. `outputs` are the classifier's outputs for the
+    /// text. If exactly one class applies, the probabilities of all classes sum to 1. A single output is the
+    /// probability of its only class. A regression has values instead of probabilities.
     pub fn classes(self, outputs: &[f32]) -> Vec<Class> {
         let most = outputs.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         let powers: Vec<f64> = outputs.iter().map(|output| f64::from(output - most).exp()).collect();

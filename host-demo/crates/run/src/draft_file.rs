@@ -1,4 +1,4 @@
-//! The file given for drafts: layers that were made for the model, or a smaller model.
+//! Opens the file given for drafts: either layers that were made for the model, or a smaller model.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use self_cell::self_cell;
 use crate::model_file::ModelFile;
 
 self_cell!(
-    /// A file with layers that predict further tokens of another model.
+    /// A file with layers that predict further tokens for another model.
     pub struct Layers {
         owner: ModelFile,
         #[covariant]
@@ -27,7 +27,7 @@ impl Layers {
         self.borrow_owner().name()
     }
 
-    /// Returns true if a model has no such layers of its own, and these fit it.
+    /// Returns true if these layers fit a model that has no such layers itself.
     pub fn fit(&self, model: &ModelFile) -> bool {
         let Ok(gguf) = model.gguf() else { return false };
         let is_needed = Model::new(&gguf).is_ok_and(|model| !model.can_draft());
@@ -58,15 +58,16 @@ impl DraftFile {
     }
 }
 
-/// True for a file with layers for another model: an assistant, or layers for multi-token prediction without the layers
-/// before them.
+/// Returns true if the file has layers for another model: an assistant, or layers for multi-token prediction without
+/// the layers that precede them.
 fn predicts(gguf: &Gguf<'_>) -> bool {
     let is_assistant = gguf.architecture().is_ok_and(|name| name.ends_with("-assistant"));
     let has = |name: &str| gguf.tensors().any(|tensor| tensor.name.ends_with(name));
     is_assistant || has(".nextn.eh_proj.weight") && gguf.tensors().all(|tensor| !tensor.name.starts_with("blk.0."))
 }
 
-/// Returns true if two vocabularies of different sizes have the same tokens, and then tokens without use.
+/// Returns true if two vocabularies of different sizes have the same tokens, except that the larger one has unused
+/// tokens at its end.
 pub fn is_padded(a: &Gguf<'_>, b: &Gguf<'_>) -> bool {
     let [Some(Value::Array(a)), Some(Value::Array(b))] = [a, b].map(|gguf| gguf.get("tokenizer.ggml.tokens")) else {
         return false;

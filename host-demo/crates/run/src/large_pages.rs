@@ -1,9 +1,9 @@
 //! Holds model files in large pages.
 //!
 //! Decoding reads every weight for every token. With pages of 4 KB, page table walks take about a third of the decoding
-//! time under a hypervisor, and most file systems have no larger pages in the page cache. [`LargePages`] copies a file
-//! to anonymous memory of 2 MB pages, before the file is used or in the background while it is used. Readers see the
-//! same bytes at all times.
+//! time under a hypervisor, and most file systems have only small pages in the page cache. [`LargePages`] copies a file
+//! to anonymous memory of 2 MB pages, before the file is used or in the background while the file is in use. Readers
+//! always see the same bytes.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -25,8 +25,8 @@ const SMALLEST: usize = 4 << 10;
 /// Number of bytes that are copied at a time.
 const CHUNK: usize = 16 * LARGE;
 /// The copy in the background starts when the number of the file's pages in the page cache has not grown for this time.
-/// The first wait is longer (this time for every [`BYTES_PER_DELAY`] of the file), so that a run of 16 tokens ends
-/// before the copy starts.
+/// The first wait is longer (once this time for every [`BYTES_PER_DELAY`] bytes of the file), so that a run of 16
+/// tokens ends before the copy starts.
 const DELAY: Duration = Duration::from_millis(400);
 const BYTES_PER_DELAY: usize = 256 << 20;
 
@@ -40,8 +40,9 @@ pub struct LargePages {
 }
 
 impl LargePages {
-    /// Maps the file, and copies it. Without `later`, copies it at once with `threads` threads. Otherwise copies it in the
-    /// background, if there is room for the copy and for the bytes in `later`, which is read when the copy would start.
+    /// Maps the file, and copies it. If `later` is `None`, copies the file at once with `threads` threads. Otherwise
+    /// the file is copied in the background, if there is room for the copy and for as many bytes as `later` says.
+    /// `later` is read when the copy would start.
     pub fn open(file: File, len: usize, later: Option<Arc<AtomicUsize>>, threads: usize) -> io::Result<Self> {
         let range = Aligned::file(&file, len)?;
         let (stop, copied) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
@@ -49,8 +50,8 @@ impl LargePages {
         let job = Job { file, start, len, next, stop: stop.clone(), copied: copied.clone() };
         if let Some(planned) = later {
             let thread = std::thread::Builder::new().name("large pages".to_string()).spawn(move || {
-                // The copy may be left out although there is room, because planned memory that is already in use counts
-                // twice.
+                // The copy may be left out although there is room, because memory that was planned and is already in
+                // use is counted twice.
                 let has_room = || available_memory() >= len.saturating_add(planned.load(Ordering::Relaxed));
                 if job.wait(|| job.cached()) && has_room() {
                     job.run();
@@ -72,7 +73,7 @@ impl LargePages {
         self.copying.as_ref().is_some_and(|(thread, _)| !thread.is_finished())
     }
 
-    /// Number of bytes that have been copied. The other bytes are read from the file's mapping.
+    /// Number of bytes that have been copied. All other bytes are read from the mapping of the file.
     pub fn copied(&self) -> usize {
         self.copied.load(Ordering::Relaxed)
     }
@@ -92,8 +93,8 @@ impl Deref for LargePages {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the range is mapped and readable as long as `self` lives. Copying replaces its pages by others with
-        // the same bytes.
+        // SAFETY: the range is mapped and readable as long as `self` lives. Copying replaces the pages of the range by
+        // pages with the same bytes.
         unsafe { std::slice::from_raw_parts(self.range.at as *const u8, self.range.len) }
     }
 }
@@ -112,8 +113,8 @@ struct Job {
 
 impl Job {
     /// Waits until the number of `cached` pages has not grown for [`DELAY`]. By then the first passes have read the
-    /// file. Returns false if the job is stopped, or if the number falls, because then there is too little memory for
-    /// the file, and thus for a copy.
+    /// file. Returns false if the job is stopped. Also returns false if the number falls, because this means that the
+    /// memory is too small for the file, and thus also for a copy.
     fn wait(&self, cached: impl Fn() -> usize) -> bool {
         let mut before = cached();
         let mut delay = DELAY * (self.len / BYTES_PER_DELAY).max(1) as u32;
@@ -135,7 +136,7 @@ impl Job {
     /// all pages as cached.
     fn cached(&self) -> usize {
         let mut pages = vec![0; self.len.div_ceil(SMALLEST)];
-        // SAFETY: the file is mapped at `start`, and `pages` has a byte for each page, or more if pages are larger.
+        // SAFETY: the file is mapped at `start`, and `pages` has at least one byte for each page of the mapping.
         let failed = unsafe { libc::mincore(self.start as *mut libc::c_void, self.len, pages.as_mut_ptr()) } != 0;
         if failed { 0 } else { pages.iter().filter(|page| **page & 1 != 0).count() }
     }
@@ -165,20 +166,20 @@ struct Aligned {
     len: usize,
 }
 
-// SAFETY: the memory belongs to this value and is not tied to a thread.
+// SAFETY: the memory is owned by this value and is not tied to a thread.
 unsafe impl Send for Aligned {}
 // SAFETY: shared references only read the memory.
 unsafe impl Sync for Aligned {}
 
 impl Aligned {
-    /// Reserves the addresses of whole large pages for `len` bytes. Accesses fail until they are mapped.
+    /// Reserves the addresses of whole large pages for `len` bytes. Accesses fail until these addresses are mapped.
     fn reserve(len: usize) -> io::Result<Self> {
         let all = len
             .checked_next_multiple_of(LARGE)
             .and_then(|len| len.checked_add(LARGE))
             .ok_or(io::ErrorKind::OutOfMemory)?;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        // SAFETY: a new mapping at an address that the system chooses.
+        // SAFETY: this makes a new mapping at an address that the system chooses.
         let first = unsafe { libc::mmap(null_mut(), all, libc::PROT_NONE, flags, -1, 0) };
         if first == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -186,7 +187,8 @@ impl Aligned {
         let before = first.addr().next_multiple_of(LARGE) - first.addr();
         let at = first.wrapping_byte_add(before);
         let kept = len.next_multiple_of(LARGE);
-        // SAFETY: both ranges are inside the new mapping, which nobody else uses; they begin and end at pages.
+        // SAFETY: both ranges are inside the new mapping, which nothing else uses; both begin and end at page
+        // boundaries.
         unsafe {
             if before > 0 {
                 libc::munmap(first, before);
@@ -203,13 +205,13 @@ impl Aligned {
         use std::os::fd::AsRawFd;
         let range = Self::reserve(len)?;
         let flags = libc::MAP_PRIVATE | libc::MAP_FIXED;
-        // SAFETY: replaces the reservation, which belongs to `range`.
+        // SAFETY: the mapping replaces the reserved addresses, which belong to `range`.
         let mapped = unsafe { libc::mmap(range.at, len, libc::PROT_READ, flags, file.as_raw_fd(), 0) };
         if mapped == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the range belongs to this value. The advice makes some file systems read the file in large pages; it
-        // changes no bytes.
+        // SAFETY: the range belongs to this value. The advice changes no bytes; it only makes some file systems read
+        // the file in large pages.
         unsafe { libc::madvise(range.at, len, libc::MADV_HUGEPAGE) };
         Ok(range)
     }
@@ -236,17 +238,18 @@ impl Aligned {
         self.len.next_multiple_of(LARGE)
     }
 
-    /// The bytes of memory that [`anonymous`](Self::anonymous) returned.
+    /// Returns the bytes of memory that [`anonymous`](Self::anonymous) has made.
     fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: the range is readable and writable, zeroed, and borrowed exclusively.
         unsafe { std::slice::from_raw_parts_mut(self.at.cast(), self.len) }
     }
 
-    /// Makes the memory read-only and moves it to the address `to`, where it replaces the file's mapping.
+    /// Makes the memory read-only and moves it to the address `to`. There it replaces a part of the file's mapping.
     fn move_to(self, to: usize) -> io::Result<()> {
         let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-        // SAFETY: the memory belongs to this value. `to` is the start of a large page of the mapping of the file that `Job`
-        // copies, which outlives the job and has the same bytes there; the system replaces it at once for all threads.
+        // SAFETY: the memory belongs to this value. `to` is the start of a large page of the mapping of the file that
+        // `Job` copies, which outlives the job. The mapping has the same bytes at `to`, and the system replaces the
+        // page for all threads at once.
         let moved = unsafe {
             libc::mprotect(self.at, self.size(), libc::PROT_READ);
             libc::mremap(self.at, self.size(), self.size(), flags, to)
@@ -271,7 +274,7 @@ mod tests {
     use super::*;
     use std::io::Write;
 
-    /// The bytes are those of the file, before, while and after they are copied.
+    /// The bytes equal the bytes of the file before, during and after the copy.
     #[test]
     fn the_bytes_are_those_of_the_file() {
         let bytes: Vec<u8> = (0..CHUNK + 3 * LARGE + 12345).map(|i| (i / 7 * 31 % 251) as u8).collect();

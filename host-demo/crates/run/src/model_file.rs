@@ -1,4 +1,4 @@
-//! Opens models: a mapped file, a file converted in memory, or bytes of the program.
+//! Opens models: a mapped file, a file that is converted in memory, or bytes that are part of the program.
 
 use std::fs::File;
 use std::ops::Deref;
@@ -21,12 +21,12 @@ use arenite_files::{faults, map, projector_beside};
 /// A model's bytes and its name in messages.
 pub struct ModelFile {
     name: String,
-    /// The bytes of each element of `held`. These slices borrow from `held`, so no method may return them with a longer
-    /// lifetime than that of `self`.
+    /// The bytes of each element of `held`. These slices borrow from `held`, so no method may return them with a
+    /// lifetime longer than the lifetime of `self`.
     pieces: Vec<&'static [u8]>,
     /// The files; several for a split model.
     held: Vec<Bytes>,
-    /// The file that lets the model see, and true if the user named it.
+    /// The encoder of pictures, and true if the user named this file.
     projector: Option<(PathBuf, bool)>,
     /// True if [`parse`](Self::parse) compares the tensors with their hashes and looks for NaN and infinity in all
     /// weights.
@@ -43,14 +43,15 @@ enum Bytes {
     Made(Vec<u8>),
 }
 
-/// The model to open, and a tokenizer file that replaces or supplies its vocabulary.
+/// The model to open, and a tokenizer file that replaces the model's vocabulary or supplies a missing one.
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'a> {
     /// The model's file.
     pub model: &'a Path,
     /// A file that replaces or supplies the vocabulary.
     pub tokenizer: Option<&'a Path>,
-    /// Compare the tensors with the hashes in the file, if any, and look for NaN and infinity in all weights.
+    /// True to compare the tensors with the hashes in the file, if it has any, and to look for NaN and infinity in all
+    /// weights.
     pub check: bool,
     /// How to hold the file in memory.
     pub load: Load,
@@ -102,13 +103,13 @@ impl Load {
 /// Converts a file in memory.
 pub type Convert = fn(&Path, &[u8], Option<&Path>) -> Option<Result<Vec<u8>>>;
 
-/// Files other than GGUF that a program opens as models. A program registers them, because this crate has no converter,
-/// so that programs that run only GGUF contain none.
+/// Files other than GGUF that a program opens as models. A program registers these formats itself, because this crate
+/// has no converter: a program that opens only GGUF then does not contain one.
 #[derive(Clone, Copy, Debug)]
 pub struct Formats {
-    /// Says why a path names no file, with advice; `None` if there is a file.
+    /// Explains, with advice, why there is no file at a path; returns `None` if there is a file.
     pub no_file: fn(&Path) -> Option<String>,
-    /// Converts a file in memory, given its path, its bytes and a file with a vocabulary; `None` for GGUF.
+    /// Converts a file in memory, given its path, its bytes and a file with a vocabulary; `None` for a GGUF file.
     pub convert: Convert,
     /// Returns a copy of a model with the vocabulary of a file.
     pub with_vocabulary: fn(&Gguf<'_>, &Path) -> Result<Vec<u8>>,
@@ -117,7 +118,7 @@ pub struct Formats {
 /// The formats of this program.
 static FORMATS: OnceLock<Formats> = OnceLock::new();
 
-/// Sets the formats that [`ModelFile::open`] reads besides GGUF. Later calls have no effect.
+/// Sets the formats that [`ModelFile::open`] reads besides GGUF. All calls after the first have no effect.
 pub fn register(formats: Formats) {
     let _ = FORMATS.set(formats);
 }
@@ -165,7 +166,7 @@ impl ModelFile {
         Ok(Self { planned, ..Self::of(name, held, check) })
     }
 
-    /// A model in the program's own memory. `name` stands for it in messages.
+    /// Opens a model in the program's own memory. `name` is used in messages in place of a path.
     pub fn from_static(name: &str, bytes: &'static [u8], check: bool) -> Self {
         Self::of(name.to_owned(), vec![Bytes::Static(bytes)], check)
     }
@@ -178,9 +179,9 @@ impl ModelFile {
     #[allow(unsafe_code)]
     fn of(name: String, held: Vec<Bytes>, check: bool) -> Self {
         let pieces = held.iter().map(|bytes| {
-            // SAFETY: each variant of `Bytes` owns its memory (a mapping, a vector that is not changed, or a static) at
-            // an address that stays the same when the variant is moved, until it is dropped with `self`. No method
-            // returns these slices with a longer life than that of `self`.
+            // SAFETY: each variant of `Bytes` owns its memory, which is a mapping, a vector that is not changed, or a
+            // static. The address of the memory stays the same when the variant is moved, until the variant is dropped
+            // with `self`. No method returns these slices with a lifetime longer than the lifetime of `self`.
             unsafe { std::slice::from_raw_parts(bytes.as_ptr(), bytes.len()) }
         });
         Self { name, pieces: pieces.collect(), held, projector: None, check, planned: Arc::default() }
@@ -191,8 +192,8 @@ impl ModelFile {
         &self.name
     }
 
-    /// The file that lets the model see, and true if the user named it. Only then must it fit, because a file beside
-    /// the model may belong to another one.
+    /// Returns the encoder of pictures, and true if the user named this file. A file that the user named must fit the
+    /// model; a file that was found beside the model need not, because it may belong to another model.
     pub fn projector(&self) -> Option<(&Path, bool)> {
         self.projector.as_ref().map(|(path, is_given)| (path.as_path(), *is_given))
     }
@@ -203,13 +204,13 @@ impl ModelFile {
         self.pieces.iter().map(|piece| piece.len()).sum()
     }
 
-    /// The bytes of each file: one, or the pieces of a split model.
+    /// Returns the bytes of each file: one file, or all pieces of a split model.
     pub fn pieces(&self) -> &[&[u8]] {
         &self.pieces
     }
 
-    /// Tells how many bytes the process will take beside the model, so that a copy in the background is made only where
-    /// there is room for both.
+    /// Sets the number of bytes that the process will take in addition to the model, so that a copy in the background
+    /// is made only if there is room for both.
     pub fn plans(&self, bytes: usize) {
         self.planned.store(bytes, Ordering::Relaxed);
     }
@@ -236,7 +237,7 @@ impl ModelFile {
         }
     }
 
-    /// Drops the pages of `part` from memory. The next access reads them from the file again.
+    /// Drops the pages of `part` from memory. The next access reads these pages from the file again.
     pub fn release(&self, part: &[u8]) {
         for bytes in &self.held {
             if let Bytes::Mapped(map) = bytes {
@@ -270,7 +271,8 @@ impl ModelFile {
     }
 }
 
-/// The last tensor of factors in a file, if they are all zeros, as in the part of a download that is not there yet.
+/// Returns the name of the last norm tensor in a file if all of its values are zero. This happens if the end of a
+/// download is missing.
 fn zero_norm<'a>(gguf: &Gguf<'a>) -> Option<&'a str> {
     let norms = gguf.tensors().filter(|tensor| tensor.name.ends_with("norm.weight") && !tensor.data.is_empty());
     let last = norms.max_by_key(|norm| norm.offset)?;
@@ -291,17 +293,18 @@ impl Deref for Bytes {
     }
 }
 
-/// Size in bytes below which `auto` only maps a model, because small pages hardly slow down a small model.
+/// Size in bytes below which `auto` only maps a model, because a small model is hardly slower in small pages.
 #[cfg(target_os = "linux")]
 const SMALL: usize = 64 << 20;
 
-/// Turns `auto` into `Map` if the model, of `len` bytes, is small or if memory is short.
+/// Turns `auto` into `Map` if the model, which has `len` bytes, is small or if memory is short.
 #[cfg(target_os = "linux")]
 fn way_to_load(load: Load, len: usize) -> Result<Load> {
     Ok(if load == Load::Auto && (len < SMALL || available_memory() < 2 * len) { Load::Map } else { load })
 }
 
-/// Returns the mapping itself for `Map`, otherwise a copy in large pages, which `Auto` makes in the background.
+/// Returns the mapping itself for `Map`, otherwise a copy in large pages. For `Auto`, the copy is made in the
+/// background.
 #[cfg(target_os = "linux")]
 fn loaded(path: &Path, map: Mmap, load: Load, planned: &Arc<AtomicUsize>) -> Result<Bytes> {
     let len = map.len();
@@ -317,7 +320,7 @@ fn loaded(path: &Path, map: Mmap, load: Load, planned: &Arc<AtomicUsize>) -> Res
     Ok(Bytes::Large(pages))
 }
 
-/// Returns `Map`, the only way on systems other than Linux. Refuses `Copy`.
+/// Returns `Map`, which is the only way on systems other than Linux. Refuses `Copy`.
 #[cfg(not(target_os = "linux"))]
 fn way_to_load(load: Load, _: usize) -> Result<Load> {
     ensure!(load != Load::Copy, "--load copy needs Linux; leave it out");

@@ -1,4 +1,4 @@
-//! An opened model: its file, the values that are read from the file, and the threads that run the model.
+//! An opened model: the file, the values that are read from the file, and the threads that run the model.
 
 use std::sync::OnceLock;
 
@@ -31,7 +31,7 @@ pub struct OpenModel {
     workers: Box<dyn Workers + Send>,
     /// The smaller model that proposes tokens.
     small: Option<Box<OpenModel>>,
-    /// The file that lets the model see, or the reason why it is not used. It is opened when it is first asked for.
+    /// The encoder of pictures, or the reason why it is not used. The file is opened on first use.
     eyes: OnceLock<Result<Eyes, String>>,
 }
 
@@ -39,7 +39,7 @@ pub struct OpenModel {
 struct Files {
     model: ModelFile,
     lora: AdapterFiles,
-    /// Layers that predict further tokens, in a file of their own.
+    /// Layers that predict further tokens, from a separate file.
     layers: Option<Layers>,
     /// The tokenizer's index.
     index: MutBorrow<Vec<u8>>,
@@ -89,7 +89,7 @@ impl OpenModel {
                 DraftFile::Layers(layers) => (Some(layers), None),
                 DraftFile::Model(file) => (None, Some(file)),
             },
-            // No error if the file does not fit, because it may belong to another model of the folder.
+            // It is not an error if the file does not fit, because it may belong to another model in the same folder.
             DraftChoice::Beside(path) => match DraftFile::open(path) {
                 Ok(DraftFile::Layers(layers)) if layers.fit(&file) => (Some(layers), None),
                 _ => (None, None),
@@ -103,7 +103,8 @@ impl OpenModel {
         options.context = options.context.map(|context| if context == 0 { own } else { context });
         let workers = workers::start(options.threads);
         let open = Self { cell, options, workers, small, eyes: OnceLock::new() };
-        // Open a file that the user named now, since it must be right. Others are opened when they are first asked for.
+        // If the user named the projector, open it now, because it must be right. A projector that was found beside the
+        // model is opened on first use.
         if open.file().projector().is_some_and(|(_, is_given)| is_given) {
             open.need_eyes()?;
         }
@@ -115,11 +116,11 @@ impl OpenModel {
         self.opened_eyes().as_ref().ok()
     }
 
-    /// The file that lets the model see.
+    /// Returns the encoder of pictures.
     ///
     /// # Errors
     ///
-    /// There is none, or it does not fit the model.
+    /// The model has no encoder of pictures, or the encoder does not fit the model.
     pub fn need_eyes(&self) -> Result<&Eyes> {
         self.opened_eyes().as_ref().map_err(|why| anyhow!("{why}"))
     }
@@ -132,15 +133,15 @@ impl OpenModel {
         })
     }
 
-    /// The machine on which pictures within `limits` are encoded.
+    /// Returns the threads and kernels that encode pictures within `limits`.
     pub fn machine(&self, limits: Limits) -> Machine<'_> {
         Machine { limits, workers: self.workers(), kernels: self.options.kernels }
     }
 
-    /// Opens the smaller model that proposes tokens for the model in `gguf`.
+    /// Opens the smaller model that proposes tokens for the model `gguf`.
     fn small_for(file: ModelFile, options: &RunOptions, gguf: &Gguf<'_>) -> Result<Box<Self>> {
-        // Without adapters, because they belong to the large model. One thread, because the large model's threads run
-        // it.
+        // The smaller model has no adapters, because they belong to the large model. It needs one thread only, because
+        // it runs on the threads of the large model.
         let options = RunOptions { lora: Vec::new(), threads: 1, draft: DraftChoice::Off, ..options.clone() };
         let small = Self::new(file, options)?;
         let [own, other] = [gguf, small.gguf()].map(|gguf| Spec::read(gguf).map(|spec| spec.vocab));
@@ -153,7 +154,7 @@ impl OpenModel {
         Ok(Box::new(small))
     }
 
-    /// The smaller model that proposes tokens, if one was given.
+    /// Returns the smaller model that proposes tokens, if the user gave one.
     pub fn small(&self) -> Option<&Self> {
         self.small.as_deref()
     }
@@ -205,7 +206,7 @@ impl OpenModel {
         let kv = runtime::kv(kv, self.gguf());
         let options = Options::new().context(context).batch(batch).kv(kv).workers(self.workers.count());
         let options = self.eyes().map_or(options, |eyes| eyes.planned(options));
-        // Two contexts, because the earlier conversation stays while a prompt reuses its tokens.
+        // Two contexts are planned, because the earlier conversation is kept while a prompt reuses its tokens.
         let options = if self.options.reuse > 0 { options.contexts(2) } else { options };
         self.cell.borrow_owner().lora.planned(options)
     }

@@ -7,7 +7,7 @@ use arenite::{Gguf, Model, TokenId};
 use crate::classes::Labels;
 use arenite_text::{self as text, Frame};
 
-/// Settings of a model's file for tokenizing a pair of texts.
+/// Settings for tokenizing a pair of texts, read from a model's file.
 pub struct Ranking {
     /// A template with `{query}` and `{document}`, for models that answer yes or no.
     template: Option<String>,
@@ -26,8 +26,8 @@ enum Output {
     Relevant(usize),
 }
 
-/// Labels of relevant documents in the files of rerankers with two classes. `LABEL_1` is transformers' name for the
-/// class of positive examples.
+/// Labels of relevant documents in the files of rerankers with two classes. `LABEL_1` is the name that transformers
+/// gives to the class of positive examples.
 const RELEVANT: [&str; 5] = ["yes", "relevant", "true", "entailment", "label_1"];
 
 impl Output {
@@ -39,7 +39,8 @@ impl Output {
         let are_unnamed = labels.iter().all(|label| label.starts_with("LABEL_"));
         match labels {
             [_] => Ok(Self::Score),
-            // The first class without names, because models that a template asks answer yes or no.
+            // The first class counts if the classes have no names, because a model with a template answers yes or no,
+            // in this order.
             [_, _] if has_template && are_unnamed => Ok(Self::Relevant(0)),
             [a, b] if is_relevant(a) != is_relevant(b) => Ok(Self::Relevant(usize::from(is_relevant(b)))),
             _ => bail!(
@@ -55,7 +56,7 @@ impl Output {
 /// The tokens of one text or of a pair.
 pub struct Texts {
     pub ids: Vec<TokenId>,
-    /// Index of the second text's first token; the number of tokens if there is only one text.
+    /// Index of the second text's first token. If there is only one text, this is the number of tokens.
     pub second: usize,
 }
 
@@ -95,7 +96,7 @@ impl Ranking {
         let mut ids = text::encode(tokenizer, query.as_bytes(), how)?;
         let mut second = text::encode(tokenizer, document.as_bytes(), how)?;
         let frame = &self.frame;
-        // Skip the start token of the second text, because a pair has only one.
+        // Skip the start token of the second text, because a pair has only one start token.
         let start = frame.before_len();
         if let Some(limit) = limit {
             let special = 2 * frame.len() - start + usize::from(self.separated);
@@ -121,7 +122,7 @@ impl Ranking {
         }
     }
 
-    /// Returns the score as a share from 0 to 1: the probability, or the logistic function of the only value.
+    /// Returns the score as a number from 0 to 1: the probability, or the logistic function of the only value.
     pub fn share(&self, vector: &[f32]) -> f64 {
         match self.output {
             Output::Relevant(_) => self.score(vector),
@@ -130,8 +131,8 @@ impl Ranking {
     }
 }
 
-/// Number of special tokens between the texts of a pair. Files that do not say it have two in a unigram vocabulary
-/// (XLM-RoBERTa) and in a byte-level one of the architecture `bert` (RoBERTa).
+/// Number of special tokens between the texts of a pair. If a file does not state this number, it is two for a unigram
+/// vocabulary (XLM-RoBERTa) and for a byte-level vocabulary of the architecture `bert` (RoBERTa), and one otherwise.
 fn separators(gguf: &Gguf<'_>) -> u32 {
     let usual = match gguf.str("tokenizer.ggml", "model") {
         Ok(Some(b"t5")) => 2,
@@ -172,7 +173,7 @@ fn in_template(
     Ok(best)
 }
 
-/// Returns the lengths to which two texts are cut, so that they have at most `room` tokens together. Removes tokens
+/// Returns the lengths to which two texts are cut, so that the two together have at most `room` tokens. Removes tokens
 /// from the longer text first (Hugging Face's `longest_first`).
 fn longest_first(first: usize, second: usize, room: usize) -> (usize, usize) {
     if first + second <= room {
@@ -209,7 +210,7 @@ mod tests {
 
     #[test]
     fn the_longer_text_is_cut() {
-        // Expected values are those of the package `tokenizers` with `strategy="longest_first"`.
+        // The expected lengths come from the package `tokenizers` with `strategy="longest_first"`.
         for (texts, want) in [
             ((5, 100, 20), (5, 15)),
             ((100, 5, 20), (15, 5)),

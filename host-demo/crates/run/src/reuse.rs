@@ -1,4 +1,5 @@
-//! Reuses the tokens after a change in a prompt (`--cache-reuse`): an earlier conversation has them at other positions.
+//! Reuses the tokens after a change in a prompt (`--cache-reuse`). An earlier conversation has the same tokens at other
+//! positions.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -8,7 +9,7 @@ use arenite::{Context, Engine, Session, TokenId};
 use crate::eyes::Shown;
 use arenite_text::shared;
 
-/// Tokens that a prompt has at `at`, and an earlier conversation at `from`.
+/// Equal tokens, which begin at position `at` of a prompt and at position `from` of an earlier conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
     pub at: usize,
@@ -16,8 +17,8 @@ pub struct Block {
     pub len: usize,
 }
 
-/// Finds blocks of at least `least` equal tokens after the first `start` tokens of both. They have the same order in
-/// both. The prompt's last token is in no block, because its logits are needed.
+/// Finds blocks of at least `least` equal tokens after the first `start` tokens of both texts. The blocks have the same
+/// order in both texts. The prompt's last token is in no block, because its logits are needed.
 pub fn blocks(prompt: &[TokenId], earlier: &[TokenId], start: usize, least: usize) -> Vec<Block> {
     let mut found = Vec::new();
     let end = prompt.len().saturating_sub(1);
@@ -48,8 +49,8 @@ pub fn sum(blocks: &[Block]) -> usize {
 }
 
 /// Rewinds a session to the common prefix of its tokens and a prompt, without the prompt's last token, whose logits are
-/// needed, and without a part of a picture. Also returns the tokens after it that the prompt has at other positions, in
-/// blocks of at least `least`.
+/// needed, and without a part of a picture. Returns the length of the prefix. Also returns the later tokens that the
+/// prompt has at other positions, in blocks of at least `least` tokens.
 ///
 /// # Errors
 ///
@@ -74,7 +75,7 @@ pub fn rewind_to(
     Ok((kept, donor))
 }
 
-/// A copy of an earlier conversation, and the blocks of it that a prompt will reuse.
+/// A copy of an earlier conversation, and the blocks of its tokens that a prompt will reuse.
 pub struct Donor {
     pub context: Context,
     blocks: VecDeque<Block>,
@@ -90,8 +91,8 @@ impl Donor {
         self.blocks.front().map(|block| block.at)
     }
 
-    /// Appends the blocks that begin at the context's position. Returns the number of tokens. If a page is missing, the
-    /// tokens are read instead.
+    /// Appends the blocks that begin at the context's current position. Returns the number of appended tokens. If there
+    /// is no free page, the tokens are read instead.
     pub fn give(&mut self, engine: &mut Engine<'_, '_>, context: &mut Context) -> usize {
         let before = context.position();
         while let Some(&Block { at, from, len }) = self.blocks.front().filter(|block| block.at <= context.position()) {
@@ -124,7 +125,7 @@ mod tests {
         let prompt = [&earlier[..2], &[99], &earlier[3..8], &[98, 97], &earlier[12..]].concat();
         assert_eq!(found(&prompt, &earlier, 2, 4), [(3, 3, 5), (10, 12, 7)]);
         assert_eq!(found(&prompt, &earlier, 2, 6), [(10, 12, 7)]);
-        // Short runs, the last token, and blocks in another order are read.
+        // Short runs, the last token, and blocks in a different order are not reused.
         assert_eq!(found(&prompt, &earlier, 2, 8), []);
         assert_eq!(found(&earlier[15..], &earlier, 0, 4), [(0, 15, 4)]);
         assert_eq!(found(&earlier[15..], &earlier, 0, 5), []);

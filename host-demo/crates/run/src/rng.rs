@@ -1,5 +1,5 @@
-//! Random number generators that are selected at run time: PCG, or llama2.c's generator, whose seeds give the texts of its
-//! `run.c`.
+//! Random number generators that are selected at run time: PCG, or llama2.c's generator, which gives the same texts for
+//! a seed as llama2.c's `run.c`.
 
 use std::convert::Infallible;
 

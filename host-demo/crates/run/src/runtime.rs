@@ -9,30 +9,32 @@ use arenite_files::Bytes;
 
 use crate::workers;
 
-/// Default maximum size of a context. It is limited because many models allow a hundred thousand positions, which would
-/// need too much memory.
+/// Default maximum size of a context. The size is limited because many models allow a hundred thousand positions, which
+/// would need too much memory.
 const DEFAULT_CONTEXT: usize = 4096;
 
 /// Options for running a model.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
-    /// Maximum number of tokens of a conversation; by default the model's own, at most 4096. 0 means the model's own.
+    /// Maximum number of tokens of a conversation; 0 means the maximum of the model. The default is the maximum of the
+    /// model, but at most 4096.
     pub context: Option<usize>,
     /// Maximum number of tokens per pass. Longer prompts are split, with the same result.
     pub batch: usize,
-    /// Data type of the KV cache; by default f16, and f32 for encoders and llama2.c models.
+    /// Data type of the KV cache. The default is f16, and f32 for encoders and llama2.c models.
     pub kv: Option<KvType>,
     /// LoRA adapters: `FILE`, or `FILE:SCALE`.
     pub lora: Vec<String>,
-    /// The kernels of an instruction set; by default the best of this machine.
+    /// The kernels of an instruction set such as AVX2. The default is the best set of this machine.
     pub kernels: &'static Kernels,
     /// Number of threads that compute; by default one per core.
     pub threads: usize,
-    /// Number of answers that are generated at the same time; others wait.
+    /// Number of answers that are generated at the same time; further answers wait.
     pub parallel: usize,
-    /// Minimum number of equal tokens at other positions of an earlier conversation that are reused; 0 reuses none.
+    /// Minimum length of a run of equal tokens that is reused from an earlier conversation although its positions
+    /// differ; 0 reuses none.
     pub reuse: usize,
-    /// Where drafts come from, and the most tokens of a draft (by default a number that suits the source).
+    /// The source of drafts, and the maximum number of tokens of a draft (by default a number that suits the source).
     pub draft: DraftChoice,
     pub draft_max: Option<usize>,
 }
@@ -42,14 +44,14 @@ pub struct RunOptions {
 pub enum DraftChoice {
     /// No drafts.
     Off,
-    /// The model's own layers for further tokens, if it has any; otherwise the text itself.
+    /// The model's own layers for further tokens, if it has such layers; otherwise the text itself, as for `Lookup`.
     #[default]
     Auto,
-    /// The text itself: tokens that followed an earlier occurrence of the last ones.
+    /// The text itself: proposes the tokens that followed an earlier occurrence of the last tokens.
     Lookup,
-    /// A file: layers that were made for the model, or a smaller model of the same vocabulary.
+    /// A file: layers that were made for the model, or a smaller model with the same vocabulary.
     File(std::path::PathBuf),
-    /// A file beside the model, whose layers are used if they fit the model and it has none of its own.
+    /// A file beside the model. Its layers are used if they fit the model, and if the model itself has no such layers.
     Beside(std::path::PathBuf),
 }
 
@@ -70,7 +72,7 @@ impl Default for RunOptions {
     }
 }
 
-/// The kernels named `isa`; `auto` selects the best for this machine.
+/// Returns the kernels named `isa`; `auto` selects the best kernels for this machine.
 pub fn kernels(isa: &str) -> Result<&'static Kernels> {
     if isa == "auto" {
         return Ok(Kernels::detect());
@@ -83,8 +85,8 @@ pub fn kernels(isa: &str) -> Result<&'static Kernels> {
     })
 }
 
-/// The context size to plan for: the user's choice, otherwise the default or `needed` if that is larger, up to the
-/// model's own size. Warns if the user's choice exceeds the model's size.
+/// Returns the context size to plan for. This is the user's choice. Otherwise it is the default, or `needed` if that is
+/// larger, up to the model's own size. Warns if the user's choice exceeds the model's own size.
 pub fn context(options: &RunOptions, model: &Model<'_>, needed: usize) -> usize {
     let spec = model.spec();
     let usual = DEFAULT_CONTEXT.min(spec.short_context());
@@ -100,7 +102,7 @@ pub fn context(options: &RunOptions, model: &Model<'_>, needed: usize) -> usize 
 }
 
 /// Warns if a context is longer than the model's own. A model with learned positions gets no warning, because its
-/// context cannot be longer.
+/// context cannot be longer than the model's own.
 pub fn warn_of_length(positions: usize, model: &Model<'_>) {
     let own = model.spec().context;
     if positions > own && !is_learned(model) {
@@ -108,8 +110,8 @@ pub fn warn_of_length(positions: usize, model: &Model<'_>) {
     }
 }
 
-/// Number of positions that a text may take: the user's context size or the model's own. With learned positions, the
-/// number is at most the model's own.
+/// Returns the number of positions that a text may take: the user's context size, or the model's own size. For learned
+/// positions, the number is at most the model's own size.
 pub fn positions(options: &RunOptions, model: &Model<'_>) -> usize {
     let own = model.spec().context;
     let asked = options.context.unwrap_or(own);
@@ -142,14 +144,14 @@ pub fn must_continue(model: &Model<'_>) -> Result<(), Error> {
 }
 
 /// Returns the data type of the KV cache: the user's choice, otherwise f16. For llama2.c models the default is f32, as
-/// in llama2.c's own programs. For encoders it is f32, too, because their cache holds only one text: f16 would save
-/// little memory and cost accuracy.
+/// in llama2.c's own programs. For encoders the default is also f32, because their cache holds only one text: f16 would
+/// save little memory and cost accuracy.
 pub fn kv(choice: Option<KvType>, gguf: &Gguf<'_>) -> KvType {
     let is_encoder = || Spec::read(gguf).is_ok_and(|spec| !spec.has_head());
     choice.unwrap_or(if gguf.get(LLAMA2C_VERSION).is_some() || is_encoder() { KvType::F32 } else { KvType::F16 })
 }
 
-/// The key that only converted checkpoints of llama2.c have.
+/// A key that only files converted from checkpoints of llama2.c have.
 const LLAMA2C_VERSION: &str = "llama2c.version";
 
 /// The memory of one session or engine.
@@ -159,9 +161,9 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Allocates the memory for `plan`. Maps pages instead of using a vector, because the system provides mapped pages
-    /// on first write: an unused part of a large context costs nothing. (A zeroed vector with this alignment would
-    /// write all pages at once.)
+    /// Allocates the memory for `plan`. Maps pages instead of allocating a vector, because the system provides mapped
+    /// pages only on first write: an unused part of a large context costs nothing. (A zeroed vector with this alignment
+    /// would write all pages at once.)
     pub fn new(plan: &Plan) -> Result<Self> {
         Ok(Self { workspace: pages("workspace", plan.workspace)?, kv: pages("KV cache", plan.kv)? })
     }
@@ -188,7 +190,7 @@ pub(crate) fn pages(what: &str, bytes: usize) -> Result<MmapMut> {
     }
 }
 
-/// Returns an error if a value is NaN, which results from a damaged weight or from values beyond the range of an f16
+/// Returns an error if a value is NaN. This is caused by a damaged weight, or by values beyond the range of an f16
 /// cache.
 pub fn numbers(values: &[f32]) -> Result<(), Error> {
     if values.iter().any(|value| value.is_nan()) { Err(Error::NotNumbers) } else { Ok(()) }

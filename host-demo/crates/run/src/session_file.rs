@@ -1,8 +1,8 @@
 //! Stores sessions on disk (`--session FILE`): the tokens of a context, its snapshot, and the messages of a chat.
 //!
-//! A file is the line `MAGIC`, the length of a JSON object (u64, little-endian), the object's CRC-32 (u32), the
-//! object, and the snapshot of [`Engine::save`]. The snapshot identifies its model, adapters and type of KV cache, and
-//! has a checksum of its own.
+//! A file is the line `MAGIC`, the length of a JSON object (u64, little-endian), the object's CRC-32 (u32), the object,
+//! and the snapshot of [`Engine::save`]. The snapshot identifies the model, the adapters and the type of the KV cache,
+//! and has a separate checksum.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -44,7 +44,7 @@ pub struct Head {
     /// The messages of a chat.
     #[serde(default)]
     pub messages: Vec<Value>,
-    /// The text of `tokens`, if they end with a complete answer.
+    /// The text of `tokens`, if the tokens end with a complete answer.
     #[serde(default)]
     pub text: Option<String>,
 }
@@ -59,12 +59,12 @@ impl SessionFile {
         };
         let wrong = |error| anyhow!("{}: {error}: give another file, or remove it", path.display());
         let loaded = bytes.map(|bytes| parsed(&bytes).map_err(wrong)).transpose()?;
-        // Create it now, so that a file that cannot be written fails before the computation.
+        // Create the file now, so that an error in writing it is found before the computation.
         NewFile::create(path)?;
         Ok(Self { path: path.to_owned(), loaded })
     }
 
-    /// Sets the context size in `options` to the session's, if the user gives none.
+    /// Sets the context size in `options` to the session's size, if the user has not set a size.
     pub fn sized(this: Option<&Self>, options: RunOptions) -> RunOptions {
         let own = this.and_then(|file| file.loaded.as_ref()).map(|(head, _)| head.context);
         RunOptions { context: options.context.or(own), ..options }
@@ -86,7 +86,7 @@ impl SessionFile {
         this.map_or_else(|| Ok(Head::default()), |file| file.restore(engine, context))
     }
 
-    /// Writes a snapshot of a context, and `head`. The tokens of `head` must start with those of the context; any
+    /// Writes a snapshot of a context, and `head`. The tokens of `head` must start with the tokens of the context; any
     /// further tokens are dropped.
     pub fn write(&self, engine: &mut Engine<'_, '_>, context: &Conversation, mut head: Head) -> Result<()> {
         head.context = engine.plan().options.context;

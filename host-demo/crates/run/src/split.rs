@@ -1,5 +1,6 @@
 //! Opens models that are split into several files, called pieces, by llama.cpp's `llama-gguf-split`:
-//! `NAME-00001-of-00003.gguf` and so on. The first piece has the metadata, and each piece has some of the tensors.
+//! `NAME-00001-of-00003.gguf` and so on. The first piece has the metadata, and the tensors are divided among all
+//! pieces.
 
 use std::path::{Path, PathBuf};
 
@@ -10,8 +11,8 @@ use memmap2::Mmap;
 use arenite_files::map;
 use arenite_gguf_writer::SPLIT;
 
-/// Returns the files of a model in order: `first`, which was mapped from `path`, and the other pieces in the same
-/// directory if `first` is the first piece of several.
+/// Returns the files of a model in order. The first of them is `first`, which was mapped from `path`. If `first` is the
+/// first of several pieces, the remaining pieces in the same directory follow.
 ///
 /// # Errors
 ///
@@ -22,7 +23,7 @@ pub fn files(path: &Path, first: Mmap) -> Result<Vec<(PathBuf, Mmap)>> {
     let numbers = |gguf: &Gguf<'_>| -> Result<_, arenite::Error> {
         Ok((gguf.u32("", no)?.unwrap_or(0), gguf.u32("", count)?.unwrap_or(1).max(1), gguf.u32("", tensors)?))
     };
-    // Not an error here, because errors in the first file are reported when the model is parsed.
+    // Errors in the first file are not reported here, because they are reported when the model is parsed.
     let (number, count, tensors) = match Gguf::parse(&first) {
         Ok(gguf) => numbers(&gguf)?,
         Err(_) => (0, 1, None),
@@ -65,7 +66,7 @@ fn suffix(number: u32, count: u32) -> String {
     format!("-{:05}-of-{count:05}.gguf", number + 1)
 }
 
-/// Returns true if the file's name is that of a second or later piece.
+/// Returns true if the file has the name of a second or later piece.
 pub fn is_later_piece(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let parts = name.strip_suffix(".gguf").map(|base| base.rsplitn(4, '-').collect::<Vec<_>>());
@@ -76,8 +77,8 @@ pub fn is_later_piece(path: &Path) -> bool {
     }
 }
 
-/// Returns the paths to write `count` pieces to: `path` itself for one piece. For several, the numbers of each piece
-/// replace `.gguf` and any piece numbers at the end of `path`.
+/// Returns the paths to write `count` pieces to: `path` itself if there is one piece. If there are several pieces, the
+/// numbers of each piece replace `.gguf` and any existing piece numbers at the end of `path`.
 pub fn outputs(path: &Path, count: usize) -> Vec<PathBuf> {
     if count == 1 {
         return vec![path.to_owned()];
@@ -111,7 +112,8 @@ mod tests {
 
     const WHOLE: &[u8] = include_bytes!("../../../models/stories.gguf");
 
-    /// Writes the built-in model in pieces that start at the given tensors. Returns the path of the first piece.
+    /// Writes the built-in model in pieces. Each piece starts at one of the given tensors. Returns the path of the
+    /// first piece.
     fn cut(directory: &Path, at: &[usize]) -> PathBuf {
         let whole = Gguf::parse(WHOLE).unwrap();
         let mut header = Header::new();

@@ -1,4 +1,4 @@
-//! Stop strings: output ends before the first one. No part of a stop string is ever shown.
+//! Stop strings: the output ends before the first stop string. No part of a stop string is ever shown.
 
 /// Holds back text that may be the start of a stop string.
 #[derive(Debug, Default)]
@@ -10,7 +10,7 @@ pub struct StopFilter {
 }
 
 impl StopFilter {
-    /// Creates a filter. Empty stop strings are ignored because they would end everything at once.
+    /// Creates a filter. Empty stop strings are ignored because they would end every output at once.
     pub fn new(stops: &[String]) -> Self {
         Self {
             stops: stops.iter().filter(|stop| !stop.is_empty()).cloned().collect(),
@@ -19,7 +19,7 @@ impl StopFilter {
         }
     }
 
-    /// Adds output. Returns the text that may be shown, and whether a stop string was found.
+    /// Adds output. Returns the text that may be shown, and true if a stop string was found.
     pub fn push(&mut self, piece: &str) -> (String, bool) {
         self.held.push_str(piece);
         let first = self.stops.iter().filter_map(|stop| Some((self.held.find(stop)?, stop))).min();
@@ -54,7 +54,7 @@ fn begun(text: &str, stop: &str) -> usize {
 mod tests {
     use super::*;
 
-    /// Feeds `pieces`; returns the shown text and whether a stop string was found.
+    /// Adds `pieces` one by one. Returns the text that is shown, and true if a stop string was found.
     fn run(stops: &[&str], pieces: &[&str]) -> (String, bool) {
         let mut filter = StopFilter::new(&stops.iter().map(|s| s.to_string()).collect::<Vec<_>>());
         let mut shown = String::new();

@@ -23,7 +23,8 @@ pub fn start(threads: usize) -> Box<dyn Workers + Send> {
 mod linux {
     use std::mem::{MaybeUninit, size_of};
 
-    /// Reads and changes the core of a thread through Linux's scheduler. Uses only cores that the process may use.
+    /// Reads and changes the core of a thread through Linux's scheduler. Only cores on which the process may run are
+    /// used.
     #[derive(Debug)]
     pub struct System;
 
@@ -39,8 +40,8 @@ mod linux {
             }
             let size = size_of::<libc::cpu_set_t>();
             let mut allowed = MaybeUninit::<libc::cpu_set_t>::zeroed();
-            // SAFETY: a set of zeros is valid, and both functions get its size. The affinity of the process's first
-            // thread is the one that the user set, because a pool moves only its own threads.
+            // SAFETY: a set of zeros is valid, and both functions get the size of the set. The first thread of the
+            // process has the affinity that the user set, because a pool moves only its own threads.
             unsafe {
                 if libc::sched_getaffinity(libc::getpid(), size, allowed.as_mut_ptr()) == 0 {
                     let mut others = allowed.assume_init();
@@ -62,7 +63,7 @@ mod linux {
             std::thread::spawn(|| {
                 let core = System.current();
                 System.leave(core);
-                // SAFETY: a set of zeros is valid, and the function gets its size.
+                // SAFETY: a set of zeros is valid, and the function gets the size of the set.
                 let allowed = unsafe {
                     let mut set = std::mem::zeroed();
                     assert_eq!(libc::sched_getaffinity(libc::getpid(), size_of::<libc::cpu_set_t>(), &mut set), 0);

@@ -1,4 +1,4 @@
-//! Prompts with pictures have the tokens of transformers' processors.
+//! Prompts with pictures have the same tokens as from transformers' processors.
 
 use std::path::{Path, PathBuf};
 
@@ -59,7 +59,8 @@ fn prompts_have_the_tokens_of_the_processors() {
             let sights = eyes.read(&Prompt::raw(&content, eyes.marker()), true, tokenizer, machine).unwrap();
             let plain = |id: &u32| u64::from(if is_row(*id) { eyes.token() } else { *id });
             assert_eq!(sights.ids.iter().map(plain).collect::<Vec<_>>(), numbers(&prompt["ids"]), "{name}");
-            // Adjacent spans of the reference are one here or several, but the rows stand at the same tokens.
+            // One span here may be several adjacent spans in the reference, or the reverse, but the rows are at the
+            // same tokens.
             let spans = prompt["image_spans"].as_array().unwrap().iter().map(numbers);
             let wanted: Vec<u64> = spans.flat_map(|span| span[0]..span[0] + span[1]).collect();
             let places: Vec<u64> =

@@ -1,7 +1,7 @@
 //! An index: the passages of a folder's files and their vectors.
 //!
-//! It is kept as a GGUF file (`general.architecture` = `index`), which `arenite inspect` shows. A file whose contents did not
-//! change keeps its vectors when the index is updated.
+//! The index is stored as a GGUF file (`general.architecture` = `index`), which `arenite inspect` shows. When the index
+//! is updated, the vectors of unchanged files are kept.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -20,7 +20,8 @@ use crate::read;
 
 const ARCHITECTURE: &str = "index";
 const VECTORS: &str = "vectors";
-/// Maximum number of tokens of a passage, even in a model with a longer context: a vector describes a short text better.
+/// Maximum number of tokens of a passage. The limit also applies to models with a longer context, because a vector
+/// describes a short text better.
 const MOST_TOKENS: usize = 200;
 
 /// Texts that a model expects before a question and before a passage, such as `query: ` and `passage: ` of E5.
@@ -37,7 +38,8 @@ pub struct Prefixes {
 pub struct Index {
     /// [`Gguf::fingerprint`] of the model that made the vectors.
     fingerprint: u64,
-    /// Path of that model, for programs that search later. [`updated`](Self::updated) leaves it empty.
+    /// Path of the model that made the vectors, for programs that search later. [`updated`](Self::updated) leaves it
+    /// empty.
     pub model: PathBuf,
     /// The texts before questions and passages.
     pub prefixes: Prefixes,
@@ -71,9 +73,9 @@ pub struct Step<'a> {
 }
 
 impl Index {
-    /// Returns the index of a folder's files as they are now. Files of `self` that did not change keep their vectors, if the
-    /// model and the prefixes are the same. `tell` is called before each file; a new or changed file for which it returns
-    /// false is left to the next update.
+    /// Returns the index of the current files of a folder. Vectors of unchanged files are taken from `self` if the
+    /// model and the prefixes are the same. `tell` is called before each file. If it returns false for a new or changed
+    /// file, this file is left to the next update.
     ///
     /// # Errors
     ///
@@ -123,7 +125,7 @@ impl Index {
     /// Computes the vectors of a file's passages.
     fn add(&mut self, model: &Loaded, path: String, hash: u64, text: &str) -> Result<()> {
         let prefix = &self.prefixes.passage;
-        // The tokens at the ends of a text are there once, not for each of its parts.
+        // The special tokens at the ends of a text are counted once, not once for each part of the text.
         let count = |text: &str| anyhow::Ok(model.tokenize(text)?.len());
         let (ends, frame) = (count("")?, count(prefix)?);
         let most = MOST_TOKENS.min(model.context().saturating_sub(frame)).max(1);
@@ -175,7 +177,7 @@ impl Index {
     ///
     /// # Errors
     ///
-    /// The file cannot be read, or it is no index.
+    /// The file cannot be read, or it is not an index.
     pub fn open(path: &Path) -> Result<Self> {
         let bytes = map(path).with_context(|| format!("cannot read {}", path.display()))?;
         Self::parse(&bytes).with_context(|| format!("{}: this is no index of `arenite index`", path.display()))
@@ -217,7 +219,7 @@ impl Index {
         Ok(index)
     }
 
-    /// Writes the index. An older file is replaced when the new one is whole.
+    /// Writes the index. An older file is replaced when the new file is complete.
     ///
     /// # Errors
     ///

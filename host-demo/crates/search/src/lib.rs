@@ -1,4 +1,4 @@
-//! Search by meaning in own files.
+//! Search by meaning in the files of a folder.
 //!
 //! | file | |
 //! |---|---|

@@ -14,11 +14,11 @@ pub struct Passage {
     pub text: String,
 }
 
-/// Places where a text is cut, the best first: between paragraphs, lines, sentences and words.
+/// Separators at which a text is cut, the best first: between paragraphs, lines, sentences and words.
 const ENDS: [&[&str]; 4] = [&["\n\n"], &["\n"], &[". ", "! ", "? ", "。", "！", "？"], &[" "]];
 
-/// Cuts a text into passages of at most `most` tokens, as `tokens` counts them. A passage ends at the best place that the
-/// limit allows.
+/// Cuts a text into passages of at most `most` tokens, where `tokens` counts the tokens of a text. A passage ends at
+/// the best separator that the limit allows.
 pub fn cut(text: &str, most: usize, tokens: &mut dyn FnMut(&str) -> Result<usize>) -> Result<Vec<(usize, String)>> {
     let mut parts = Vec::new();
     split(text, 0, most, tokens, &mut parts)?;
@@ -44,7 +44,8 @@ pub fn cut(text: &str, most: usize, tokens: &mut dyn FnMut(&str) -> Result<usize
     Ok(trimmed.collect())
 }
 
-/// Divides a text into parts of at most `most` tokens, with their numbers of tokens. Together the parts are the text.
+/// Divides a text into parts of at most `most` tokens. Returns the parts, and the number of tokens of each part. All
+/// parts together are the whole text.
 fn split<'t>(
     text: &'t str,
     level: usize,
@@ -52,8 +53,8 @@ fn split<'t>(
     tokens: &mut dyn FnMut(&str) -> Result<usize>,
     parts: &mut Vec<(&'t str, usize)>,
 ) -> Result<()> {
-    // Counting the tokens of a long text takes time, and with 64 bytes per token it is almost always over the limit. If not,
-    // `cut` joins its parts again.
+    // Counting the tokens of a long text takes time, and a text of more than 64 bytes per allowed token almost always
+    // exceeds the limit. If it does not, `cut` joins its parts again.
     let len = if text.len() > 64 * most { usize::MAX } else { tokens(text)? };
     if len <= most {
         parts.push((text, len));

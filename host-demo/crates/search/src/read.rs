@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, anyhow};
 use html5gum::{Token, Tokenizer};
 
-/// Maximum size of a file: larger ones are data, not texts for readers.
+/// Maximum size of a file in bytes. Larger files are data, not texts for readers.
 const MOST_BYTES: u64 = 4 << 20;
 
 /// Elements of HTML whose contents are not shown.
@@ -17,7 +17,8 @@ const HIDDEN: [&[u8]; 6] = [b"script", b"style", b"title", b"template", b"noscri
 const INLINE: [&[u8]; 14] =
     [b"a", b"abbr", b"b", b"code", b"em", b"font", b"i", b"kbd", b"mark", b"q", b"small", b"span", b"strong", b"u"];
 
-/// Returns the paths of a folder's files, relative to it and sorted, without hidden files and those that git ignores.
+/// Returns the paths of a folder's files, relative to the folder and sorted. Hidden files, and files that git ignores,
+/// are left out.
 pub fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     let walk = ignore::WalkBuilder::new(folder).require_git(false).sort_by_file_path(|a, b| a.cmp(b)).build();
     let mut files = Vec::new();
@@ -30,7 +31,7 @@ pub fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The error for text in another encoding than UTF-8, and the encoding.
+/// The error for a text whose encoding is not UTF-8. Contains the name of the encoding.
 #[derive(Clone, Copy, Debug)]
 pub struct OtherEncoding(&'static str);
 
@@ -42,7 +43,7 @@ impl fmt::Display for OtherEncoding {
 
 impl std::error::Error for OtherEncoding {}
 
-/// Reads the text of a file. The error is the reason why there is none.
+/// Reads the text of a file. If the file has no text, the error tells the reason.
 pub fn text(path: &Path) -> Result<String> {
     let mut bytes = Vec::new();
     File::open(path)?.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
@@ -73,7 +74,8 @@ fn of_bytes(path: &Path, bytes: &[u8]) -> Result<String> {
     }
 }
 
-/// The text that a page of HTML shows. It has as many line breaks as the page, so that its lines keep their numbers.
+/// Returns the text that an HTML page shows. The text has the same line breaks as the page, so that line numbers stay
+/// the same.
 fn shown(html: &str) -> String {
     let mut text = String::new();
     let mut hidden: Option<Vec<u8>> = None;

@@ -18,8 +18,8 @@ pub struct Found {
 }
 
 impl Index {
-    /// Returns the `most` passages that are nearest to a question, the nearest first. Equally near ones
-    /// have the order of the folder.
+    /// Returns the `most` passages that are nearest to a question, the nearest first. Equally near passages are in the
+    /// order of the folder.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! The state shared by all routes: the service, the channel to the engine, and open requests.
+//! The state that all routes share: the service, the channel to the engine, and the open requests.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -37,20 +37,20 @@ use arenite_run::service::token_count;
 use arenite_run::service::{Choice, Decisions, Prepared, Service, by_chance};
 
 /// Maximum number of open requests beyond [`App::most_open`]. Each of these must be the only open request of its
-/// client, so that a client with many requests does not lock out the others.
+/// client, so that a client with many requests does not lock out other clients.
 const MOST_FIRST: usize = 64;
 
-/// The clients that share the cache of conversations, and what each is told.
+/// Determines which clients share the cache of conversations, and which counts each client is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheScope {
-    /// A prompt continues conversations of the same client only, so that answers tell a client nothing about the prompts of
-    /// others.
+    /// A prompt continues only conversations of the same client, so that answers tell a client nothing about the
+    /// prompts of other clients.
     Client,
     /// All clients share the conversations and see all metrics.
     Server,
 }
 
-/// A request that is ready to be answered, and the form of its answer.
+/// A request that can be sent to the engine, and the form of its answer.
 pub struct Ready {
     pub prepared: Prepared,
     pub reply: Reply,
@@ -77,7 +77,7 @@ pub fn prepare(service: &Service, asked: Asked, seed_by_chance: u64) -> std::res
     Ok(Ready { prepared, reply: asked.reply })
 }
 
-/// A client that waits for the result of a request without events, such as an embedding.
+/// A client that waits for the result of a request that has no events, such as an embedding.
 pub struct Waiting<T>(pub oneshot::Sender<std::result::Result<T, String>>);
 
 impl<T: Send> ResultClient<T> for Waiting<T> {
@@ -132,7 +132,8 @@ pub struct App {
     pub parallel: usize,
     pub keys: Vec<String>,
     pub scope: CacheScope,
-    /// The secret of the proxy process, if this process serves one of several models and its requests come from there.
+    /// The secret of the proxy process; `None` if requests do not come from a proxy. The proxy runs several models,
+    /// each in a process like this one.
     pub proxy: Option<String>,
     /// True if the model transcribes speech.
     pub hears: bool,
@@ -150,15 +151,15 @@ pub struct App {
     pub items: KeptItems,
     /// The folder of saved slots; `None` if slots cannot be saved.
     pub slots: Option<PathBuf>,
-    /// Maximum number of bytes that a client's saved slots take on disk.
+    /// Maximum number of bytes on disk for the saved slots of one client.
     pub most_saved: u64,
     /// Held while a slot is saved or restored.
     pub saving: tokio::sync::Mutex<()>,
 }
 
 impl App {
-    /// The state of a server of one model. It answers one request at a time, asks for no key, keeps nothing on disk and writes
-    /// no log, until the fields say otherwise.
+    /// The state of a server of one model. By default, the server answers one request at a time, needs no key, stores
+    /// nothing on disk and writes no log; the fields can be changed.
     pub fn new(
         service: Service,
         commands: Sender<Command>,
@@ -206,7 +207,7 @@ impl App {
         OpenRequest::new(self, Client::of(self, request))
     }
 
-    /// Runs slow work on the reader threads, so that the serving thread never waits for it.
+    /// Runs slow work on a reader thread, so that the serving thread never waits for the work.
     pub async fn aside<T: Send + 'static>(
         self: &Arc<Self>,
         open: &OpenRequest,
@@ -244,7 +245,8 @@ impl App {
         self.response(open, text)
     }
 
-    /// Returns a response with the JSON `text`. A long text counts toward the memory limit of answers until it is sent.
+    /// Returns a response with the JSON text `text`. A long text counts toward the memory limit of answers until it is
+    /// sent.
     fn response(&self, open: &OpenRequest, text: String) -> Result<Response> {
         let slot = || open.guard.as_ref().map(RequestGuard::slot);
         let text = match text.len() > LARGE_ANSWER {
@@ -291,17 +293,18 @@ impl App {
         std::mem::take(&mut prepared.jobs).into_iter().map(submit).collect()
     }
 
-    /// The client whose conversations the request may use; `None` for those of all.
+    /// Returns the client whose conversations the request may use; `None` for the conversations of all clients.
     pub fn scope_of(&self, open: &OpenRequest) -> Option<u64> {
         (self.scope == CacheScope::Client).then_some(open.asker.client)
     }
 
-    /// The scales of adapters: those of a request, or else its client's.
+    /// Returns the scales of adapters: the scales in the request, or the default scales of the client if the request
+    /// has none.
     pub fn lora_of(&self, open: &OpenRequest, given: Option<Vec<(usize, f32)>>) -> Vec<(usize, f32)> {
         given.unwrap_or_else(|| self.service.lora.usual(self.scope_of(open)))
     }
 
-    /// Sends a request with exactly one answer to the engine, and returns that answer in progress.
+    /// Sends a request that has exactly one answer to the engine. Returns the answer in progress.
     pub fn begin(&self, open: &OpenRequest, mut prepared: Ready) -> Result<Answer> {
         let prompt_tokens = prepared.jobs.first().map_or(0, |(prompt, ..)| prompt.len());
         let events = self.submit(open, &mut prepared)?.pop().ok_or_else(|| ApiError::about("n", "n must be 1"))?;
@@ -313,13 +316,13 @@ impl App {
         Ok(prepare(&self.service, asked, by_chance())?)
     }
 
-    /// Prepares a text request whose prompt is only counted or shown. It may be longer than the context.
+    /// Prepares a text request whose prompt is only counted or shown. The prompt may be longer than the context.
     pub fn count(&self, mut asked: Asked) -> Result<Ready> {
         asked.request.is_counted = true;
         self.prepare(asked)
     }
 
-    /// Embeds the texts of a request with these adapters. Returns a vector or an error for each text.
+    /// Embeds the texts of a request, using the given adapters. Returns a vector or an error for each text.
     pub async fn vectors(
         &self,
         open: &OpenRequest,
@@ -354,7 +357,7 @@ impl App {
 }
 
 impl App {
-    /// Scores the labels of a request's prompts with these adapters.
+    /// Scores the labels of a request's prompts, using the given adapters.
     pub async fn scores(
         &self,
         open: &OpenRequest,
@@ -375,11 +378,11 @@ impl App {
     }
 }
 
-/// Memory for one text of an embedding request, in bytes, besides its tokens.
+/// Number of bytes of memory for one text of an embedding request, in addition to its tokens.
 const TEXT_BYTES: usize = 512;
-/// Memory for one value of an embedding, in bytes: the number, its JSON value and its text.
+/// Number of bytes of memory for one value of an embedding: the number, its JSON value and its text.
 const VALUE_BYTES: usize = 48;
-/// An answer of more bytes than this is converted to JSON on a reader thread, because one thread serves all
+/// An answer with more bytes than this is converted to JSON on a reader thread, because a single thread serves all
 /// connections.
 const LARGE_ANSWER: usize = 128 << 10;
 
@@ -423,7 +426,7 @@ pub fn object(body: Value) -> Result<Value> {
     if body.is_object() { Ok(body) } else { Err(ApiError::invalid("the body must be a JSON object")) }
 }
 
-/// The client and the connection of a request, and the request's record.
+/// The client and the connection of a request, and the record of the request.
 struct Client {
     slot: Option<Arc<ConnectionSlot>>,
     record: Arc<Record>,
@@ -442,7 +445,7 @@ impl Client {
     }
 }
 
-/// Returns the client's address that the proxy process gives; `None` if it does not come from there.
+/// Returns the client's address that the proxy process has added; `None` if the request does not come from the proxy.
 pub fn passed_by(secret: &str, request: &Request<HttpBody>) -> Option<HeaderValue> {
     let passed = request.headers().get(CLIENT)?.to_str().ok()?;
     HeaderValue::from_str(passed.strip_prefix(secret)?.strip_prefix(' ')?).ok()
@@ -479,8 +482,8 @@ impl OpenRequest {
             *of_client += 1;
             *of_client == 1
         };
-        // The only request of a client is accepted even if the limit is reached, because other clients may have reached
-        // it.
+        // A client's only request is accepted even if the limit is reached, because other clients may have used up the
+        // limit.
         let most = app.most_open + if is_first { MOST_FIRST } else { 0 };
         if before >= most { Err(ApiError::busy()) } else { Ok(open) }
     }

@@ -1,5 +1,5 @@
-//! Identifiers of clients, from their addresses and a key. With files that belong to clients, the key is kept beside them,
-//! so that a client finds its own files after a restart.
+//! Identifiers of clients, which are computed from their addresses and a key. If files on disk belong to clients, the
+//! key is stored beside the files, so that a client finds its own files after a restart.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
@@ -23,7 +23,7 @@ impl ClientKey {
         Self(key)
     }
 
-    /// Returns the key in the file `client.key` of a folder. The first call makes it.
+    /// Returns the key in the file `client.key` of a folder. The first call creates the file.
     pub fn kept_in(folder: &Path) -> Result<Self> {
         let path = folder.join(KEY_FILE);
         match std::fs::read(&path) {

@@ -1,4 +1,5 @@
-//! The items that `/v1/responses` returned. A later request of the same client may name them instead of repeating them.
+//! The items that `/v1/responses` returned. A later request of the same client may name these items instead of
+//! repeating them.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard};
@@ -7,16 +8,16 @@ use serde_json::Value;
 
 /// Limit in bytes for all items that are kept.
 pub const ITEMS: usize = 8 << 20;
-/// Limit in bytes for the items of one client. It does not depend on those of others, unless there are so many clients
-/// that one is forgotten.
+/// Maximum number of bytes for the items of one client. The limit does not depend on the items of other clients, unless
+/// there are so many clients that one of them is forgotten.
 const SHARE: usize = 512 << 10;
 /// Limit in bytes for the items that one request names.
 pub const NAMED: usize = 4 << 20;
-/// Upper bound in bytes for an item without its texts: its entry here, or its values once it is read.
+/// Upper bound in bytes for an item without its texts: for its entry here, or for its JSON values after it is read.
 const ITEM: usize = 2 << 10;
 
-/// The items of all clients. If a client has too many, it loses its oldest. If all have too many, those of the client that
-/// has kept none for the longest time are forgotten.
+/// The items of all clients. If a client has too many items, it loses its oldest items. If all clients together have
+/// too many items, the client whose last item is the oldest loses its items.
 #[derive(Default)]
 pub struct KeptItems(Mutex<Kept>);
 
@@ -43,7 +44,7 @@ struct Item {
 }
 
 impl Item {
-    /// Leaves out log-probabilities, because no prompt contains them.
+    /// Makes the entry for an item. Log-probabilities are left out, because no prompt contains them.
     fn of(item: &Value) -> Option<Self> {
         let mut item = item.clone();
         for part in item["content"].as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
@@ -59,16 +60,16 @@ impl Item {
 }
 
 impl KeptItems {
-    /// Keeps the items of an answer. `None` is the client whose items all clients may name.
+    /// Keeps the items of an answer. If `client` is `None`, every client may name these items.
     pub fn keep(&self, client: Option<u64>, items: &[Value]) {
         for item in items.iter().filter_map(Item::of).filter(|item| item.bytes() <= share(client)) {
             self.kept().add(client, item);
         }
     }
 
-    /// Replaces the references in a request's `input` by the items that they name. A reference to an unknown item
-    /// stays, so that reading the request tells the client. So does one for which there is no memory because the
-    /// request names an item many times.
+    /// Replaces the references in a request's `input` by the items that they name. A reference to an unknown item is
+    /// not replaced, so that the client gets an error when the request is read. The same applies if a request names an
+    /// item so many times that there is no memory for the copies.
     pub fn resolve(&self, client: Option<u64>, body: &mut Value) {
         let Some(input) = body.get_mut("input").and_then(Value::as_array_mut) else { return };
         let mut references = input.iter_mut().filter(|item| item["type"] == "item_reference").peekable();
@@ -94,7 +95,8 @@ impl KeptItems {
     }
 }
 
-/// Limit in bytes for the items of a client. Clients that share their items have all memory.
+/// Returns the maximum number of bytes for the items of a client. Clients that share their items share all of the
+/// memory.
 fn share(client: Option<u64>) -> usize {
     if client.is_some() { SHARE } else { ITEMS }
 }
@@ -130,7 +132,7 @@ mod tests {
         json!({ "id": id, "type": "message", "role": "assistant", "content": [{ "text": "x".repeat(len), "logprobs": [1] }] })
     }
 
-    /// The lengths of the texts that a client finds by these ids.
+    /// Returns the length of the text that a client finds under each of these ids.
     fn found(items: &KeptItems, client: Option<u64>, ids: &[&str]) -> Vec<Option<usize>> {
         let references: Vec<Value> = ids.iter().map(|id| json!({ "type": "item_reference", "id": id })).collect();
         let mut body = json!({ "input": references });
@@ -157,7 +159,7 @@ mod tests {
         let len = SHARE / 2 - ITEM - 200;
         items.keep(Some(1), &[message("old", len), message("new", len)]);
         items.keep(Some(2), &[message("other", len)]);
-        // A client with too many items loses its own oldest one, whatever others keep.
+        // A client with too many items loses its own oldest item, regardless of the items of other clients.
         items.keep(Some(1), &[message("last", len)]);
         assert_eq!(found(&items, Some(1), &["old", "new", "last"]), [None, Some(len), Some(len)]);
         assert_eq!(found(&items, Some(2), &["other"]), [Some(len)]);
@@ -170,7 +172,7 @@ mod tests {
         assert_eq!(found(&items, Some(4), &["large"]), [None]);
         // A request cannot multiply an item.
         assert_eq!(found(&items, Some(2), &["other"; 99]).iter().flatten().count(), NAMED * 2 / SHARE);
-        // If there are too many clients, the one whose last item is the oldest is forgotten.
+        // If there are too many clients, the client whose last item is the oldest is forgotten.
         (5..40).for_each(|client| items.keep(Some(client), &[message("a", len)]));
         assert!(items.kept().bytes <= ITEMS);
         assert_eq!(

@@ -2,13 +2,13 @@
 //!
 //! ```text
 //! app      the state of all routes, open requests       faces    tables of fields of each interface
-//! routes   the paths of the server, a file an interface http     sockets, limits, bodies, errors, the log
-//! models   several models, each in a process           sounds   transcriptions, and whose turn it is
-//! items    what responses returned, by their ids
+//! routes   paths of the server, a file per interface    http     sockets, limits, bodies, errors, the log
+//! models   several models, each in a process            sounds   transcriptions, and the turns of clients
+//! items    items of earlier responses, by their ids
 //! ```
 //!
-//! A program plans a model with [`Host`](arenite_run::service::Host), makes an [`App`] and gives its [`router`] to [`serve`],
-//! as `arenite serve` does. Formats of requests can be read without a server:
+//! A program plans a model with [`Host`](arenite_run::service::Host), makes an [`App`] and gives its [`router`] to
+//! [`serve`], as `arenite serve` does. Formats of requests can be read without a server:
 //!
 //! ```
 //! use arenite_run::service::Endpoint;

@@ -1,4 +1,4 @@
-//! Sounds that are transcribed: whose turn it is, and the loop that answers them.
+//! Transcription of sounds: the order in which requests take turns, and the loop that answers them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -19,17 +19,17 @@ use arenite_speech::{Format, Progress, Request as Wanted, Segment, Sound, SoundF
 pub const MOST_BYTES: usize = 25 << 20;
 /// Maximum duration of a sound in seconds: four hours.
 const MOST_SECONDS: usize = 4 * 3600;
-/// Maximum number of sounds that are received, decoded and transcribed in turns, in all and of one client. Further ones
-/// wait before their bodies are read.
+/// Maximum number of sounds that are received, decoded and transcribed in turns, for all clients and for one client. A
+/// further sound waits before its body is read.
 const MOST_SOUNDS: usize = 6;
 const MOST_OF_CLIENT: usize = 1;
-/// Time limit for receiving a sound while others wait for its turn.
+/// Time limit for receiving a sound while other sounds wait for a turn.
 const BODY_TIME: Duration = Duration::from_secs(60);
-/// Upper bound in bytes for the decoder, the thread and the samples of a sound, besides its file.
+/// Upper bound in bytes for the memory of a sound in addition to its file: the decoder, its thread and the samples.
 const SOUND_BYTES: usize = 8 << 20;
 /// Upper bound in bytes for all sounds.
 pub const SOUNDS: usize = MOST_SOUNDS * (MOST_BYTES + SOUND_BYTES);
-/// Time after which the engine looks again whether samples are decoded.
+/// Time after which the engine checks again whether samples have been decoded.
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// A sound to transcribe.
@@ -42,7 +42,8 @@ pub struct Transcription {
     pub _turn: Permit,
 }
 
-/// The turns of sounds. A sound has its turn before its body is read, so that the memory of files is that of the turns.
+/// Returns the turns of sounds. A sound gets a turn before its body is read, so that the number of turns limits the
+/// memory of files.
 pub fn turns() -> Arc<Pool> {
     Pool::new(MOST_SOUNDS * MOST_BYTES, MOST_OF_CLIENT * MOST_BYTES, BODY_TIME)
 }
@@ -90,8 +91,8 @@ impl Active {
     }
 }
 
-/// Answers requests in this thread until all senders of sounds are dropped. Calls `ready` when the memory is
-/// allocated. Sounds take turns, a window each; the client that was served longest ago comes first.
+/// Answers requests in this thread until all senders of sounds are dropped. Calls `ready` when the memory is allocated.
+/// Sounds take turns, one window at a time. The client that was served the longest ago comes first.
 pub fn run(
     open: &OpenModel,
     plan: Plan,
@@ -138,7 +139,7 @@ pub fn run(
         let Some(mut next) = active.remove(at) else { continue };
         match ready.and_then(|()| next.window(&mut transcriber)) {
             Ok(true) => {
-                // The other sounds of this client wait for those of others, too.
+                // Further sounds of this client move behind the sounds of other clients.
                 let client = next.client;
                 active.push_back(next);
                 let (own, others): (VecDeque<_>, VecDeque<_>) =

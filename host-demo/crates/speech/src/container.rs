@@ -1,5 +1,6 @@
-//! Reduces a sound file to what decoding needs. Tags, pictures and cue points are left out before a decoder sees the
-//! file, because the file chooses their lengths and decoders allocate them before they read them.
+//! Reduces a sound file to the parts that are needed for decoding. Tags, pictures and cue points are removed before a
+//! decoder reads the file. The file states their lengths, and decoders allocate memory of this length before they read
+//! the data.
 
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
@@ -9,7 +10,7 @@ use symphonia::core::io::MediaSource;
 
 /// Sampling rates that can be converted.
 const RATES: std::ops::RangeInclusive<u32> = 1000..=768_000;
-/// Number of bytes in which the beginning of a WAV or FLAC file is searched, behind other data.
+/// Number of bytes at the start of the data in which the beginning of a WAV or FLAC file is searched for.
 const SEARCHED: usize = 64 << 10;
 /// Length of a FLAC stream's description.
 const STREAM_INFO: usize = 34;
@@ -18,8 +19,9 @@ const STREAM_INFO: usize = 34;
 pub const OTHER_KIND: &str =
     "this is not a WAV, FLAC or MP3 file: convert it with `ffmpeg -i FILE -ar 16000 -ac 1 out.wav`";
 
-/// Returns true for the start of a container of another format. It is refused because the search for a WAV or FLAC file
-/// would find the streams in it, with the container's own marks between their frames.
+/// Returns true for the start of a container of another format. Such a container is refused because the search for a
+/// WAV or FLAC file would find the streams in the container. The container's own headers are between the frames of
+/// these streams.
 fn is_other(all: &[u8]) -> bool {
     /// Marks and their positions.
     const MARKS: [(usize, &[u8]); 12] = [
@@ -50,7 +52,7 @@ pub enum Kind {
     Mpeg,
 }
 
-/// A sound file without the parts that do not matter: a new head, then ranges of the file's bytes.
+/// A sound file without the parts that decoding does not need: a new head, then ranges of the file's bytes.
 pub struct Container<B> {
     pub kind: Kind,
     bytes: B,
@@ -64,7 +66,7 @@ impl<B: AsRef<[u8]>> Container<B> {
     ///
     /// # Errors
     ///
-    /// The file is damaged or of another kind, or has a sampling rate that cannot be converted.
+    /// The file is damaged, has a different format, or has a sampling rate that cannot be converted.
     pub fn new(bytes: B) -> Result<Self> {
         let all = bytes.as_ref();
         let start = behind_tags(all);
@@ -91,7 +93,7 @@ impl<B: AsRef<[u8]>> Container<B> {
     }
 }
 
-/// Returns the position behind the ID3 tags at the start of a file.
+/// Returns the position after the ID3 tags at the start of a file.
 fn behind_tags(all: &[u8]) -> usize {
     let mut at = 0;
     while let Some(tag) = all.get(at..at + 10).filter(|tag| tag.starts_with(b"ID3")) {
@@ -125,7 +127,8 @@ type Parts = (Vec<u8>, Vec<Range<usize>>);
 
 /// Returns the chunks `fmt `, `fact` and `data` of the WAV file at `start`.
 fn wav(all: &[u8], start: usize) -> Result<Parts> {
-    /// A longer description of a format has nothing that decoding needs.
+    /// Maximum length in bytes of the description of a format. A longer description contains nothing that decoding
+    /// needs.
     const LONGEST: usize = 256;
     let (mut ranges, mut at, mut has_format) = (Vec::new(), start + 12, false);
     loop {
@@ -133,7 +136,7 @@ fn wav(all: &[u8], start: usize) -> Result<Parts> {
             bail!("the file is damaged: it has no samples");
         };
         let body = at + 8;
-        // Cut at the end of the file, because the length of the samples may be that of a stream, which is not known.
+        // Cut at the end of the file, because the length of the samples is wrong if the file was written as a stream.
         // Chunks have an even length.
         let end = body.saturating_add(len as usize).saturating_add(len as usize & 1).min(all.len());
         match name {
@@ -154,14 +157,15 @@ fn wav(all: &[u8], start: usize) -> Result<Parts> {
         }
         at = end;
     }
-    // The samples may end before the length that their chunk gives, which the file's must contain.
+    // The file may end before the samples are complete. The length of the whole file in the new head must nevertheless
+    // cover the stated length of the samples.
     let samples = ranges.last().and_then(|data| word(all, data.start + 4)).unwrap_or(0);
     let others: usize = ranges.iter().rev().skip(1).map(Range::len).sum();
     let len = u32::try_from(12 + others).unwrap_or(u32::MAX).saturating_add(samples);
     Ok(([&b"RIFF"[..], &len.to_le_bytes(), b"WAVE"].concat(), ranges))
 }
 
-/// Returns the stream's description and the frames of the FLAC file at `start`.
+/// Returns the description of the stream and the frames of the FLAC file that begins at `start`.
 fn flac(all: &[u8], start: usize) -> Result<Parts> {
     let (mut at, mut info) = (start + 4, None);
     loop {
@@ -186,8 +190,8 @@ fn flac(all: &[u8], start: usize) -> Result<Parts> {
     Ok(([b"fLaC", &[0x80, 0, 0, STREAM_INFO as u8][..], info].concat(), std::iter::once(at..end).collect()))
 }
 
-/// Returns the position before the ID3v1 and APE tags at the end of a file. They are cut off because decoders take them
-/// for a part of the last frame.
+/// Returns the position before the ID3v1 and APE tags at the end of a file. The tags are cut off because decoders take
+/// them for a part of the last frame.
 fn before_tags(all: &[u8]) -> usize {
     let mut end = all.len();
     loop {
@@ -260,7 +264,7 @@ mod tests {
         [name, &len.to_le_bytes()[..], body].concat()
     }
 
-    /// The description of a format: 16-bit samples of one channel.
+    /// Returns the description of a format with one channel and 16-bit samples.
     fn format(rate: u32) -> Vec<u8> {
         let body =
             [&[1, 0, 1, 0][..], &rate.to_le_bytes(), &rate.wrapping_mul(2).to_le_bytes(), &[2, 0, 16, 0]].concat();

@@ -1,4 +1,4 @@
-//! Decodes the text of one window, a section of the sound that the encoder takes at once.
+//! Decodes the text of one window. A window is a section of the sound that the encoder reads at once.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -20,11 +20,11 @@ use arenite_text::{decode as text_of, log_of_sum};
 pub const STOPPED: &str = "stopped";
 /// Temperatures that are tried in turn, as in OpenAI's program.
 const TEMPERATURES: [f32; 6] = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0];
-/// A text with a higher compression ratio counts as repeating itself.
+/// Compression ratio above which a text counts as repeating itself.
 const REPEATED: f32 = 2.4;
 /// A text with a lower mean log-probability is not trusted.
 const UNLIKELY: f32 = -1.0;
-/// A window is silent if the no-speech token has a higher probability than this and the text is not trusted.
+/// Probability of the no-speech token above which a window counts as silent, if the text is not trusted.
 const SILENT: f32 = 0.6;
 
 /// A decoded window.
@@ -89,7 +89,7 @@ impl Decoder<'_, '_, '_, '_, '_> {
         session.rewind(0)?;
         let mut prompt = Vec::new();
         if let (Some(previous), false) = (self.marks.previous, before.is_empty()) {
-            // Earlier windows take at most half of the context, as in OpenAI's program.
+            // The text of earlier windows takes at most half of the context, as in OpenAI's program.
             let kept = (session.context() / 2).saturating_sub(1);
             prompt.push(previous);
             prompt.extend(&before[before.len().saturating_sub(kept)..]);

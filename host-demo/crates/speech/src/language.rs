@@ -114,7 +114,7 @@ const NAMES: &[(&str, &str)] = &[
     ("sinhalese", "si"),
     ("castilian", "es"),
     ("mandarin", "zh"),
-    // Codes of ISO 639-2 and older ones, in place of which Whisper has another.
+    // Codes of ISO 639-2 and obsolete codes, and the codes that Whisper has instead.
     ("nb", "no"),
     ("iw", "he"),
     ("in", "id"),
@@ -148,7 +148,7 @@ const NAMES: &[(&str, &str)] = &[
 pub const AUTO: &str = "auto";
 
 /// Returns the code of a language, which may be given as its English name or with a region (`en-US`); [`AUTO`] if the
-/// language is to be detected; `None` if the text names none. An unknown text is returned as it is.
+/// language is to be detected; `None` if the text names no language. An unknown text is returned unchanged.
 pub fn language_code(given: &str) -> Option<String> {
     let text = given.trim().to_lowercase();
     match text.as_str() {

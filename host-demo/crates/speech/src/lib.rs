@@ -2,7 +2,7 @@
 //!
 //! | file | |
 //! |---|---|
-//! | `container` | the parts of a sound file that decoding needs |
+//! | `container` | the parts of a sound file that are needed for decoding |
 //! | `wave` | headers of WAV files |
 //! | `sound` | sounds from files and streams, as samples at 16 kHz |
 //! | `microphone` | the default input device, with the feature `microphone` |

@@ -20,7 +20,7 @@ pub struct Marks {
     pub no_speech: Option<TokenId>,
     /// Codes of languages and their tokens.
     pub languages: Vec<(String, TokenId)>,
-    /// Code of the language of a request that names none; `None` to detect the language.
+    /// Code of the language for requests that do not specify a language; `None` to detect the language.
     pub default_language: Option<String>,
     /// True if a request that names no task is translated.
     pub translates: bool,

@@ -38,7 +38,7 @@ impl Iterator for Recording {
     }
 }
 
-/// Starts to record from the default input device, at its own rate, until `is_over` returns true.
+/// Starts to record from the default input device, at the device's own rate, until `is_over` returns true.
 pub fn record(is_over: fn() -> bool) -> Result<Sound> {
     let device = cpal::default_host().default_input_device().context("there is no microphone: connect one")?;
     let config = device.default_input_config().context("the microphone cannot be used")?;

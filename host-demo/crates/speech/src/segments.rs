@@ -53,7 +53,7 @@ pub fn divide<'t>(tokens: &'t [TokenId], rules: &Rules<'_>, seconds: f64) -> (Ve
     }
     let last = slices.last().map_or(seconds, |slice| slice.end);
     // Unless a single timestamp ends the window, the next window begins at the end of the last slice, because the text
-    // after it is unfinished.
+    // after the last slice is unfinished.
     let next = if ends_alone || last <= 0.0 { seconds } else { last.min(seconds) };
     (slices, next)
 }

@@ -23,7 +23,8 @@ use super::wave;
 
 /// Number of samples that are converted to 16 kHz at a time.
 const CHUNK: usize = 4096;
-/// Name of the threads that decode. The program does not report their panics, which are errors of their sounds.
+/// Name of the threads that decode. The program does not report panics of these threads, because each panic becomes an
+/// error of the sound.
 pub const DECODER: &str = "sound";
 /// Maximum number of samples of a decoded block, and maximum number of blocks that wait for the caller.
 const BLOCK: usize = 16 << 10;
@@ -105,13 +106,13 @@ impl Sound {
         Ok(&self.samples[begin..end.saturating_sub(self.start).clamp(begin, self.samples.len())])
     }
 
-    /// Returns true if [`samples`](Self::samples) would not wait. Drops all samples before `start`.
+    /// Returns true if [`samples`](Self::samples) would return without waiting. Drops all samples before `start`.
     pub fn is_ready(&mut self, start: usize, len: usize) -> Result<bool> {
         self.fill(start, start.saturating_add(len), false)
     }
 
-    /// Drops the samples before `start`, and reads those before `end`. Returns false if samples are not there yet; if it
-    /// `waits`, they are.
+    /// Drops the samples before `start`, and reads the samples before `end`. If `waits` is true, waits for them;
+    /// otherwise returns false if samples are not available yet.
     fn fill(&mut self, start: usize, end: usize, waits: bool) -> Result<bool> {
         let dropped = start.saturating_sub(self.start).min(self.samples.len());
         self.samples.drain(..dropped);
@@ -135,8 +136,8 @@ impl Sound {
 }
 
 impl Source {
-    /// Appends further samples. Returns false at the end of the sound. Without `waits`, a file whose next samples are not
-    /// there yet returns `None`.
+    /// Appends further samples. Returns false at the end of the sound. If `waits` is false, returns `None` for a file
+    /// whose next samples are not available yet.
     fn more(&mut self, samples: &mut Vec<f32>, waits: bool) -> Result<Option<bool>> {
         match self {
             Self::File(file) => file.more(samples, waits),
@@ -154,7 +155,7 @@ impl Source {
 /// A message of the thread that decodes a file.
 enum Decoded {
     Samples(Vec<f32>),
-    /// The end of the file, with the number of parts that were damaged, and of samples that the file should have.
+    /// The end of the file: the number of damaged parts, and the number of samples that the file should have.
     End {
         damaged: usize,
         lost: u64,
@@ -162,11 +163,12 @@ enum Decoded {
     Failed(String),
 }
 
-/// A sound file that is decoded by a thread of its own, so that a panic of the decoder ends only this sound and a
-/// decoder that gets stuck does not hold the caller for long. The channel bounds the samples that wait.
+/// A sound file that is decoded by a separate thread. A panic of the decoder then ends only this sound, and a decoder
+/// that gets stuck does not block the caller for long. The channel limits the number of waiting samples.
 pub struct SoundFile {
     blocks: Receiver<Decoded>,
-    /// The first samples. They are decoded at once, so that a file that cannot be decoded is an error here.
+    /// The first samples. They are decoded when the file is opened, so that a file that cannot be decoded gives an
+    /// error there.
     first: Vec<f32>,
     /// False after the end of the file.
     is_open: bool,
@@ -184,7 +186,7 @@ impl SoundFile {
     ///
     /// # Errors
     ///
-    /// The bytes are not a sound file, or it is damaged.
+    /// The bytes are not a sound file, or the file is damaged.
     pub fn new(bytes: impl AsRef<[u8]> + Send + Sync + 'static) -> Result<Self> {
         ensure!(!bytes.as_ref().is_empty(), "the file is empty");
         match wave::repaired(bytes.as_ref()) {
@@ -216,8 +218,8 @@ impl SoundFile {
         Ok(Self { first, ..file })
     }
 
-    /// Appends the samples of the next block; returns false at the end of the file. Without `waits`, returns `None` if
-    /// the block is not there yet.
+    /// Appends the samples of the next block; returns false at the end of the file. If `waits` is false, returns `None`
+    /// if the block is not available yet.
     fn more(&mut self, samples: &mut Vec<f32>, waits: bool) -> Result<Option<bool>> {
         let block = match waits {
             true => self.blocks.recv_timeout(PATIENCE).map_err(|error| error == RecvTimeoutError::Timeout),
@@ -274,7 +276,8 @@ fn decode<B: AsRef<[u8]> + Send + Sync + 'static>(container: Container<B>, out: 
     }
     let has_sound = packets.damaged == 0 || packets.converter.received > 0;
     ensure!(has_sound, "the file is damaged: no part of it can be decoded");
-    // The header of a FLAC file has the number of samples. Damaged frames are reported, too.
+    // The header of a FLAC file states the number of samples. It is not compared if damaged frames are already
+    // reported.
     let stated = parameters.n_frames.filter(|_| kind == Kind::Flac && packets.damaged == 0);
     let lost = stated.map_or(0, |stated| stated.saturating_sub(packets.frames));
     ensure!(packets.frames > 0 || lost == 0, "the file is damaged: none of its {lost} samples can be decoded");
@@ -298,10 +301,10 @@ struct Packets {
 struct Trim {
     /// Number of samples before the sound.
     delay: u64,
-    /// The samples after the sound. They are held back because files that are joined go on behind them, and then they
-    /// are kept.
+    /// The range of the samples after the sound. They are held back: if files are joined, the next file follows, and
+    /// these samples are kept.
     padding: Range<u64>,
-    /// Samples of the padding, until it is known that the file ends there.
+    /// Samples in `padding`. They are held until it is known that the file ends there.
     held: Vec<f32>,
 }
 
@@ -313,7 +316,7 @@ impl Trim {
         Self { delay: delay.into(), padding: end.saturating_sub(padding.into())..end, held: Vec::new() }
     }
 
-    /// Returns what remains of samples that begin `at` this position.
+    /// Returns the samples that are kept, of `samples` that begin at position `at`.
     fn cut(&mut self, at: u64, mut samples: Vec<f32>) -> Vec<f32> {
         let end = at + samples.len() as u64;
         let within = |position: u64| position.clamp(at, end).abs_diff(at) as usize;
@@ -366,7 +369,7 @@ pub fn mono(samples: &[f32], channels: usize) -> Vec<f32> {
 /// Converts mono samples to 16 kHz.
 #[derive(Default)]
 struct Converter {
-    /// Samples that are not converted yet, fewer than [`CHUNK`] between two conversions.
+    /// Samples that are not converted yet. Between two conversions, there are fewer than [`CHUNK`].
     waiting: Vec<f32>,
     /// Number of received samples.
     received: usize,
@@ -403,7 +406,7 @@ impl Converter {
         self.waiting.extend(samples);
     }
 
-    /// Appends the samples that can be converted now, or all that remain if `is_open` is false.
+    /// Appends the samples that can be converted now; if `is_open` is false, all remaining samples.
     fn convert(&mut self, is_open: bool, samples: &mut Vec<f32>) -> Result<()> {
         let before = samples.len();
         let Some(resampler) = &mut self.resampler else {
@@ -423,7 +426,7 @@ impl Converter {
         self.waiting.drain(..converted);
         self.written += samples.len() - before;
         if !is_open {
-            // Cut only the end, because the output starts without a delay.
+            // Cut only the end, because the output has no delay at its start.
             let len = (self.received as f64 * (RATE as f64 / f64::from(self.rate))).ceil() as usize;
             samples.truncate(samples.len().saturating_sub(self.written.saturating_sub(len)));
         }
@@ -477,7 +480,7 @@ mod tests {
             let stereo: Vec<i16> = tone(rate).into_iter().flat_map(|x| [x, x]).collect();
             let mut sound = Sound::read(wav(rate, 2, &stereo))?;
             assert_eq!(sound.samples(0, usize::MAX)?.len(), 16_000);
-            // The 385 periods in the middle are the same tone, shifted by less than one sample.
+            // The middle of the sound, 385 periods, is the same tone, shifted by less than one sample.
             let step = 440.0 / 16_000.0 * std::f64::consts::TAU;
             let middle: Vec<f64> = sound.samples(1000, 14_000)?.iter().map(|x| f64::from(*x)).collect();
             let at = |i: usize| (1000 + i) as f64 * step;
@@ -523,7 +526,7 @@ mod tests {
                 })
             })
         };
-        // Blocks of 4096 samples of 16 bits at 16 kHz, one channel.
+        // The file has blocks of 4096 samples, with 16 bits, 16 kHz and one channel.
         let info = [&[16, 0, 16, 0, 0, 0, 0, 0, 0, 0, 0x03, 0xe8, 0x00, 0xf0, 0, 0, 0, 0][..], &[0; 16]].concat();
         let mut file = [b"fLaC\x80\0\0\x22", &info[..]].concat();
         for number in 0..frames {
@@ -537,12 +540,13 @@ mod tests {
         file
     }
 
-    /// Mutates files: each is a sound or an error, in time, whatever the decoder does.
+    /// Mutates files. Each mutated file gives a sound or an error in limited time, regardless of the behavior of the
+    /// decoder.
     #[test]
     fn damaged_files_are_sounds_or_errors() {
         let constant = SoundFile::new(flac(3)).map(Sound::from).unwrap().samples(0, usize::MAX).unwrap().to_vec();
         assert_eq!(constant, [f32::from(0x1234i16) / 32768.0; 3 * 4096]);
-        // A frame of MPEG 1, layer 3, 128 kbit/s at 44.1 kHz, with nothing in it.
+        // An empty frame of MPEG 1, layer 3, with 128 kbit/s at 44.1 kHz.
         let mpeg = [&[0xff, 0xfb, 0x90, 0xc4][..], &[0; 413]].concat().repeat(4);
         let tone: Vec<i16> = tone(16_000)[..2000].to_vec();
         let (mut state, mut sounds) = (5u64, 0);

@@ -16,7 +16,7 @@ pub enum Format {
     Srt,
     /// WebVTT subtitles.
     Vtt,
-    /// One object, in the format of OpenAI's `verbose_json`; a line if the sound is one of several.
+    /// One object, in the format of OpenAI's `verbose_json`. If there are several sounds, the object takes one line.
     Json,
 }
 
@@ -31,7 +31,7 @@ impl Format {
     }
 }
 
-/// Writes a transcript, each segment as soon as it is known.
+/// Writes a transcript. Each segment is written as soon as it is known.
 pub struct Writer<W> {
     format: Format,
     /// The sound's file, if it is one of several.
@@ -100,7 +100,7 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// Formats a time as minutes, seconds and milliseconds. Adds the hours if `hours` is set or the time is at least an
+/// Formats a time as minutes, seconds and milliseconds. Adds the hours if `hours` is true or the time is at least one
 /// hour.
 fn clock(seconds: f64, hours: bool, mark: char) -> String {
     let all = (seconds.max(0.0) * 1000.0).round() as u64;

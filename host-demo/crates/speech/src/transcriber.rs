@@ -25,7 +25,7 @@ pub struct Request {
     pub prompt: Option<String>,
     /// Temperature of the first attempt.
     pub temperature: f32,
-    /// True to begin a window where a voice begins, and end it where the voice ends.
+    /// True to begin a window when a voice begins, and to end the window when the voice ends.
     pub voice: bool,
 }
 
@@ -112,8 +112,8 @@ impl<'t, 's, 'm, 'w> Transcriber<'t, 's, 'm, 'w> {
         })
     }
 
-    /// Transcribes a sound, and calls `each` with every segment as soon as it is known. `goes_on` is asked before each
-    /// step; once it returns false, the transcription ends with an error.
+    /// Transcribes a sound, and calls `each` with every segment as soon as it is known. `goes_on` is called before each
+    /// step; if it returns false, the transcription ends with an error.
     pub fn transcribe(
         &mut self,
         sound: &mut Sound,
@@ -126,7 +126,7 @@ impl<'t, 's, 'm, 'w> Transcriber<'t, 's, 'm, 'w> {
         Ok(progress.summary(sound))
     }
 
-    /// Begins a transcription, whose windows may alternate with those of others.
+    /// Begins a transcription. Its windows may alternate with the windows of other transcriptions.
     pub fn begin(&self, request: &Request) -> Result<Progress> {
         let language = self.check(request)?;
         let before = match &request.prompt {
@@ -142,7 +142,7 @@ impl<'t, 's, 'm, 'w> Transcriber<'t, 's, 'm, 'w> {
         Ok(Progress { language, before, start: 0, id: 0, voices, translate, temperature })
     }
 
-    /// Returns `Some` if the samples of the next window are there, so that [`window`](Self::window) does not wait.
+    /// Returns `Some` if the samples of the next window are available, so that [`window`](Self::window) does not wait.
     pub fn is_ready(&self, progress: &Progress, sound: &mut Sound) -> Result<Option<()>> {
         Ok(sound.is_ready(progress.start, self.window + 1)?.then_some(()))
     }
@@ -183,8 +183,8 @@ impl<'t, 's, 'm, 'w> Transcriber<'t, 's, 'm, 'w> {
         Ok(true)
     }
 
-    /// Decodes the text of the window of `length` samples whose encoder has run. Returns the number of samples before
-    /// the next window.
+    /// Decodes the text of the current window, which has `length` samples and was already encoded. Returns the number
+    /// of samples before the next window.
     fn decode(
         &mut self,
         progress: &mut Progress,
@@ -253,7 +253,8 @@ impl<'t, 's, 'm, 'w> Transcriber<'t, 's, 'm, 'w> {
         Ok(true)
     }
 
-    /// Cuts a window for Moonshine, whose texts have no timestamps, at the quietest position of its last seconds.
+    /// Cuts a window for Moonshine at the quietest position of the window's last seconds, because Moonshine's texts
+    /// have no timestamps.
     fn cut<'p>(&self, piece: &'p [f32], is_last: bool) -> &'p [f32] {
         if is_last || matches!(self.front, Front::LogMel { .. }) || piece.len() < 2 * CUT {
             return piece;
@@ -265,7 +266,7 @@ impl<'t, 's, 'm, 'w> Transcriber<'t, 's, 'm, 'w> {
     }
 }
 
-/// Runs the encoder. Fails when `goes_on` returns false after a step.
+/// Runs the encoder. Returns an error if `goes_on` returns false after a step.
 fn run(mut encoding: Encoding<'_, '_, '_, '_>, goes_on: &dyn Fn() -> bool) -> Result<()> {
     while encoding.step() {
         ensure!(goes_on(), STOPPED);

@@ -9,8 +9,8 @@ use super::sound::Sound;
 
 /// Number of samples that are read at a time.
 const CHUNK: usize = 1600;
-/// Minimum number of samples of a voice. If a voice is longer than a window, the rest after the window is left out if
-/// that rest is shorter than this.
+/// Minimum number of samples of a voice. If a voice is longer than a window, the rest after the window is dropped if
+/// the rest has fewer samples.
 const SHORTEST: usize = 160;
 
 /// Finds voices in a sound, one after the other.
@@ -23,8 +23,8 @@ pub struct Voices {
 }
 
 impl Voices {
-    /// Returns the range of the next voice from `start` on, or of its first `most` samples; `None` at the end of the
-    /// sound.
+    /// Returns the range of the next voice after `start`; for a long voice, only the range of its first `most` samples.
+    /// Returns `None` at the end of the sound.
     pub fn next(&mut self, sound: &mut Sound, start: usize, most: usize) -> Result<Option<Range<usize>>> {
         let mut begin = self.is_voice.then_some(start);
         loop {
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn voices_of_a_stream() -> Result<()> {
-        // A tone of 8000 samples and one of 40000, with silence around them.
+        // The sound has a tone of 8000 samples and a tone of 40000 samples, with silence around them.
         let tone = |len: usize| (0..len).map(|i| if i % 40 < 20 { 9000i16 } else { -9000 });
         let pause = || std::iter::repeat_n(0, 16_000);
         let sound = pause().chain(tone(8000)).chain(pause()).chain(tone(40_000)).chain(pause());

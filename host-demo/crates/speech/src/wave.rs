@@ -1,14 +1,14 @@
-//! Headers of WAV files that the decoder does not read: those of recorders that did not know the length, and the 64-bit
-//! forms RF64, BW64 and W64.
+//! Repairs headers of WAV files that the decoder cannot read: headers of recorders that did not know the length, and
+//! the 64-bit formats RF64, BW64 and W64.
 
 use std::borrow::Cow;
 
-/// The end of a W64 chunk's id, after its four characters in lower case.
+/// The part of a W64 chunk's id that follows its four characters in lower case.
 const W64: [u8; 12] = [0xf3, 0xac, 0xd3, 0x11, 0x8c, 0xd1, 0x00, 0xc0, 0x4f, 0x8e, 0xdb, 0x8a];
 /// The end of the id of W64's file, after `riff`.
 const W64_FILE: [u8; 12] = [0x2e, 0x91, 0xcf, 0x11, 0xa5, 0xd6, 0x28, 0xdb, 0x04, 0xc1, 0x00, 0x00];
 
-/// Returns the file with a plain header, or `None` if its header can be read as it is.
+/// Returns the file with a plain header; `None` if the decoder can read its header.
 pub fn repaired(file: &[u8]) -> Option<Vec<u8>> {
     match file.get(..4)? {
         b"RIFF" => without_length(file).or_else(|| {
@@ -27,8 +27,9 @@ pub fn repaired(file: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// Returns a file with the right lengths, if those in its header are wrong: recorders write 0, or the largest number, if they
-/// cannot return to the header. A file that really has no data ends, or continues with other chunks.
+/// Returns a file with correct lengths if the lengths in its header are wrong: a recorder that cannot return to the
+/// header writes 0 or the largest number. If a file really has no data, it ends after the header, or other chunks
+/// follow.
 fn without_length(file: &[u8]) -> Option<Vec<u8>> {
     let (format, length, data) = chunks(file)?;
     let is_empty = {
@@ -45,14 +46,14 @@ fn without_length(file: &[u8]) -> Option<Vec<u8>> {
     (is_unknown || is_wrong && length > 0).then(|| plain(format, if is_unknown { data } else { &data[..length] }))
 }
 
-/// The id and the length of the chunk at the start of `rest`, if its id is text.
+/// Returns the id and the length of the chunk at the start of `rest`; `None` if the id is not text.
 fn chunk(rest: &[u8]) -> Option<(&[u8], u32)> {
     let (id, rest) = rest.split_at_checked(4)?;
     let size = u32::from_le_bytes(rest.get(..4)?.try_into().ok()?);
     id.iter().all(|byte| byte.is_ascii_graphic() || *byte == b' ').then_some((id, size))
 }
 
-/// Returns the format, the length of the data in its header, and everything from the data on.
+/// Returns the format, the length of the data that the header states, and all bytes from the data on.
 fn chunks(file: &[u8]) -> Option<(&[u8], u32, &[u8])> {
     let mut rest = file.get(12..)?;
     let mut format = None;
@@ -68,9 +69,9 @@ fn chunks(file: &[u8]) -> Option<(&[u8], u32, &[u8])> {
     }
 }
 
-/// Returns the description of a format in a length that the decoder reads: 16 bytes for PCM and floats, 18 for A-law and
-/// mu-law. Some programs leave out the length of what follows, or write more. The decoder reads no laws in the extensible
-/// form, whose byte 24 begins with the format.
+/// Returns the description of a format in a length that the decoder accepts: 16 bytes for PCM and floats, 18 bytes for
+/// A-law and mu-law. Some programs leave out the length of the extension, or write more bytes. The decoder does not
+/// accept A-law and mu-law in the extensible form, in which the format is at byte 24.
 fn usual(format: &[u8]) -> Cow<'_, [u8]> {
     if let Some(bits) = padded_bits(format) {
         let format = [&format[..14], &bits.to_le_bytes(), &format[16..]].concat();
@@ -86,8 +87,9 @@ fn usual(format: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// The bits of a sample with its padding, if PCM samples have some: 24 bits in 4 bytes, or 20 bits in 3. The decoder
-/// may read both as one number, because the padding comes after the sample.
+/// Returns the number of bits of a PCM sample including its padding; `None` if samples have no padding. For example, 24
+/// bits are stored in 4 bytes, or 20 bits in 3 bytes. The decoder may read sample and padding as one number, because
+/// the padding is in the low bits.
 fn padded_bits(format: &[u8]) -> Option<u16> {
     let number = |at: usize| Some(u16::from_le_bytes([*format.get(at)?, *format.get(at + 1)?]));
     let kind = if number(0)? == 0xfffe { number(24)? } else { number(0)? };
@@ -96,8 +98,8 @@ fn padded_bits(format: &[u8]) -> Option<u16> {
     (kind == 1 && bits > 8 && bits < 8 * size).then_some(8 * size)
 }
 
-/// Returns a W64 file in the plain form. Its chunks have ids of 16 bytes, 64-bit lengths that include the header, and
-/// begin at multiples of 8.
+/// Returns a W64 file in the plain form. The chunks of a W64 file have ids of 16 bytes and 64-bit lengths that include
+/// the header. Chunks begin at multiples of 8 bytes.
 fn of_w64(file: &[u8]) -> Option<Vec<u8>> {
     let (mut at, mut format) = (40, None);
     loop {
@@ -105,7 +107,7 @@ fn of_w64(file: &[u8]) -> Option<Vec<u8>> {
         let size = u64::from_le_bytes(file.get(at + 16..at + 24)?.try_into().ok()?);
         let body = file.get(at + 24..)?;
         if id[4..] == W64 && id.starts_with(b"data") {
-            // An unknown length becomes 0, because a recorder that does not know it writes 0.
+            // An unknown length becomes 0, because recorders that do not know the length write 0, too.
             return Some(plain(format?, cut(body, size.saturating_sub(24))));
         }
         let size = usize::try_from(size).ok().filter(|size| *size >= 24)?;
@@ -116,13 +118,13 @@ fn of_w64(file: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// The first `size` bytes, or all if there are fewer or if the size is not known.
+/// Returns the first `size` bytes of `data`. Returns all of `data` if it is shorter or if the size is unknown.
 fn cut(data: &[u8], size: u64) -> &[u8] {
     let size = usize::try_from(size).unwrap_or(usize::MAX);
     data.get(..size).filter(|data| !data.is_empty()).unwrap_or(data)
 }
 
-/// A plain file. Data of more than 4 GB have the length that means "to the end".
+/// Returns a plain WAV file. If the data is larger than 4 GB, its length is the value that means "to the end".
 fn plain(format: &[u8], data: &[u8]) -> Vec<u8> {
     let format = &*usual(format);
     let length = |len: usize| u32::try_from(len).unwrap_or(u32::MAX).to_le_bytes();

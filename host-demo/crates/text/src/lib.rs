@@ -1,7 +1,8 @@
-//! Converts between texts and tokens, and converts JSON strings, which may not be valid Unicode, to bytes.
+//! Converts between texts and tokens, and converts JSON strings, which need not be valid Unicode, to bytes.
 //!
-//! [`encode`] does what [`Tokenizer::encode`] leaves to programs that have memory and Unicode tables: it allocates, and it
-//! applies the vocabulary's [`normalizer`] first. [`shown`] makes text from outside safe for terminals and logs.
+//! [`encode`] adds two steps to [`Tokenizer::encode`], which are left to programs with memory and Unicode tables: it
+//! allocates memory, and it applies the vocabulary's [`normalizer`] first. [`shown`] makes text from outside safe for
+//! terminals and logs.
 //!
 //! ```
 //! use arenite::tokenizer::Encode;
@@ -33,10 +34,10 @@ use serde::de::{Deserialize, Deserializer, Visitor};
 
 use crate::normalizer::normalized;
 
-/// Bytes of scratch memory for the first attempt to tokenize a text, in addition to its length.
+/// Number of bytes of scratch memory for the first attempt to tokenize a text, in addition to the length of the text.
 const FIRST_SCRATCH: usize = 64 << 10;
 
-/// Returns whether a file has a vocabulary. Without one, a model runs with token ids.
+/// Returns true if a file has a vocabulary. A model without a vocabulary runs only with token ids.
 pub fn has_vocabulary(gguf: &Gguf<'_>) -> bool {
     !matches!(gguf.get("tokenizer.ggml.model"), None | Some(Value::Str(b"none" | b"no_vocab")))
 }
@@ -50,7 +51,8 @@ pub fn tokenizer<'a: 'i, 'i>(gguf: &Gguf<'a>, memory: &'i mut Vec<u8>) -> Result
     Ok(tokenizer)
 }
 
-/// Warns of a byte-level vocabulary from before May 2024, which does not name its rules for splitting texts.
+/// Warns if a file has a byte-level vocabulary from before May 2024, because such a file does not name the rules for
+/// splitting texts.
 fn warn_of_old_file(gguf: &Gguf<'_>, tokenizer: &Tokenizer<'_, '_>) {
     let is_named = || !matches!(gguf.get("tokenizer.ggml.pre"), None | Some(Value::Str(b"")));
     if !matches!(gguf.get("tokenizer.ggml.model"), Some(Value::Str(b"gpt2"))) || is_named() {
@@ -67,18 +69,18 @@ fn warn_of_old_file(gguf: &Gguf<'_>, tokenizer: &Tokenizer<'_, '_>) {
     );
 }
 
-/// Normalizes `text` by the vocabulary's steps, and tokenizes it.
+/// Normalizes `text` by the vocabulary's steps, and then tokenizes it.
 pub fn encode(tokenizer: &Tokenizer<'_, '_>, text: &[u8], how: Encode) -> Result<Vec<TokenId>> {
     let (text, tokenizer) = &normalized(tokenizer, text, how)?;
     // Start with little scratch memory and double it, because most texts need far less than the upper bound `most`.
     let most = tokenizer.scratch_bytes_for(text);
     let mut scratch = vec![0; most.min(text.len().saturating_add(FIRST_SCRATCH))];
-    // A text almost never has more tokens than bytes. If it has, the error gives the number of tokens.
+    // A text almost never has more tokens than bytes. If it does, the error contains the number of tokens.
     let mut ids = vec![0; text.len().saturating_add(3)];
     loop {
         match tokenizer.encode(text, how, &mut scratch, &mut ids) {
             Err(Error::BufferTooSmall { given, .. }) if given == scratch.len() && given < most => {
-                // Free the old memory first, so that both are never held at once.
+                // Free the old memory first, so that the old and the new memory are never held at the same time.
                 drop(std::mem::take(&mut scratch));
                 scratch = vec![0; most.min(given.saturating_mul(2))];
             }
@@ -101,7 +103,7 @@ pub fn token(tokenizer: &Tokenizer<'_, '_>, text: &str) -> Option<TokenId> {
     }
 }
 
-/// Decodes `ids`, without control tokens. The result may not be UTF-8.
+/// Decodes `ids`, leaving out control tokens. The result may not be UTF-8.
 pub fn decode(tokenizer: &Tokenizer<'_, '_>, ids: &[TokenId]) -> Result<Vec<u8>> {
     let mut decoder = tokenizer.decoder();
     let mut text = Vec::new();
@@ -123,8 +125,8 @@ pub fn read_utf8(path: &Path) -> Result<String> {
     String::from_utf8(read(path)?).map_err(|_| anyhow!("cannot read {}: this is not text in UTF-8", path.display()))
 }
 
-/// Removes the byte order mark that some editors and shells write on Windows, and refuses text in UTF-16, whose mark cannot
-/// begin a text in UTF-8.
+/// Removes the byte order mark that some editors and shells write on Windows, and refuses text in UTF-16. A byte order
+/// mark in UTF-16 is never the start of a text in UTF-8.
 pub fn without_mark(mut text: Vec<u8>) -> Result<Vec<u8>> {
     ensure!(
         !text.starts_with(b"\xff\xfe") && !text.starts_with(b"\xfe\xff"),
@@ -170,7 +172,7 @@ impl Frame {
         ids.len().saturating_sub(if ids.ends_with(&self.after) { self.len() } else { self.before.len() })
     }
 
-    /// Cuts the end of a text that has more than `limit` tokens. Special tokens stay.
+    /// Removes tokens from the end of a text that has more than `limit` tokens. The special tokens stay.
     pub fn cut(&self, mut ids: Vec<TokenId>, limit: usize) -> Result<Vec<TokenId>> {
         if ids.len() <= limit {
             return Ok(ids);
@@ -187,7 +189,7 @@ impl Frame {
     }
 }
 
-/// Number of tokens that two texts have in common at their starts.
+/// Returns the number of tokens at the start of two texts that are equal.
 pub fn shared(a: &[TokenId], b: &[TokenId]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
@@ -200,8 +202,8 @@ pub fn in_vocabulary(ids: &[TokenId], vocab: usize) -> Result<(), Error> {
     }
 }
 
-/// Appends the text that token `id` completes. Ids beyond the vocabulary, which occur if a model has more logits than
-/// tokens, have no text.
+/// Appends the text that token `id` completes. Ids beyond the vocabulary have no text; they occur if a model has more
+/// logits than tokens.
 pub fn push(decoder: &mut Decoder, id: TokenId, tokenizer: &Tokenizer<'_, '_>, text: &mut String) -> Result<()> {
     if (id as usize) < tokenizer.vocab_len() {
         decoder.push(id, tokenizer, |part| text.push_str(part))?;
@@ -209,7 +211,7 @@ pub fn push(decoder: &mut Decoder, id: TokenId, tokenizer: &Tokenizer<'_, '_>, t
     Ok(())
 }
 
-/// The text of one token for display. Invalid UTF-8 is replaced; tokens without text give an empty string.
+/// Returns the text of one token for display. Invalid UTF-8 is replaced; a token without text gives an empty string.
 pub fn piece(tokenizer: &Tokenizer<'_, '_>, id: TokenId) -> Result<String> {
     let known = (id as usize) < tokenizer.vocab_len();
     let bytes = if known { decode(tokenizer, &[id])? } else { Vec::new() };
@@ -225,7 +227,7 @@ pub fn log_of_sum(logits: &[f32]) -> f64 {
 
 /// The bytes of a JSON string.
 ///
-/// JSON text may contain strings that are not valid Unicode. Bytes that are not UTF-8 are kept, and so are bytes that
+/// JSON text may contain strings that are not valid Unicode. Bytes that are not UTF-8 are kept, as well as bytes that
 /// Python wrote as lone surrogates (`\udcff` for 0xff, PEP 383). Any other lone surrogate becomes U+FFFD.
 pub struct JsonBytes(pub Vec<u8>);
 
@@ -256,7 +258,7 @@ pub fn json_line(value: &(impl Serialize + ?Sized)) -> Result<String, serde_json
     serde_json::to_string(value).map(without_line_breaks)
 }
 
-/// Escapes the characters in JSON that Unicode counts as line breaks. JSON has them only in strings.
+/// Escapes the characters in JSON that Unicode counts as line breaks. In JSON, these characters can only be in strings.
 pub fn without_line_breaks(mut json: String) -> String {
     for (end, escape) in [('\u{85}', "\\u0085"), ('\u{2028}', "\\u2028"), ('\u{2029}', "\\u2029")] {
         if json.contains(end) {
@@ -266,7 +268,8 @@ pub fn without_line_breaks(mut json: String) -> String {
     json
 }
 
-/// Replaces surrogates as described for [`JsonBytes`]. Their encoding is ED, then A0 to BF, then any continuation byte.
+/// Replaces surrogates as described for [`JsonBytes`]. A surrogate is encoded as ED, then A0 to BF, then any
+/// continuation byte.
 fn without_surrogates(mut bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len());
     while let Some((&first, rest)) = bytes.split_first() {

@@ -1,5 +1,5 @@
-//! Normalizers: conversions of a text before it is tokenized. They are here and not in the core because they need Unicode
-//! tables.
+//! Normalizers: conversions of a text before it is tokenized. Normalizers are in this crate and not in the core because
+//! they need Unicode tables.
 //!
 //! Sources: the normalizers of Hugging Face's `tokenizers`, whose names GGUF files use, and SentencePiece's normalizer,
 //! for the last three steps.
@@ -33,13 +33,14 @@ pub enum Step {
     Lowercase,
     /// Drops combining marks.
     StripAccents,
-    /// Drops control characters, and replaces other white space by spaces.
+    /// Drops control characters, and replaces all other white space by spaces.
     Nmt,
-    /// Applies the file's character map as Hugging Face does: by grapheme, with the shortest entry.
+    /// Applies the file's character map in the same way as Hugging Face: to graphemes, with the shortest matching
+    /// entry.
     Precompiled,
     /// Replaces white space by spaces.
     WhitespaceSplit,
-    /// Applies the file's character map as SentencePiece does: with the longest entry.
+    /// Applies the file's character map in the same way as SentencePiece: with the longest matching entry.
     Charsmap,
     /// Merges spaces, and drops them at both ends.
     SingleSpaces,
@@ -85,7 +86,7 @@ impl Step {
         Self::ALL.into_iter().find(|step| step.name() == name)
     }
 
-    /// Returns the step that has the result of a normalizer in Hugging Face's files.
+    /// Returns the step that gives the same result as the normalizer `kind` in Hugging Face's files.
     pub fn of_normalizer(kind: &str) -> Option<Self> {
         Self::by_name(kind).filter(|step| !step.is_sentencepieces() && *step != Self::WhitespaceSplit)
     }
@@ -114,7 +115,8 @@ impl Step {
             Self::Lowercase => text.chars().flat_map(char::to_lowercase).collect(),
             Self::StripAccents => text.chars().filter(|char| !is_combining_mark(*char)).collect(),
             Self::Nmt => text.chars().filter_map(nmt).collect(),
-            // A pre-tokenizer in Hugging Face's files. The core splits at spaces.
+            // This is a pre-tokenizer in Hugging Face's files. Replacing white space by spaces suffices, because the
+            // core splits at spaces.
             Self::WhitespaceSplit => text.replace(char::is_whitespace, " "),
             // `normalized` applies the map, which is in the tokenizer.
             Self::Precompiled | Self::Charsmap => text.to_owned(),
@@ -128,7 +130,8 @@ impl Step {
     }
 }
 
-/// The rules of machine translation: drops control characters, and converts white space and `▁` to a space.
+/// Converts a character by SentencePiece's rules for machine translation: drops control characters, and converts white
+/// space and `▁` to a space.
 fn nmt(char: char) -> Option<char> {
     match char {
         '\u{1}'..='\u{8}' | '\u{b}' | '\u{e}'..='\u{1f}' | '\u{7f}' | '\u{8f}' | '\u{9f}' => None,
@@ -143,11 +146,11 @@ pub fn apply(steps: &[Step], text: &str) -> String {
     steps.iter().fold(text.to_owned(), |text, step| step.apply(&text))
 }
 
-/// Applies the vocabulary's steps to a text. Returns the converted text, and the tokenizer to encode it with, whose
-/// character map is removed if a step applied it.
+/// Applies the vocabulary's steps to a text. Returns the converted text, and the tokenizer with which it must be
+/// encoded. This tokenizer has no character map if a step has already applied the map.
 ///
-/// As in Hugging Face's tokenizers, control tokens stay as they are, and the texts between them are converted separately.
-/// The character map leaves user-defined tokens as they are. Bytes that are not UTF-8 stay as they are.
+/// As in Hugging Face's tokenizers, control tokens are not changed, and the texts between them are converted
+/// separately. The character map does not change user-defined tokens. Bytes that are not UTF-8 are not changed.
 pub fn normalized<'t, 'a: 'i, 'i>(
     tokenizer: &Tokenizer<'a, 'i>,
     text: &'t [u8],
@@ -180,8 +183,8 @@ pub fn normalized<'t, 'a: 'i, 'i>(
     Ok((Cow::Owned(out), if has_map { tokenizer.without_map() } else { *tokenizer }))
 }
 
-/// Applies the character map as Hugging Face's tokenizers do. An entry for the first bytes of a grapheme of fewer than
-/// six bytes replaces the whole grapheme. In other graphemes, entries replace single characters.
+/// Applies the character map in the same way as Hugging Face's tokenizers. If a grapheme has fewer than six bytes, an
+/// entry for its first bytes replaces the whole grapheme. In longer graphemes, entries replace single characters.
 fn with_graphemes_mapped(tokenizer: &Tokenizer<'_, '_>, text: &str) -> String {
     let replacement = |text: &str| tokenizer.replacement(text.as_bytes()).map(String::from_utf8_lossy);
     let mut out = String::with_capacity(text.len());
@@ -237,7 +240,7 @@ fn steps(names: &[u8]) -> Result<Vec<Step>> {
 pub fn note(gguf: &Gguf<'_>) -> Option<String> {
     let Some(Value::Str(steps)) = gguf.get(KEY) else { return None };
     let steps = String::from_utf8_lossy(steps);
-    // `WhitespaceSplit` converts the little white space that the map leaves.
+    // `WhitespaceSplit` has almost no effect after the map, because the map leaves little white space.
     let as_sentencepiece = [names([Step::Precompiled]), names([Step::Precompiled, Step::WhitespaceSplit])];
     if as_sentencepiece.iter().any(|known| *known == steps) {
         return Some(format!(
@@ -261,7 +264,7 @@ mod tests {
     use crate as text;
     use arenite_gguf_writer::{Header, Meta};
 
-    /// The expected texts are from tokenizers 0.23's `Precompiled`. sentencepiece 0.2 built the map from the rules
+    /// The expected texts come from `Precompiled` in tokenizers 0.23. sentencepiece 0.2 built the map from the rules
     /// "\u{ff45}" to "e", "e\u{301}" to "é", "か\u{3099}" to "が", "ﬁ" to "fi", "1" to "2" and "1\u{301}" to "3".
     #[test]
     fn graphemes_are_replaced_as_by_hugging_face() {

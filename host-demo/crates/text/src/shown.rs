@@ -1,20 +1,21 @@
-//! Text from outside, such as names in files and requests, made safe for terminals and logs.
+//! Makes text from outside safe for terminals and logs, for example names in files and requests.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// Makes one line of a log out of text that others may have chosen: it cannot control a terminal on which the log is
-/// shown, now or later, and it cannot begin another line.
+/// Makes one line of a log from text that may come from outside. The line cannot control a terminal on which the log is
+/// shown, and it cannot begin a second line.
 pub fn log_line(text: &str) -> String {
     let text = text.trim_end_matches('\n').replace(['\n', '\r', '\t'], " ");
     String::from_utf8_lossy(&escaped(text.as_bytes())).into_owned() + "\n"
 }
 
-/// Like [`log_line`], for JSON: the escapes are those of JSON.
+/// Like [`log_line`], but for JSON text: characters are escaped as in JSON.
 pub fn log_json(json: &str) -> String {
     let mut line = String::with_capacity(json.len() + 1);
     for c in json.chars() {
-        // In JSON, these characters can only be in strings. None of them is beyond the basic plane.
+        // In JSON, these characters can only be in strings. All of them are in the basic plane, so four digits are
+        // enough.
         if c.is_control() || steers(c) { _ = write!(line, "\\u{:04x}", u32::from(c)) } else { line.push(c) }
     }
     line + "\n"
@@ -37,7 +38,7 @@ pub fn escaped(bytes: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(shown.into_bytes())
 }
 
-/// Returns whether a character is a C1 control, separates lines, or changes the writing direction.
+/// Returns true if a character is a C1 control, separates lines, or changes the writing direction.
 fn steers(c: char) -> bool {
     matches!(c, '\u{80}'..='\u{9f}' | '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
         | '\u{2066}'..='\u{2069}')

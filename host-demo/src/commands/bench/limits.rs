@@ -1,4 +1,4 @@
-//! Measures what this machine can do: reading the weights, and multiplying integers.
+//! Measures the limits of this machine: the speed of reading the weights, and of multiplying integers.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -9,10 +9,10 @@ use serde::Serialize;
 /// The limits of this machine with a number of threads.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Limits {
-    /// Bytes per second of plain reading, from the pages of the weights: the limit of decoding.
+    /// Speed of plain reading from the pages of the weights, in gigabytes per second. This is the limit of decoding.
     pub read_gb_s: f64,
-    /// Multiply-adds per second of the instruction that the kernels use: the limit of prefill. `None` if the kernels
-    /// have no such instruction.
+    /// Number of multiply-adds per second, in billions, of the instruction that the kernels use. This is the limit of
+    /// prefill. `None` if the kernels have no such instruction.
     pub integer_gmul_s: Option<f64>,
 }
 
@@ -27,13 +27,14 @@ impl Limits {
         }
     }
 
-    /// The share of integer products that `rate` products per second take; `None` without a limit or without products.
+    /// Returns `rate` products per second as a share of the limit on integer products; `None` if there is no limit or
+    /// there are no products.
     pub fn share_of_products(&self, rate: f64) -> Option<f64> {
         self.integer_gmul_s.filter(|_| rate > 0.0).map(|peak| rate / (peak * 1e9))
     }
 }
 
-/// The best rate of several tries: `run` does a thread's part of the work and returns its amount.
+/// Returns the best rate of several tries. `run` does the work of one thread and returns the amount of work.
 fn best(threads: usize, run: impl Fn(usize) -> u64 + Sync) -> f64 {
     let tries = (0..TRIES).map(|_| {
         let start = Instant::now();
@@ -47,9 +48,11 @@ fn best(threads: usize, run: impl Fn(usize) -> u64 + Sync) -> f64 {
     tries.fold(0.0, f64::max)
 }
 
-/// Bytes per second of reading all tensors in place, a part of each by each thread.
+/// Returns the number of bytes per second at which all tensors are read in place. Each thread reads a part of each
+/// tensor.
 fn reading(gguf: &Gguf<'_>, threads: usize) -> f64 {
-    /// A small model is read several times, so that starting the threads does not count.
+    /// Minimum number of bytes to read. A small model is read several times, so that the time for starting the threads
+    /// does not matter.
     const LEAST: usize = 256 << 20;
     let data: Vec<&[u8]> = gguf.tensors().map(|tensor| tensor.data).collect();
     let times = LEAST.div_ceil(data.iter().map(|data| data.len()).sum::<usize>().max(1));

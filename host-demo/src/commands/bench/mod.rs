@@ -143,7 +143,7 @@ impl Args {
     }
 }
 
-/// Loads the model and runs all rounds; `None` after Ctrl-C.
+/// Loads the model and runs all rounds; returns `None` after Ctrl-C.
 fn measure(args: &Args, model: &ModelArgs, case: Case) -> Result<Option<Measured>> {
     let Case { threads, sequences, .. } = case;
     let start = Instant::now();
@@ -178,7 +178,7 @@ fn measure(args: &Args, model: &ModelArgs, case: Case) -> Result<Option<Measured
     let first_token = start.elapsed();
 
     let (mut prefilled, mut decoded) = (Vec::new(), Vec::new());
-    // Round 0 warms up everything that the first prompt did not use.
+    // Round 0 warms up everything that the first prompt did not use. Its times are not counted.
     for round in 0..=args.rounds {
         let Some((one, other)) = one_round(&mut engine, &mut contexts, prompt, (decode, args.draft))? else {
             return Ok(None);
@@ -188,11 +188,11 @@ fn measure(args: &Args, model: &ModelArgs, case: Case) -> Result<Option<Measured
             decoded.push(other);
         }
     }
-    // Measure the memory before the profile, which allocates memory of its own.
+    // Measure the memory before the profile, because the profile allocates memory itself.
     let peak_rss_bytes = peak_rss();
     let limits = Limits::measure(open.gguf(), open.options.kernels, threads);
     let value_34ths = value_34ths(plan.options.kv);
-    // A part of no tokens has the speed NaN, which is null in JSON.
+    // The speed of a part without tokens is NaN, which becomes null in JSON.
     let (prefill, decode_tok_s) =
         (speed(case.prompt, median(&mut prefilled)), speed(case.decode, median(&mut decoded)));
     let traffic = |tokens, before| {
@@ -200,7 +200,7 @@ fn measure(args: &Args, model: &ModelArgs, case: Case) -> Result<Option<Measured
         traffic::total(open.gguf(), model, &run)
     };
     let products = traffic(case.prompt, 0).multiplications as f64 / case.prompt as f64;
-    // A pass decodes all sequences: it reads the weights once, and the cache of each.
+    // A pass decodes all sequences: it reads the weights once, and the cache of each sequence.
     let (one, weights) = (traffic(1, case.decode / 2).bytes, traffic(1, 0).bytes);
     let bytes = (one + one.saturating_sub(weights) * (sequences as u64 - 1)) as f64;
     let mut profile = None;
@@ -244,8 +244,8 @@ fn value_34ths(kv: KvType) -> u64 {
     }
 }
 
-/// Prefills the first conversation, then empties all contexts and decodes all conversations. Returns the seconds of the
-/// prefill and of the decoding; `None` after Ctrl-C.
+/// Prefills the first conversation, then empties all contexts and decodes all conversations. Returns the number of
+/// seconds of the prefill and of the decoding; `None` after Ctrl-C.
 fn one_round(
     engine: &mut Engine<'_, '_>,
     contexts: &mut [Context],
@@ -282,7 +282,8 @@ fn one_round(
     Ok(Some((prefilled.as_secs_f64(), start.elapsed().as_secs_f64())))
 }
 
-/// Proposes tokens and verifies them with the first one, in all contexts; none of them is right.
+/// Proposes tokens and verifies them together with the first token of `run`, in all contexts. All proposed tokens are
+/// wrong.
 fn verify(engine: &mut Engine<'_, '_>, contexts: &mut [Context], run: &[TokenId]) -> Result<()> {
     if engine.plan().options.own_drafts && contexts.iter().all(|context| context.position() > 0) {
         for token in &run[1..] {
@@ -299,8 +300,8 @@ fn verify(engine: &mut Engine<'_, '_>, contexts: &mut [Context], run: &[TokenId]
     Ok(())
 }
 
-/// Returns pseudo-random token ids, the same in every run. They are random, because they then read different rows of
-/// the embedding, as real text does.
+/// Returns pseudo-random token ids, the same in every run. The ids are random so that, as in real text, they read
+/// different rows of the embedding.
 fn random_ids(count: usize, vocab: usize) -> Vec<TokenId> {
     let mut state = 1u64;
     let mut next = || {

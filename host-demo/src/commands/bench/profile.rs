@@ -1,4 +1,4 @@
-//! Profiles a pass: the time of each section, and the bytes and multiplications in it.
+//! Profiles a pass: the time of each section, and the number of bytes and multiplications in each section.
 
 use std::io::Write;
 use std::sync::Mutex;
@@ -134,14 +134,14 @@ impl Task<'_> {
 
         timer.clear();
         let Some((whole, sampling)) = self.decode(&mut session, &timer)? else { return Ok(None) };
-        // The traffic of a token in the middle of the text serves as the average over all decoded tokens.
+        // The traffic of a token in the middle of the text is used as the average over all decoded tokens.
         let run = Run { tokens: 1, before: self.decode.len() / 2, batch, value_34ths: self.value_34ths };
         let decode = self.pass(&timer, whole, Some(sampling), self.rounds * self.decode.len(), run);
         Ok(Some(Profile { prefill, decode }))
     }
 
     /// Decodes all tokens in every round, and samples after each token. Returns the time of decoding and sampling
-    /// together, and of sampling alone; `None` after Ctrl-C.
+    /// together, and the time of sampling alone; `None` after Ctrl-C.
     fn decode(&self, session: &mut Session<'_, '_>, timer: &Timer) -> Result<Option<(Duration, Duration)>> {
         let vocab = self.open.model().spec().vocab;
         let mut scratch = vec![0; Sampler::scratch_bytes(&Params::DEFAULT, vocab)];

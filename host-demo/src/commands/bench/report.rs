@@ -40,7 +40,8 @@ pub struct Measured {
     pub peak_rss_bytes: Option<usize>,
     #[serde(flatten)]
     pub limits: Limits,
-    /// Integer products of the prefill, as a share of the limit; `None` without a limit, or with floats alone.
+    /// Integer products of the prefill, as a share of the limit; `None` if there is no limit, or if all products are of
+    /// floats.
     pub prefill_share: Option<f64>,
     /// Bytes that decoding reads, as a share of the limit.
     pub decode_share: f64,
@@ -112,16 +113,16 @@ fn percent(share: f64) -> String {
     if share.is_nan() { "-".to_owned() } else { format!("{:.0} %", 100.0 * share) }
 }
 
-/// A measured number, or a dash for one that was not asked for.
+/// Formats a measured number; returns a dash for a number that was not measured.
 fn measured(number: f64, unit: &str) -> String {
     if number.is_nan() { "-".to_owned() } else { format!("{number:.1}{unit}") }
 }
 
-/// Header line of CSV: the names of [`Measured`]'s fields, without the profile.
+/// Header line of CSV: the names of the fields of [`Measured`], without the profile.
 const CSV: &str = "model,isa,threads,sequences,prefill_tokens,decode_tokens,prefill_tok_s,decode_tok_s,first_token_ms,\
                    load_ms,workspace_bytes,kv_bytes,peak_rss_bytes,read_gb_s,integer_gmul_s,prefill_share,decode_share";
 
-/// Prints the measurements: JSON at the end, other formats line by line as they are measured.
+/// Prints the measurements. JSON is printed at the end, other formats line by line during the measurement.
 pub struct Report {
     format: Format,
     results: Vec<Measured>,
@@ -182,7 +183,7 @@ impl Report {
         Ok(())
     }
 
-    /// Plots speed over threads, one curve per number of sequences.
+    /// Plots speed over the number of threads, with one curve for each number of sequences.
     pub fn plot(&self, path: &Path) -> Result<()> {
         let mut sequences: Vec<usize> = self.results.iter().map(|result| result.sequences).collect();
         sequences.sort_unstable();

@@ -3,15 +3,15 @@
 use arenite::gguf::Tensor;
 use arenite::{Gguf, Model, Section};
 
-/// Number of bytes that are read and of multiplications that are done.
+/// Number of bytes that are read, and number of multiplications that are done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     pub bytes: u64,
     pub multiplications: u64,
 }
 
-/// Returns the traffic of `section` in `run`, which computes the logits of its last token only. `None` for sections
-/// that are not counted.
+/// Returns the traffic of `section` in `run`; `None` for sections that are not counted. A run computes the logits of
+/// its last token only.
 pub fn of(section: Section, gguf: &Gguf<'_>, model: &Model<'_>, run: &Run) -> Option<Traffic> {
     match section {
         Section::Qkv | Section::Output | Section::FeedForward | Section::Head => {
@@ -22,7 +22,8 @@ pub fn of(section: Section, gguf: &Gguf<'_>, model: &Model<'_>, run: &Run) -> Op
     }
 }
 
-/// Returns the traffic of a whole run in matrices and caches: all bytes, and the multiplications of integers.
+/// Returns the traffic of all matrices and caches in a whole run: the number of all bytes, and the number of
+/// multiplications of integers.
 pub fn total(gguf: &Gguf<'_>, model: &Model<'_>, run: &Run) -> Traffic {
     let mut sum = Traffic::default();
     for section in Section::ALL {
@@ -36,7 +37,7 @@ pub fn total(gguf: &Gguf<'_>, model: &Model<'_>, run: &Run) -> Traffic {
     sum
 }
 
-/// A run of `tokens` tokens after `before` others, in passes of `batch` tokens.
+/// A run of `tokens` tokens after `before` earlier tokens, in passes of `batch` tokens.
 pub struct Run {
     pub tokens: usize,
     pub before: usize,
@@ -45,7 +46,7 @@ pub struct Run {
     pub value_34ths: u64,
 }
 
-/// The traffic of a section's matrices, of those that `counts` accepts.
+/// Returns the traffic of those matrices of a section that `counts` accepts.
 fn matrices(
     section: Section,
     gguf: &Gguf<'_>,
@@ -75,7 +76,7 @@ fn is_expert(tensor: &Tensor<'_>) -> bool {
     tensor.name.contains("_exps.")
 }
 
-/// Returns the section that multiplies by a tensor of the decoder. `tied` means that the token embedding is also the
+/// Returns the section that multiplies by a tensor of the decoder. `tied` is true if the token embedding is also the
 /// output matrix.
 fn section_of(name: &str, tied: bool) -> Option<Section> {
     let part = name.split('.').rev().nth(1)?;
@@ -99,7 +100,7 @@ fn attention(model: &Model<'_>, run: &Run) -> Traffic {
         let window = layer.window().unwrap_or(usize::MAX);
         let seen: u64 = (run.before + 1..=run.before + run.tokens).map(|n| n.min(window) as u64).sum();
         sum.multiplications += 2 * seen * layer.q_dim() as u64;
-        // Tokens of a pass attend to the same keys, which are read once for eight tokens.
+        // All tokens of a pass attend to the same keys. The keys are read once for eight tokens.
         let rows = if run.tokens == 1 { seen } else { seen / 8 };
         sum.bytes += 2 * rows * layer.kv_dim() as u64 * run.value_34ths / 34;
     }

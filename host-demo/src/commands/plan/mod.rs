@@ -139,15 +139,16 @@ struct BoardRow {
     spare_flash_bytes: Option<usize>,
     /// Flash size of a small program without the model.
     program_bytes: usize,
-    /// Flash that is reserved for the program: its size and a margin.
+    /// Number of bytes of flash that are reserved for the program: its size plus a margin.
     reserved_flash_bytes: usize,
     program_is_measured: bool,
-    /// RAM region of each block of memory with the longest context; `None` if the board's models are files, or if no
+    /// RAM region of each block of memory, for the longest context; `None` if the board's models are files, or if no
     /// context fits.
     regions: Option<Regions>,
-    /// The fewest and the most; `None` if the speed of the board or of this kind of model cannot be estimated.
+    /// The smallest and the largest estimate; `None` if the speed of the board or of this kind of model cannot be
+    /// estimated.
     estimated_tokens_per_second: Option<(f64, f64)>,
-    /// Types of the model that have no fast kernel on the board's core.
+    /// Types of the model's tensors for which the board's core has no fast kernel.
     slow_types: Vec<String>,
     #[serde(skip)]
     target: Target,
@@ -204,7 +205,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<()> {
     }
 }
 
-/// The boards that `--board` or `--ram` chooses, or all known ones.
+/// Returns the boards that `--board` or `--ram` chooses; without these options, all known boards.
 fn chosen_boards(args: &Args) -> Result<Vec<Board>> {
     if !args.ram.is_empty() {
         return Ok(vec![Board::own(args.flash, &args.ram, args.target)]);
@@ -228,7 +229,7 @@ fn chosen_boards(args: &Args) -> Result<Vec<Board>> {
     Ok(found)
 }
 
-/// Options that the memory of a model depends on, besides the context.
+/// Options other than the context that determine the memory of a model.
 #[derive(Clone, Copy)]
 struct Asked<'a> {
     lora: &'a AdapterFiles,
@@ -261,7 +262,7 @@ impl<'a> Asked<'a> {
         })
     }
 
-    /// The memory for a context; `None` if it cannot be planned.
+    /// Returns the memory for a context; `None` if the context cannot be planned.
     fn need(self, gguf: &Gguf<'_>, context: usize) -> Option<Need> {
         let row = self.row(gguf, context).ok()?;
         let [workspace, kv, tokenizer] = [row.workspace_bytes, row.kv_bytes, row.tokenizer_bytes].map(static_bytes);
@@ -287,7 +288,7 @@ struct Program {
     file: usize,
     features: BTreeSet<&'static str>,
     level: Level,
-    /// True if the file contains the tokenizer's index: the program then has no code that builds one.
+    /// True if the file contains the tokenizer's index. The program then has no code that builds the index.
     is_packed: bool,
     /// `None` for models whose speed cannot be estimated.
     work: Option<Work>,
@@ -300,14 +301,15 @@ impl Program {
         program::flash(&self.features, target, self.level, self.is_packed)
     }
 
-    /// Estimates the fewest and the most tokens per second on a board, at a position in the middle of a text.
+    /// Estimates the smallest and the largest number of tokens per second on a board, at a position in the middle of a
+    /// text.
     fn speed(&self, board: &Board, kv: KvType, longest: usize) -> Option<(f64, f64)> {
         const POSITION: usize = 128;
         board.speed?.estimate(self.work.as_ref()?, kv, POSITION.min(longest / 2))
     }
 }
 
-/// Plots memory over context size, up to the longest context.
+/// Plots the memory as a function of the context size, up to the longest context.
 fn plot(path: &Path, file: &ModelFile, longest: usize, plan_of: impl Fn(usize) -> Result<Row>) -> Result<()> {
     const POINTS: usize = 32;
     let mut contexts: Vec<usize> = (1..=POINTS).map(|i| (longest / POINTS).saturating_mul(i).max(1)).collect();
@@ -327,7 +329,7 @@ fn plot(path: &Path, file: &ModelFile, longest: usize, plan_of: impl Fn(usize) -
         .save(path)
 }
 
-/// Context sizes of the table: powers of two up to the model's own size, at most six.
+/// Returns the context sizes in the table: at most six powers of two, up to the model's own size.
 fn contexts(longest: usize) -> Vec<usize> {
     let mut contexts: Vec<usize> =
         std::iter::successors(Some(64usize), |n| n.checked_mul(2)).take_while(|&n| n < longest).collect();

@@ -40,18 +40,19 @@ pub struct Recommendation {
     row: Row,
 }
 
-/// Types to requantize to, from the most accurate to the smallest.
+/// Types to which a model can be requantized, from the most accurate to the smallest.
 const TYPES: [Mix; 6] = [Mix::Q8_0, Mix::Q6_K, Mix::Q5_K_S, Mix::Q4_K_S, Mix::Q4_0, Mix::Q3_K_S];
 
-/// Cache types that hardly change answers. A smaller one is chosen only if no other holds the context that was asked for.
+/// Cache types that hardly change answers. A smaller type is chosen only if no other type has room for the requested
+/// context.
 const CACHES: [KvType; 3] = [KvType::F32, KvType::F16, KvType::Q8_0];
 
-/// Recommends what to build: the most accurate types that fit and have fast kernels, and the fastest cache that holds
-/// the context.
+/// Recommends types and a cache: the most accurate types that fit and have fast kernels, and the fastest cache that has
+/// room for the context.
 ///
 /// # Errors
 ///
-/// If the model does not fit in any type, with the reason of the smallest one.
+/// The model does not fit in any type. The error has the reason for the smallest type.
 pub fn recommend(
     args: &Args,
     file: &ModelFile,
@@ -101,7 +102,8 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    /// Recommends the rest for a file of `bytes` bytes. Fails with the reason if the board cannot hold it.
+    /// Recommends all other settings for a file of `bytes` bytes. Returns the reason as an error if the board has no
+    /// room for the file.
     fn of_file(self, gguf: &Gguf<'_>, bytes: usize) -> Result<Recommendation> {
         let Self { args, board, .. } = self;
         let model = Model::new(gguf)?;
@@ -164,7 +166,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The caches to try, from the fastest on the core to the slowest: the user's choice alone if there is one.
+    /// Returns the cache types to try, from the fastest on the core to the slowest. If the user has chosen a type,
+    /// returns only this type.
     fn caches(self, gguf: &Gguf<'_>) -> Vec<Asked<'a>> {
         let usual = Asked::of(self.args, gguf, self.lora);
         if self.args.kv.is_some() || !matches!(usual.row(gguf, 1), Ok(row) if row.kv_bytes > 0) {
@@ -172,7 +175,7 @@ impl<'a> Search<'a> {
         }
         let mut caches = CACHES.to_vec();
         if let Some(core) = self.core {
-            // Of caches of about the same speed, the most accurate comes first.
+            // If several caches have about the same speed, the most accurate comes first.
             let cost = |kv: &KvType| core.attention(*kv).unwrap_or(f64::MAX);
             let least = caches.iter().map(cost).fold(f64::MAX, f64::min);
             caches.sort_by_key(|kv| (4.0 * cost(kv) / least) as u64);

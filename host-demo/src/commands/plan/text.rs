@@ -103,7 +103,8 @@ fn rate(tokens: f64) -> String {
     if tokens < 10.0 { format!("{tokens:.1}") } else { format!("{tokens:.0}") }
 }
 
-/// For each type that is slow on a board that holds the model: the names of these boards.
+/// Returns the types that are slow on a board, and for each type the names of the boards. Only boards on which the
+/// model fits are listed.
 fn slow_types(boards: &[BoardRow]) -> BTreeMap<&str, String> {
     let mut slow = BTreeMap::<&str, String>::new();
     for board in boards.iter().filter(|board| board.longest_context > 0) {

@@ -1,5 +1,5 @@
-//! Decision models: folders with the tensors of llama.cpp's conversions under the names of the published checkpoints, and a
-//! vocabulary of its own.
+//! Decision models. The folders have the tensors of llama.cpp's conversions under the names of the published
+//! checkpoints, and a small vocabulary.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,7 +18,7 @@ use crate::common::{error, fixtures, path, stdout};
 
 const TEMPLATE: &str = "tokenizer.chat_template.systemone";
 
-/// The model that llama.cpp's converter wrote, and the requests with its prompts.
+/// Returns the model that llama.cpp's converter wrote, and the requests with the prompts that belong to it.
 fn case(kind: &str) -> Option<(Vec<u8>, Value)> {
     let folder = fixtures(&format!("decisions/decision_{kind}_a"))?;
     let reference = serde_json::from_slice(&fs::read(folder.join("ref.json")).unwrap()).unwrap();
@@ -52,7 +52,7 @@ fn of_qwen(name: &str) -> String {
     renamed(name, NAMES, "model.layers.", &[("token_embd", "model.embed_tokens"), ("output_norm", "model.norm")])
 }
 
-/// The name of a tensor of laya, whose encoder has `layers` layers.
+/// Returns the name of a tensor of laya, given that the encoder has `layers` layers.
 fn of_laya(name: &str, layers: usize) -> String {
     const ENCODER: &[(&str, &str)] = &[
         ("attn_norm", "attn_norm"),
@@ -104,8 +104,8 @@ fn renamed(name: &str, of_layer: &[(&str, &str)], layers: &str, others: &[(&str,
     place + &whole.or_else(stem).unwrap_or_else(|| panic!("{name} has no name in checkpoints"))
 }
 
-/// Writes the tensors of a GGUF file as safetensors, and `unused` tensors of one value. A head with a file of its own is left
-/// out.
+/// Writes the tensors of a GGUF file as safetensors, together with the tensors `unused`, each of which has one value. A
+/// head that is stored in a separate file is left out.
 fn write_tensors(gguf: &Gguf<'_>, unused: &[&str], to: &Path, name: impl Fn(&str) -> String) {
     let (mut header, mut data) = (serde_json::Map::new(), Vec::new());
     let is_laya = gguf.tensor("cls.norm.weight").is_some();
@@ -211,7 +211,7 @@ fn write_folder(kind: &str, gguf: &Gguf<'_>, folder: &Path) {
     write_tensors(gguf, &[], &folder.join("model.safetensors"), of_qwen);
 }
 
-/// Writes clef's head under the names of torch's modules, in which query, key and value are one tensor.
+/// Writes clef's head under the names of torch's modules. In these modules, query, key and value are one tensor.
 fn write_joint_head(gguf: &Gguf<'_>, to: &Path) {
     const LAYER: &[(&str, &str)] = &[
         ("attn_norm", "norm1"),
@@ -295,12 +295,12 @@ fn write_joint_head(gguf: &Gguf<'_>, to: &Path) {
     fs::write(to, [&(header.len() as u64).to_le_bytes()[..], &header, &data].concat()).unwrap();
 }
 
-/// True for a tensor of the head that has a file of its own.
+/// Returns true for a tensor of a head that is stored in a separate file.
 fn is_of_head(name: &str) -> bool {
     ["decision.", "dec.", "token_types", "cls."].iter().any(|begin| name.starts_with(begin))
 }
 
-/// The keys of an architecture, without the size of the vocabulary.
+/// Returns the keys of an architecture, without the size of the vocabulary.
 fn keys(gguf: &Gguf<'_>) -> BTreeMap<String, Value> {
     let prefix = format!("{}.", gguf.architecture().unwrap());
     let own = gguf.keys().filter(|(key, _)| key.starts_with(&prefix) && !key.ends_with("vocab_size"));
@@ -348,7 +348,7 @@ fn decision_models_are_those_of_llama_cpps_converter() {
             };
             assert!(is_right, "{kind} {}", tensor.name);
         }
-        // The template is another text than llama.cpp's. Its prompts are the same.
+        // The text of the template differs from llama.cpp's, but the prompts are the same.
         let template = new.str("tokenizer.chat_template", "systemone").unwrap().unwrap();
         let template = std::str::from_utf8(template).unwrap();
         let file = with_template(&reference, template, folder.path().join("template.gguf"));

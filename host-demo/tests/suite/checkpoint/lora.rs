@@ -10,8 +10,8 @@ use super::tiny::{write_tensors, write_tiny};
 use super::{checkpoint, converted, fnv};
 use crate::common::{error, json, path, stdout};
 
-/// A random LoRA of PEFT 0.21 for own_commands: its file by llama.cpp's convert_lora_to_gguf.py has the same tensors,
-/// and the merged model generates what transformers generates with the adapter merged.
+/// A random LoRA of PEFT 0.21 for own_commands. The file that llama.cpp's convert_lora_to_gguf.py writes has the same
+/// tensors, and the merged model generates the same tokens as transformers with the merged adapter.
 #[test]
 fn adapters_are_converted_and_merged() {
     let directory = tempfile::tempdir().unwrap();
@@ -46,7 +46,7 @@ fn adapters_are_converted_and_merged() {
         ])
     };
     assert_eq!(ids(&merged), serde_json::json!([456, 268, 259, 317, 262, 282, 259, 288]));
-    // The adapter at run time, alone and as two halves, gives the logits of the merged model.
+    // The adapter at run time, as a whole and as two halves, gives the same logits as the merged model.
     let with = |lora: &[&str]| {
         let out = directory.path().join("logits.npy");
         let loras = lora.iter().flat_map(|text| ["--lora", text]).collect::<Vec<_>>();
@@ -65,15 +65,15 @@ fn adapters_are_converted_and_merged() {
     let half = format!("{}:0.5", path(&adapter));
     assert!(near(&with(&[&half, &half]), &expected));
     assert_eq!(with(&[&format!("{}:0", path(&adapter))]), plain);
-    // Subtracting the adapter from the merged model gives the tokens of the original model.
+    // Subtracting the adapter from the merged model gives a model that generates the tokens of the original model.
     let back = directory.path().join("back.gguf");
     stdout(&["merge", path(&merged), &format!("{}:-1", path(&adapter)), path(&back)]);
     assert_eq!(ids(&back), ids(&model));
     assert!(error(&["merge", path(&model), path(&model), path(&back)]).contains("adapter"));
 }
 
-/// Adapters of PEFT with many settings have the logits of transformers, at run time and merged. `adapters.py` wrote the
-/// logits.
+/// Adapters of PEFT with many settings give the same logits as in transformers, both at run time and merged.
+/// `adapters.py` wrote the expected logits.
 #[test]
 fn adapters_of_many_kinds_are_converted() {
     let directory = tempfile::tempdir().unwrap();
@@ -101,8 +101,9 @@ fn adapters_of_many_kinds_are_converted() {
     }
 }
 
-/// With `save_embedding_layers`, PEFT stores a saved module under three names: its own, the model's, and the model's values
-/// beside it. The adapter is the same as without, for which `adapters.json` has the logits.
+/// With `save_embedding_layers`, PEFT stores a saved module as `modules_to_save` and under the model's name, with the
+/// untrained values beside them as `original_module`. The adapter is the same as without this setting, and
+/// `adapters.json` has its logits.
 #[test]
 fn saved_modules_may_have_three_names() {
     let directory = tempfile::tempdir().unwrap();
@@ -150,7 +151,7 @@ fn saved_modules_may_have_three_names() {
     assert!(message.contains("lm_head.weight differ"), "{message}");
 }
 
-/// Adapters that are incomplete, or that are more than a product added to a matrix, are refused.
+/// Adapters are refused if they are incomplete, or if they do more than add a product of two matrices to a matrix.
 #[test]
 fn other_adapters_are_refused() {
     let directory = tempfile::tempdir().unwrap();

@@ -40,7 +40,7 @@ const NAMES: &[(&str, &str)] = &[
     ("nextn.embed_tokens.", "embed_tokens."),
 ];
 
-/// Writes the tensors of a GGUF file as a checkpoint has them.
+/// Writes the tensors of a GGUF file in the form in which a checkpoint stores them.
 fn write(gguf: &Gguf<'_>, to: &Path) {
     let mut tensors: BTreeMap<String, (Vec<u64>, &[u8])> = BTreeMap::new();
     for tensor in gguf.tensors() {
@@ -71,7 +71,7 @@ fn write(gguf: &Gguf<'_>, to: &Path) {
     fs::write(to, [&(header.len() as u64).to_le_bytes()[..], &header, &data].concat()).unwrap();
 }
 
-/// Writes the tokenizer of own_commands, with its first `rows` tokens.
+/// Writes the tokenizer of own_commands, limited to its first `rows` tokens.
 fn write_tokenizer(rows: u64, folder: &Path) {
     let text = fs::read(checkpoint("own_commands").join("tokenizer.json")).unwrap();
     let mut tokenizer: Value = serde_json::from_slice(&text).unwrap();
@@ -87,7 +87,7 @@ fn write_tokenizer(rows: u64, folder: &Path) {
     fs::write(folder.join("tokenizer.json"), tokenizer.to_string()).unwrap();
 }
 
-/// llama.cpp's converter wrote the fixture, of which all drafts in this text are accepted.
+/// llama.cpp's converter wrote the fixture. All drafts in this text are accepted.
 #[test]
 fn they_are_kept_as_in_llama_cpps_files() {
     let Some(root) = fixtures("drafts") else { return skip("fixtures/drafts") };

@@ -1,4 +1,4 @@
-//! Poolings of sentence-transformers, and models with a result for each token.
+//! Poolings of sentence-transformers, and models that have a result for each token.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use super::checkpoint;
 use super::tiny::{write_tensors, write_tiny};
 use crate::common::{npy, path, stdout};
 
-/// Writes the modules of sentence-transformers, or of ColBERT's library.
+/// Writes the modules that sentence-transformers, or ColBERT's library, stores beside a model.
 fn write_modules(case: &Value, folder: &Path) {
     let write = |name: &str, value: &Value| fs::write(folder.join(name), value.to_string()).unwrap();
     for name in ["1_Pooling", "1_Dense"] {
@@ -58,7 +58,7 @@ fn poolings_and_results_for_each_token() {
     }
 }
 
-/// Tokens with labels of one name form an entity, unless a label begins another one.
+/// Neighbouring tokens whose labels have the same name form one entity, unless a label begins a new entity.
 #[test]
 fn a_classifier_of_tokens_finds_entities() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Settings in `config.json`: those that are followed, refused, and left out with a note.
+//! Settings in `config.json`. Some are followed, some are refused, and some are left out with a note.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,8 @@ use super::tiny::{tiny, weights, write_tiny};
 use super::{checkpoint, copied, value};
 use crate::common::{arenite, error, path, stdout};
 
-/// Settings for which llama.cpp has no key give the logits of transformers, which `settings.py` wrote.
+/// Settings for which llama.cpp has no key give the same logits as in transformers. `settings.py` wrote the expected
+/// logits.
 #[test]
 fn settings_without_a_key_are_followed() {
     let directory = tempfile::tempdir().unwrap();
@@ -37,8 +38,8 @@ fn settings_without_a_key_are_followed() {
     }
 }
 
-/// Settings that `config.json` leaves out are the defaults of transformers' class, of the text model inside of others, too.
-/// `absent.py` wrote the logits.
+/// Settings that are missing in `config.json` get the defaults of transformers' class. This also holds for a text model
+/// inside of another model. `absent.py` wrote the expected logits.
 #[test]
 fn absent_settings_are_the_defaults_of_the_class() {
     let directory = tempfile::tempdir().unwrap();
@@ -67,8 +68,8 @@ fn absent_settings_are_the_defaults_of_the_class() {
     }
 }
 
-/// Gives two tokens the names of a reranker's labels, "yes" and "no". Removes all merges, which may refer to the old
-/// names.
+/// Gives two tokens the names of a reranker's labels, "yes" and "no". Removes all merges, because they may refer to the
+/// old names.
 fn name_labels(folder: &Path, ids: &Value) {
     let file = folder.join("tokenizer.json");
     let mut json: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
@@ -79,8 +80,8 @@ fn name_labels(folder: &Path, ids: &Value) {
     fs::write(&file, json.to_string()).unwrap();
 }
 
-/// Encoders, T5 and others have the results of transformers with settings that few models have. `tiny.py` wrote the
-/// results.
+/// Encoders, T5 and other models give the same results as in transformers, with settings that few models have.
+/// `tiny.py` wrote the expected results.
 #[test]
 fn rare_settings_are_followed() {
     let directory = tempfile::tempdir().unwrap();
@@ -121,7 +122,7 @@ fn rare_settings_are_followed() {
     }
 }
 
-/// Settings that an architecture cannot follow are refused by name.
+/// If an architecture cannot follow a setting, the error names the setting.
 #[test]
 fn rare_settings_are_refused() {
     let directory = tempfile::tempdir().unwrap();
@@ -151,7 +152,8 @@ fn rare_settings_are_refused() {
     stdout(&["convert", "hf", path(&folder), path(&model)]);
 }
 
-/// A window that the file cannot have is refused, and a note tells why layers beyond the config's number are left out.
+/// A window that the file cannot express is refused. A note tells why layers beyond the config's number of layers are
+/// left out.
 #[test]
 fn windows_and_layers_are_not_left_out_in_silence() {
     let directory = tempfile::tempdir().unwrap();
@@ -180,8 +182,8 @@ fn windows_and_layers_are_not_left_out_in_silence() {
     }
 }
 
-/// A note names each setting that is left out: slopes of MPT other than 8, which transformers ignores, and dynamic
-/// scaling, which begins after the context.
+/// A note names each setting that is left out: slopes of MPT other than 8, because transformers ignores them, and
+/// dynamic scaling, because it begins only after the context.
 #[test]
 fn settings_that_are_left_out_are_said() {
     let directory = tempfile::tempdir().unwrap();
@@ -214,8 +216,8 @@ fn settings_that_are_left_out_are_said() {
     }
 }
 
-/// transformers loads and runs models whose config has ids of special tokens outside of the vocabulary, such as the
-/// default values of GPT-2's config class.
+/// transformers loads and runs models whose config has ids of special tokens outside of the vocabulary. For example,
+/// these ids are default values of GPT-2's config class.
 #[test]
 fn special_tokens_outside_of_the_vocabulary_are_left_out() {
     let directory = tempfile::tempdir().unwrap();
@@ -227,7 +229,7 @@ fn special_tokens_outside_of_the_vocabulary_are_left_out() {
         case["config"][field] = 50256.into();
     }
     write_tiny(&case, &folder);
-    // The tokenizer's own settings name the tokens that begin and end a text, but none for padding.
+    // The tokenizer's own settings name the tokens that begin and end a text, but no padding token.
     for left_out in [&["pad_token_id"][..], &["bos_token_id", "eos_token_id", "pad_token_id"]] {
         let ran = arenite(&["convert", "hf", path(&folder), path(&model)]);
         let stderr = String::from_utf8_lossy(&ran.stderr);
@@ -270,9 +272,9 @@ fn lengths_of_sentence_transformers_are_reported() {
     }
 }
 
-/// A published checkpoint of Nomic's mixture of experts stores all experts in one matrix, the second one transposed:
+/// A published checkpoint of Nomic's mixture of experts stores all experts in one matrix, the second matrix transposed:
 /// `w1.view(experts, inner, width)[i].T` and `w2.view(experts, inner, width)[i]` are the factors of expert `i`. A note
-/// says that the bias of their sum is left out.
+/// says that the bias, which is added to the sum of the experts, is left out.
 #[test]
 fn experts_in_one_matrix_are_cut() {
     let directory = tempfile::tempdir().unwrap();
@@ -377,7 +379,7 @@ fn gemma_has_one_field_for_its_activation_function() {
     }
 }
 
-/// The rows of a reranker's labels are those of the vocabulary that `--tokenizer` names.
+/// The rows of a reranker's labels are found with the vocabulary that `--tokenizer` names.
 #[test]
 fn a_reranker_takes_its_labels_from_the_given_vocabulary() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! The settings of all classes: transformers' results, or a refusal that names the setting.
+//! The settings of all classes. Each gives the same results as in transformers, or is refused with an error that names
+//! the setting.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +11,8 @@ use super::checkpoint;
 use super::tiny::write_tiny;
 use crate::common::{arenite, path};
 
-/// One other value of each setting of each class. `sweep.py` wrote the results, after it had compared all variants.
+/// For each class and each setting, one value other than the default. `sweep.py` compared all variants, and then wrote
+/// the results.
 #[test]
 fn settings_of_all_classes_are_followed_or_refused() {
     let all: Value = serde_json::from_slice(&fs::read(checkpoint("sweep.json")).unwrap()).unwrap();
@@ -32,7 +34,7 @@ fn settings_of_all_classes_are_followed_or_refused() {
     });
 }
 
-/// Checks the class with its own settings, and with each of the others.
+/// Checks the class with the settings of the case, and with each changed setting.
 fn check(case: &Value, folder: &Path, (tokens, decoder): (&str, &str)) {
     let mut tiny = case.clone();
     tiny["tensors"] = unfolded(&case["tensors"]).into();
@@ -72,7 +74,7 @@ fn check(case: &Value, folder: &Path, (tokens, decoder): (&str, &str)) {
     }
 }
 
-/// The shape of each tensor. A name with `*` stands for several layers.
+/// Returns the shape of each tensor. A name with `*` stands for the tensors of several layers.
 fn unfolded(tensors: &Value) -> Map<String, Value> {
     let mut all = Map::new();
     for tensor in tensors.as_array().unwrap() {
@@ -83,7 +85,8 @@ fn unfolded(tensors: &Value) -> Map<String, Value> {
     all
 }
 
-/// Converts the checkpoint and runs a command on it. Returns the numbers that it writes, or the message of `convert hf`.
+/// Converts the checkpoint and runs a command on the new file. Returns the numbers that the command writes, or the
+/// error message of `convert hf`.
 fn results(folder: &Path, run: &[&str]) -> Result<Vec<f32>, String> {
     let (model, out) = (folder.join("model.gguf"), folder.join("out.npy"));
     let run = [run, &["-m", path(&model), "--kv", "f32", "-t", "1", "-o", path(&out)]].concat();

@@ -1,4 +1,4 @@
-//! Tiny checkpoints in `tiny.json` and `adapters.json`, whose weights are derived from the tensors' names.
+//! Tiny checkpoints from `tiny.json` and `adapters.json`. Their weights are computed from the names of the tensors.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::checkpoint;
 
-/// Derives the values of a tensor from its name, as `tiny.py` does.
+/// Computes the values of a tensor from its name, in the same way as `tiny.py`.
 pub fn weights(name: &str, shape: &[usize]) -> Vec<u8> {
     let fnv = |state: u64, byte: u8| (state ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
     let mut state = name.bytes().fold(0xcbf2_9ce4_8422_2325, fnv);
@@ -19,7 +19,7 @@ pub fn weights(name: &str, shape: &[usize]) -> Vec<u8> {
     (0..shape.iter().product()).flat_map(|_: usize| next().to_le_bytes()).collect()
 }
 
-/// Writes tensors of these shapes, with values derived from their names.
+/// Writes tensors with these shapes. The values are computed from the names.
 pub fn write_tensors(shapes: &Value, path: &Path) {
     let (mut header, mut data) = (serde_json::Map::new(), Vec::new());
     for (name, shape) in shapes.as_object().unwrap() {
@@ -33,7 +33,7 @@ pub fn write_tensors(shapes: &Value, path: &Path) {
     fs::write(path, [&(header.len() as u64).to_le_bytes()[..], &header, &data].concat()).unwrap();
 }
 
-/// Writes a checkpoint of `tiny.json`, with the tokenizer of own_commands, and mean pooling for encoders.
+/// Writes a checkpoint of `tiny.json` with the tokenizer of own_commands. Encoders get mean pooling.
 pub fn write_tiny(case: &Value, folder: &Path) {
     write_tensors(&case["tensors"], &folder.join("model.safetensors"));
     fs::write(folder.join("config.json"), case["config"].to_string()).unwrap();

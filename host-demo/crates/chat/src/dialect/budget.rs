@@ -1,5 +1,5 @@
-//! The budget of thoughts: the maximum number of tokens of all thoughts in an answer. When it is used up, the tokens
-//! that close the thought replace sampled ones.
+//! The budget of thoughts: the maximum number of tokens of all thoughts in an answer. When the budget is used up, the
+//! tokens that close the thought replace the sampled tokens.
 
 use std::collections::VecDeque;
 

@@ -64,7 +64,8 @@ impl Channels<String> {
 }
 
 impl Channel {
-    /// Returns the position at the end of the prompt; `None` if the prompt does not end inside a message or its header.
+    /// Returns the state of the channel at the end of the prompt; `None` if the prompt does not end inside a message or
+    /// a header.
     pub fn opened_by(prompt: &str, channels: &Channels<String>) -> Option<Self> {
         let [start, channel, message] =
             [&channels.start, &channels.channel, &channels.message].map(|mark| unwrapped(mark));

@@ -20,7 +20,7 @@ pub struct Constraint<'r> {
 const MOST_CALLS: u32 = 8;
 
 impl Constraint<'_> {
-    /// Returns the grammar of a pattern: marks that are tokens match by id, everything else as text.
+    /// Returns the grammar of a pattern: delimiters that are tokens match by id, everything else as text.
     fn mark(&self, pattern: &str) -> Piece {
         let piece = |(is_mark, text): (bool, &str)| match self.marks.id_of(text).filter(|_| is_mark) {
             Some(id) => Piece::Token(id),
@@ -29,8 +29,8 @@ impl Constraint<'_> {
         Piece::Seq(pieces(pattern).into_iter().map(piece).collect())
     }
 
-    /// Any text before a mark, then the mark. The text has no control tokens, because a grammar matches these only by
-    /// id.
+    /// Any text before the delimiter `pattern`, then the delimiter. The text has no control tokens, because a grammar
+    /// matches control tokens only by id.
     fn up_to(&self, pattern: &str) -> Piece {
         Piece::Seq(vec![Piece::Without(unwrapped(pattern)), self.mark(pattern)])
     }
@@ -88,7 +88,8 @@ impl Constraint<'_> {
     /// One or more calls in a form.
     pub fn calls_in(&self, form: &CallForm<String>, tools: &[&Tool], is_parallel: bool) -> Piece {
         let most = if is_parallel { MOST_CALLS } else { 1 };
-        // The start of a call stands before the rule, so that a grammar without its mark has the same rule.
+        // The start of the first call stands before the rule, not in it, so that a grammar without the start has the
+        // same rule.
         let calls = Piece::Alt(tools.iter().map(|tool| self.call(form, tool)).collect());
         let one = Piece::Seq(vec![self.head(form), Piece::Rule(Arc::new(calls))]);
         let several = |between: &str| {
@@ -110,7 +111,7 @@ impl Constraint<'_> {
                 };
                 Piece::Seq([vec![open], list, vec![close]].concat())
             }
-            // Each call has its own marks.
+            // Each call has its own delimiters.
             Syntax::Keyed { call, .. } if !call[0].is_empty() => {
                 let line = || Piece::Text("\n".into());
                 Piece::Seq(vec![open, line(), several("\n"), line(), close])
@@ -119,7 +120,8 @@ impl Constraint<'_> {
                 let is_line = matches!(form.syntax, Syntax::Json { .. }) && !form.close.is_empty();
                 let line = || Piece::Text(if is_line { "\n" } else { "" }.into());
                 let one = Piece::Seq(vec![open, line(), one, line(), close]);
-                // Only one call if the opening or the closing mark is empty, because nothing would divide two.
+                // Only one call is allowed if the opening or the closing delimiter is empty, because nothing would
+                // separate two calls.
                 let most = if form.trigger().is_empty() || form.close.is_empty() { 1 } else { most };
                 let more = Piece::Seq(vec![line(), one.clone()]);
                 Piece::Seq(vec![one, Piece::Repeat(Box::new(more), 0, most - 1)])
@@ -150,7 +152,7 @@ impl Constraint<'_> {
         }
     }
 
-    /// The mark at the start of calls, and the grammar of the text after it; `None` if calls have no mark.
+    /// The delimiter at the start of calls, and the grammar of the text after it; `None` if calls have no delimiter.
     pub fn after_mark(&self, tools: &[&Tool], is_parallel: bool) -> Option<(String, Piece)> {
         match self.dialect.own {
             Own::Form(own) => {
@@ -197,7 +199,7 @@ impl Constraint<'_> {
         Piece::Seq(all)
     }
 
-    /// The marks before the name of a function.
+    /// The delimiters before the name of a function.
     fn head(&self, form: &CallForm<String>) -> Piece {
         match &form.syntax {
             Syntax::Named { lead, before, .. } => {
@@ -209,7 +211,8 @@ impl Constraint<'_> {
         }
     }
 
-    /// One call, without the marks around the whole list and those before the name.
+    /// Returns the grammar of one call, without the delimiters around the list of calls and the delimiter before the
+    /// name.
     fn call(&self, form: &CallForm<String>, tool: &Tool) -> Piece {
         let text = |text: String| Piece::Text(text);
         let schema = || Piece::Schema(tool.parameters.clone());
@@ -267,7 +270,7 @@ impl Constraint<'_> {
         }
     }
 
-    /// Returns a function's name as the form writes it. Kimi K2 adds a prefix and the number of the call.
+    /// Returns a function's name as the form writes the name. Kimi K2 adds a prefix and the number of the call.
     fn named(&self, between: &str, name: &str) -> String {
         match unwrapped(between).as_str() {
             "<|tool_call_argument_begin|>" => format!("functions.{name}:0"),
@@ -275,7 +278,7 @@ impl Constraint<'_> {
         }
     }
 
-    /// A mark followed by an identifier. For MiroThinker, mark and identifier are an element with the name of a server.
+    /// A delimiter followed by an identifier. MiroThinker writes an element with the name of a server instead of both.
     fn identifier(&self, mark: &str) -> Piece {
         if mark == "<server_name>" {
             return Piece::Text("\n<server_name>tools</server_name>\n".into());
@@ -318,7 +321,7 @@ impl Constraint<'_> {
         Piece::Seq([head, vec![members(tool, &pair), self.mark(&call.close)]].concat())
     }
 
-    /// An unquoted value, then the closing mark.
+    /// An unquoted value, then the closing delimiter.
     fn bare(&self, tool: &Tool, name: &str, close: &str) -> Piece {
         if tool.is_text(name) {
             return self.texts(tool, name, close);
@@ -326,7 +329,7 @@ impl Constraint<'_> {
         Piece::Seq(vec![value_of(tool, name), self.mark(close)])
     }
 
-    /// An unquoted text that the parameter's schema allows, then the closing mark.
+    /// An unquoted text that the parameter's schema allows, then the closing delimiter.
     fn texts(&self, tool: &Tool, name: &str, close: &str) -> Piece {
         let schema = tool.schema(name).unwrap_or(&Value::Null);
         let values = schema.get("enum").and_then(Value::as_array).map(Vec::as_slice);
@@ -379,7 +382,7 @@ fn members(tool: &Tool, pair: &dyn Fn(&str) -> Piece) -> Piece {
     Piece::Seq(each.collect())
 }
 
-/// Removes a mark from the beginning of a grammar: the remainder applies after the mark.
+/// Removes a delimiter from the beginning of a grammar: the remainder applies after the delimiter.
 fn after(piece: Piece, mark: &str) -> Piece {
     strip(piece, &mut pieces(mark).into_iter().collect())
 }

@@ -1,21 +1,21 @@
-//! The gate waits for the mark in an answer after which a grammar applies: the end of a thought, or the start of a
-//! call.
+//! The gate waits for a delimiter in an answer (the end of a thought or the start of a call). A grammar applies after
+//! this delimiter.
 
-/// The mark to wait for, and the kind of the text before it.
+/// The delimiter to wait for, and the kind of the text before it.
 #[derive(Clone, Debug)]
 pub struct GateSettings {
     pub until: String,
-    /// True if the text before the mark is a thought. The answer then follows the mark.
+    /// True if the text before the delimiter is a thought. The answer then follows the delimiter.
     pub is_thought: bool,
-    /// The mark to wait for after this one.
+    /// The delimiter to wait for after this one.
     pub then: Option<Box<GateSettings>>,
 }
 
-/// The state of an answer before the mark.
+/// The state of an answer before the delimiter.
 #[derive(Clone, Debug)]
 pub struct Gate {
     settings: GateSettings,
-    /// The end of the text, long enough to contain the mark.
+    /// The end of the text, long enough to contain the delimiter.
     tail: String,
 }
 
@@ -24,12 +24,12 @@ impl Gate {
         Self { settings, tail: String::new() }
     }
 
-    /// Returns true if the text before the mark is a thought.
+    /// Returns true if the text before the delimiter is a thought.
     pub fn is_thought(&self) -> bool {
         self.settings.is_thought
     }
 
-    /// Returns the text after the mark if the next token, with the text `piece`, completes it.
+    /// Returns the text after the delimiter, if the next token, whose text is `piece`, completes the delimiter.
     pub fn rest_after(&self, piece: &str) -> Option<String> {
         let mut last = self.settings.then.as_deref().unwrap_or(&self.settings);
         while let Some(then) = &last.then {
@@ -39,7 +39,7 @@ impl Gate {
         if may_end { self.clone().push(piece) } else { None }
     }
 
-    /// Adds the text of a token. Returns the text after the mark once the mark is complete.
+    /// Adds the text of a token. Returns the text after the delimiter once the delimiter is complete.
     pub fn push(&mut self, piece: &str) -> Option<String> {
         let until = &self.settings.until;
         self.tail += piece;

@@ -1,4 +1,5 @@
-//! Parses values in Python's syntax, and in Gemma's, which has keys without quotes and a mark around texts.
+//! Parses values in the syntax of Python, and in the syntax of Gemma, whose keys have no quotes and whose texts are
+//! enclosed in a delimiter.
 
 use serde_json::{Map, Number, Value};
 
@@ -14,7 +15,7 @@ pub const MOST_NAME: usize = 256;
 pub struct Literals<'t> {
     pub text: &'t str,
     pub at: usize,
-    /// The mark around texts, in addition to ordinary quotes.
+    /// The delimiter around texts, in addition to ordinary quotes.
     quote: &'t str,
 }
 
@@ -64,8 +65,8 @@ impl<'t> Literals<'t> {
         }
     }
 
-    /// Returns the length of the name that `close` ends. Only the first bytes count, so that the result is the same
-    /// before and after more text has come.
+    /// Returns the length of the name before `close`. The search covers only the first bytes, so that more text does
+    /// not change the result.
     pub fn name_end(&self, close: &str) -> Step<usize> {
         match self.rest().find(close) {
             Some(len) if len <= MOST_NAME => Ok(len),
@@ -107,7 +108,7 @@ impl<'t> Literals<'t> {
         }
     }
 
-    /// Parses a text between two marks.
+    /// Parses a text between two delimiters.
     fn quoted(&mut self) -> Step<Value> {
         let inner = &self.rest()[self.quote.len()..];
         let Some(len) = inner.find(self.quote) else { return Err(Unread::More) };
@@ -263,7 +264,8 @@ fn code(text: &str, digits: usize) -> Step<Option<u32>> {
     }
 }
 
-/// Joins a high surrogate with the low one in the next escape sequence, if there is one. Returns the length, too.
+/// Joins a high surrogate with the low surrogate in the next escape sequence, if there is one. Also returns the length
+/// of that sequence.
 fn pair(high: u32, text: &str) -> Step<(u32, usize)> {
     let next = &text[6..];
     if next.len() < 2 && "\\u".starts_with(next) {

@@ -6,18 +6,19 @@ use serde_json::{Map, Number, Value};
 use super::literal::{Literals, MOST_NESTED};
 use super::step::{Step, Unread};
 
-/// Text after a value: where missing closing brackets are accepted.
+/// The text that may follow a value, and the places where missing closing brackets are accepted.
 #[derive(Clone, Copy, Debug)]
 pub struct After<'m> {
-    /// The mark after the value; empty if there is none.
+    /// The delimiter after the value; empty if there is none.
     pub mark: &'m str,
-    /// True if the value may end with the answer. The arguments of a call must be complete even then.
+    /// True if the value may end with the answer. The arguments of a call must be complete even at the end of the
+    /// answer.
     pub may_be_end: bool,
 }
 
-/// Parses a value at the start of a text. Returns its length, too.
+/// Parses a value at the start of a text. Returns the value and the length of its text.
 pub fn value(text: &str, after: After<'_>) -> Step<(Value, usize)> {
-    // Brackets around the arguments: those of the call, and of a list of calls.
+    // Number of brackets around the arguments: one for the call, and one for a list of calls.
     let outer = if text.starts_with('[') { 2 } else { 1 };
     let mut reader = Loose { input: Literals::new(text, ""), after, outer };
     let value = reader.value(0)?;
@@ -31,7 +32,7 @@ pub fn whole(text: &str) -> Option<Value> {
     (len == text.len()).then_some(value)
 }
 
-/// Skips brackets that a model has closed once too often before the mark `close` or the end of the answer.
+/// Skips surplus closing brackets before the delimiter `close` or before the end of the answer.
 pub fn skip_surplus(input: &mut Literals<'_>, close: &str, is_end: bool) -> Step<()> {
     let rest = input.rest().trim_start();
     let after = rest.trim_start_matches(|c: char| c.is_whitespace() || c == '}' || c == ']');
@@ -119,7 +120,7 @@ impl Loose<'_> {
         }
     }
 
-    /// Parses a number or a constant. JSON has no infinite numbers: the largest finite one replaces them, and null
+    /// Parses a number or a constant. JSON has no infinite numbers: the largest finite number replaces them, and null
     /// replaces NaN.
     fn word(&mut self) -> Step<Value> {
         let rest = self.input.rest();

@@ -1,4 +1,4 @@
-//! Recognises marks that are tokens of a vocabulary by their ids, so that text with the same spelling stays text.
+//! Recognizes delimiters that are tokens of a vocabulary by their ids, so that text with the same spelling stays text.
 
 use std::collections::HashMap;
 
@@ -8,15 +8,16 @@ use arenite::tokenizer::{TokenType, Tokenizer};
 use super::table::{CALLS, CHANNELS, THOUGHTS, WRAPPERS};
 use super::{Syntax, Tag};
 
-/// Delimiter before a mark that is a token, in the text of an answer. The delimiters are noncharacters because these do
+/// Noncharacter before a delimiter that is a token, in the text of an answer. Noncharacters are used because they do
 /// not occur in other text.
 const OPEN: char = '\u{fdd0}';
 const CLOSE: char = '\u{fdd1}';
-/// Delimiter after a mark that is a control token; [`CLOSE`] is the one after other tokens.
+/// Noncharacter after a delimiter that is a control token; [`CLOSE`] is the noncharacter after a delimiter that is any
+/// other token.
 const CLOSE_CONTROL: char = '\u{fdd2}';
 const ALL: [char; 3] = [OPEN, CLOSE, CLOSE_CONTROL];
 
-/// The mark tokens of a vocabulary. A *wrapped* spelling has the delimiters around it.
+/// The tokens of a vocabulary that are delimiters. A *wrapped* spelling is a spelling between two noncharacters.
 #[derive(Clone, Debug, Default)]
 pub struct Marks {
     /// Wrapped spellings by token id.
@@ -56,12 +57,12 @@ impl Marks {
         Self { by_id, spelled }
     }
 
-    /// Returns the wrapped spelling of a token, if it is a mark.
+    /// Returns the wrapped spelling of a token, if it is a delimiter.
     pub fn text_of(&self, id: TokenId) -> Option<&str> {
         self.by_id.get(&id).map(String::as_str)
     }
 
-    /// Returns the id of a mark that is one token.
+    /// Returns the id of a delimiter that is one token.
     pub fn id_of(&self, wrapped: &str) -> Option<TokenId> {
         self.by_id.iter().find(|(_, mark)| *mark == wrapped).map(|(id, _)| *id)
     }
@@ -70,7 +71,7 @@ impl Marks {
         self.by_id.is_empty()
     }
 
-    /// Wraps every mark of `pattern` that is a token of the vocabulary.
+    /// Wraps every delimiter of `pattern` that is a token of the vocabulary.
     pub fn resolve(&self, pattern: &str) -> String {
         let mut out = String::new();
         let mut rest = pattern;
@@ -90,12 +91,12 @@ impl Marks {
     }
 }
 
-/// Replaces the delimiters in ordinary text of an answer, so that it cannot be taken for a mark.
+/// Replaces the noncharacters in ordinary text of an answer, so that the text cannot be taken for a delimiter.
 pub fn plain(text: String) -> String {
     if text.contains(ALL) { text.replace(ALL, "\u{fffd}") } else { text }
 }
 
-/// Returns the text with the original spelling of its marks.
+/// Returns the text with the original spelling of its delimiters.
 pub fn unwrapped(text: &str) -> String {
     text.replace(ALL, "")
 }
@@ -106,17 +107,18 @@ pub fn shown(text: &str) -> String {
     unwrapped(&pieces.map(|(_, piece)| piece).collect::<String>())
 }
 
-/// Returns true if a pattern contains a mark that is a token.
+/// Returns true if a pattern contains a wrapped spelling, i.e. a delimiter that is one token of the vocabulary.
 pub fn has_token(pattern: &str) -> bool {
     pattern.contains(OPEN)
 }
 
-/// Returns true if a piece of an answer ends with a mark that is a token.
+/// Returns true if a piece of an answer ends with a wrapped spelling, i.e. a delimiter that is one token of the
+/// vocabulary.
 pub fn ends_token(piece: &str) -> bool {
     piece.ends_with([CLOSE, CLOSE_CONTROL])
 }
 
-/// Splits a pattern into its marks that are tokens (`true`) and the text between them.
+/// Splits a pattern into its delimiters that are tokens (`true`) and the text between them.
 pub fn pieces(pattern: &str) -> Vec<(bool, &str)> {
     let mut pieces = Vec::new();
     let mut rest = pattern;
@@ -131,7 +133,7 @@ pub fn pieces(pattern: &str) -> Vec<(bool, &str)> {
     pieces
 }
 
-/// Returns every mark of the table.
+/// Returns every delimiter of the table.
 pub fn patterns() -> Vec<&'static str> {
     let mut all = Vec::new();
     let tag = |tag: &Tag<&'static str>| [tag.open, tag.head, tag.close];

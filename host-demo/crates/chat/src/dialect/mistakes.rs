@@ -1,12 +1,12 @@
-//! Calls with the mistakes that models make. The wanted values are those of Python's `json.loads(strict=False)` or
-//! `ast.literal_eval` where one of these accepts the text.
+//! Calls with the mistakes that models make. If Python's `json.loads(strict=False)` or `ast.literal_eval` accepts the
+//! text, its result is the expected value.
 
 use serde_json::{Value, json};
 
 use super::Part;
 use super::tests::{read, read_after, reader};
 
-/// Checks that an answer is nothing but one call of `get_weather` with these arguments.
+/// Checks that an answer consists of one call of `get_weather` with these arguments, and of nothing else.
 fn check(text: &str, arguments: &Value) {
     let wanted = vec![("get_weather".to_string(), arguments.clone())];
     assert_eq!(read(text), (String::new(), String::new(), wanted), "{text}");
@@ -91,7 +91,8 @@ fn text_with_mistakes_that_is_no_call() {
     }
 }
 
-/// The time is proportional to the length of the call: with the square of it, this would take days.
+/// The time is proportional to the length of the call. If it were proportional to the square of the length, this test
+/// would take days.
 #[test]
 fn a_long_call_in_small_pieces() {
     let code = "if (a[b]) {\n\tc(\"\\d\");\n}\n".replace('"', "'").repeat(100_000);

@@ -1,9 +1,9 @@
 //! Dialects: tables of the ways in which models write thoughts and function calls, and a reader for answers. A
-//! *thought* is the reasoning before the content of an answer; a *mark* is a text that delimits it or a call, such as
-//! `<think>`; a *form* is one syntax of thoughts or calls.
+//! *thought* is the reasoning before the content of an answer; a *delimiter* (in code: mark) is a text that begins or
+//! ends a thought or a call, such as `<think>`; a *form* is one syntax of thoughts or calls.
 //!
 //! ```text
-//! table     all known forms        marks     marks that are tokens of a vocabulary
+//! table     all known forms        marks     delimiters that are tokens
 //! reader    an answer, streamed    channels  messages in channels (harmony)
 //! syntax    one call or several    literal   values in Python's and Gemma's syntax
 //! nested    calls in nested elements
@@ -11,7 +11,7 @@
 //! tools     declared functions     probe     the forms that a template writes
 //! place     where functions stand  write     calls as text
 //! form      calls as a grammar
-//! gate      the mark after which a grammar applies
+//! gate      the delimiter before a grammar
 //! budget    the budget of thoughts
 //! ```
 
@@ -52,25 +52,25 @@ pub use tools::{Call, Tool, Tools};
 pub struct CallForm<S> {
     /// The models that write this form.
     pub family: &'static str,
-    /// The mark before the calls; empty if the syntax begins with its own mark.
+    /// The delimiter before the calls; empty if each call begins with a delimiter of its own.
     pub open: S,
-    /// The mark after the calls; empty if they end with the answer.
+    /// The delimiter after the calls; empty if the calls end with the answer.
     pub close: S,
     pub syntax: Syntax<S>,
 }
 
-/// The notation of a call between the marks.
+/// The notation of a call between the delimiters.
 #[derive(Clone, Debug)]
 pub enum Syntax<S> {
     /// `{"name": ..., "arguments": ...}`, or a list of these. With empty keys: `{NAME: ARGUMENTS}`.
     Json { name: &'static str, arguments: &'static str, is_list: bool },
-    /// `BEFORE NAME BETWEEN {...} AFTER`. Some models write `LEAD IDENTIFIER` before this, or `ID IDENTIFIER` after the
-    /// name; for the others, `lead` and `id` are empty.
+    /// `BEFORE NAME BETWEEN {...} AFTER`. Some models write `LEAD IDENTIFIER` before `BEFORE`, or `ID IDENTIFIER` after
+    /// the name; for all other models, `lead` and `id` are empty.
     Named { lead: S, before: S, id: S, between: S, after: S },
     /// A call element with one element for each parameter. `pad` surrounds values.
     Tagged { call: Tag<S>, parameter: Tag<S>, pad: &'static str },
-    /// A name, then pairs of a key and a value. The marks in `call` are before each call, after the name, and after
-    /// the call; they may be empty.
+    /// A name, then pairs of a key and a value. The three delimiters in `call` are written before each call, after the
+    /// name, and after the call; each may be empty.
     Keyed { call: [S; 3], key: (S, S), value: (S, S) },
     /// `[name(key=value), ...]`, also without brackets.
     Python,
@@ -81,7 +81,7 @@ pub enum Syntax<S> {
     Nested { lead: S, call: Tag<S> },
 }
 
-/// The marks of an element with a name: `OPEN NAME HEAD ... CLOSE`.
+/// The delimiters of an element with a name: `OPEN NAME HEAD ... CLOSE`.
 #[derive(Clone, Debug)]
 pub struct Tag<S> {
     pub open: S,
@@ -94,11 +94,11 @@ pub struct Tag<S> {
 pub struct ThoughtForm<S> {
     pub open: S,
     pub close: S,
-    /// The mark at the end of the content that follows; may be empty.
+    /// The delimiter after the content that follows the thought; may be empty.
     pub end: S,
 }
 
-/// The marks of messages in channels, as written by gpt-oss and, without channels, by Muse Glimmer.
+/// The delimiters of messages in channels, as written by gpt-oss and, without channels, by Muse Glimmer.
 #[derive(Clone, Debug)]
 pub struct Channels<S> {
     pub start: S,
@@ -107,7 +107,7 @@ pub struct Channels<S> {
     pub ends: [S; 5],
 }
 
-/// The forms that a model may use; marks that are tokens of its vocabulary are wrapped.
+/// The forms that a model may use. Delimiters that are tokens of the model's vocabulary are wrapped.
 #[derive(Clone, Debug)]
 pub struct Dialect {
     pub thoughts: Vec<ThoughtForm<String>>,
@@ -116,7 +116,8 @@ pub struct Dialect {
     pub channels: Channels<String>,
     /// True if the model writes messages in channels.
     pub has_channels: bool,
-    /// True if each call is a message to the function, as in Muse Glimmer: `to=NAME<|message|>` stands before it.
+    /// True if each call is a message to the called function, as in Muse Glimmer: `to=NAME<|message|>` stands before
+    /// the call.
     pub has_recipients: bool,
     /// The form for answers that must be calls.
     pub own: Own,
@@ -156,7 +157,7 @@ impl<S> CallForm<S> {
 }
 
 impl CallForm<String> {
-    /// The text at the start of calls in this form; empty if they have no mark.
+    /// The text at the start of calls in this form; empty if the calls have no delimiter.
     pub fn trigger(&self) -> &str {
         if !self.open.is_empty() {
             return &self.open;
@@ -170,7 +171,7 @@ impl CallForm<String> {
 }
 
 impl Dialect {
-    /// Returns all known forms, with marks that are tokens of a vocabulary wrapped.
+    /// Returns all known forms. Delimiters that are tokens of a vocabulary are wrapped.
     pub fn all(marks: &Marks) -> Self {
         let own = |mark: &&str| marks.resolve(mark);
         let channels = &table::CHANNELS;

@@ -1,4 +1,4 @@
-//! Parses calls whose arguments are nested elements: `<invoke name="NAME"><KEY>VALUE</KEY></invoke>`, with a mark
+//! Parses calls whose arguments are nested elements: `<invoke name="NAME"><KEY>VALUE</KEY></invoke>`, with a delimiter
 //! before every tag.
 
 use serde_json::{Map, Value};
@@ -78,7 +78,7 @@ fn value(tool: &Tool, schema: &Value, input: &mut Literals<'_>, lead: &str, name
 pub fn head<'t>(input: &mut Literals<'t>, tag: &Tag<String>) -> Step<(&'t str, &'t str)> {
     input.eat(&tag.open)?;
     let rest = input.rest();
-    // A quoted name ends with its quote; attributes may follow it.
+    // A quoted name ends with its closing quote; attributes may follow the quote.
     let (quote, close) = match tag.head.strip_prefix('"') {
         Some(close) => ("\"", close),
         None => ("", tag.head.as_str()),

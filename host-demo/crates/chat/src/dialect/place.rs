@@ -19,7 +19,7 @@ pub enum Place {
     Message,
 }
 
-/// A template to which the functions are passed in their place.
+/// A template, and the place where the template reads the declared functions.
 pub struct Placed<'t>(pub &'t dyn Template, pub Place);
 
 impl Template for Placed<'_> {
@@ -35,7 +35,7 @@ impl Template for Placed<'_> {
 }
 
 impl Place {
-    /// Puts the functions among the messages, if this is their place.
+    /// Puts the functions among the messages, if the template reads them there.
     pub fn put(self, tools: &[Value], messages: &mut Vec<Value>) {
         let has_system = messages.first().is_some_and(|first| first["role"] == "system");
         match self {

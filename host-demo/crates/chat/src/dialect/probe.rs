@@ -36,10 +36,10 @@ pub struct Probe {
     pub numbers_calls: bool,
     /// True if the template expects arguments as JSON text.
     pub wants_text: bool,
-    /// The content of a message that has only calls; `None` for `null`.
+    /// The content that the template accepts in a message that has only calls; `None` for `null`.
     pub blank: Option<&'static str>,
-    /// True if the template writes the name of a called function as a message's `metadata`, and its arguments as the
-    /// content.
+    /// True if the template writes the name of a called function as a message's `metadata`, and the arguments of the
+    /// call as the content.
     pub has_metadata: bool,
     /// True if the template reads the text before calls from the field `tool_plan`.
     pub has_plan: bool,
@@ -49,7 +49,7 @@ pub struct Probe {
     pub refuses_system: bool,
     /// True if the template shows a picture among the parts of a message.
     pub shows_pictures: bool,
-    /// True if the template shows contents that are lists of parts, and so joins their texts itself.
+    /// True if the template accepts contents that are lists of parts, and joins the texts of the parts itself.
     pub knows_parts: bool,
     /// True if the template shows only contents that are lists of parts.
     pub needs_parts: bool,
@@ -59,11 +59,11 @@ const NAME: &str = "probe_function";
 const KEY: &str = "probe_key";
 const SAID: &str = "PROBE-QUESTION";
 
-/// Identifiers of a call. Kimi K2's template writes the identifier instead of the name.
+/// Identifiers of the call in the probe. Kimi K2's template writes the identifier instead of the name.
 const IDS: [&str; 2] = ["probe0001", "functions.probe_function:0"];
 
-/// Ways of passing a call to a template: whether the arguments are text, and the content. Command A Reasoning's template
-/// refuses null and an empty text.
+/// Ways of passing a call to a template: true if the arguments are a text, and the content of the message. Command A
+/// Reasoning's template refuses null and an empty text as content.
 const GIVEN: [(bool, Option<&str>); 6] =
     [(false, None), (false, Some("")), (true, None), (true, Some("")), (false, Some(" ")), (true, Some(" "))];
 
@@ -91,7 +91,7 @@ fn conversation(id: &str, as_text: bool, content: Option<&str>, has_result: bool
     messages.into()
 }
 
-/// Probes a template. Removes the forms from `dialect` that the template cannot have taught the model.
+/// Probes a template. Removes forms from `dialect` if the template shows that the model was not trained with them.
 pub fn look(template: &dyn Template, dialect: &mut Dialect) -> Probe {
     let tools = tools();
     let question = json!([{ "role": "user", "content": SAID }]);
@@ -101,8 +101,8 @@ pub fn look(template: &dyn Template, dialect: &mut Dialect) -> Probe {
     let without_tools = template.render(&question, &Value::Null, true);
     let mut probe = Probe {
         place,
-        // Any change of the text counts, because a template that only counts the functions, for example, is for models
-        // that know them from elsewhere.
+        // Any change of the prompt counts, because some templates do not write the functions. For example, a template
+        // may only count them, for a model that knows its functions from training.
         shows_tools: with_tools.is_some_and(|text| text.contains(NAME) || Some(&text) != without_tools.as_ref()),
         shows_texts: without_tools.as_ref().is_some_and(|text| text.contains(SAID)),
         shows_calls: false,
@@ -120,7 +120,7 @@ pub fn look(template: &dyn Template, dialect: &mut Dialect) -> Probe {
     probe.look_at_parts(template, without_tools.as_deref());
     let own = probe.look_at_calls(template, dialect);
     keep(dialect, own, template.source());
-    // The form without a mark counts only where the template shows that the model knows it.
+    // The form without a delimiter counts only if the template shows that the model knows this form.
     let is_bare = |form: &CallForm<String>| form.trigger().is_empty() && matches!(form.syntax, Syntax::Named { .. });
     match dialect.calls.iter().position(is_bare) {
         Some(at) if probe.has_metadata && own.is_none() => dialect.own = Own::Form(at),
@@ -152,20 +152,22 @@ fn has_metadata(template: &dyn Template, question: &Value) -> bool {
 }
 
 impl Probe {
-    /// Finds out how to pass calls to a template. Returns the form in which it writes them, if that is known.
+    /// Finds out how to pass calls to a template. Returns the form in which the template writes calls, if the form is
+    /// known.
     fn look_at_calls(&mut self, template: &dyn Template, dialect: &mut Dialect) -> Option<Own> {
-        // The marks are not wrapped, because templates write them as text.
+        // The delimiters are not wrapped, because templates write them as text.
         let written = Dialect::all(&Marks::default());
         for (id, (as_text, content)) in IDS.iter().flat_map(|id| GIVEN.map(|given| (*id, given))) {
             let render = |has_result| template.render(&conversation(id, as_text, content, has_result), &tools(), false);
             let [last, before_result] = [false, true].map(render);
-            // Try the next form if the content may be null in the last message only.
+            // Try the next form of content if the template accepts null content only in the last message.
             if content.is_none() && last.is_some() && before_result.is_none() {
                 continue;
             }
             let rendered = last.or(before_result);
             let Some(text) = rendered.as_deref().and_then(|text| Some(text.rsplit_once(SAID)?.1)) else { continue };
-            // Try the next form if the template prints `null` as a word, because it does not support it as content.
+            // Try the next form of content if the template prints null as a word, because such a template does not
+            // support null.
             if content.is_none() && (text.contains("None") || text.contains("null")) {
                 continue;
             }
@@ -176,7 +178,8 @@ impl Probe {
                 self.numbers_calls = id == IDS[1];
                 return Some(found);
             }
-            // The template writes earlier calls itself, even if their form is not in the table.
+            // Arguments in the prompt show that the template writes earlier calls itself, even if their form is not in
+            // the table.
             if !self.shows_calls && has_arguments(text) {
                 (self.shows_calls, self.wants_text, self.blank) = (true, as_text, content);
             }
@@ -184,10 +187,12 @@ impl Probe {
         None
     }
 
-    /// Finds out about contents that are lists of parts. `question` is the rendered question as one text.
+    /// Finds out whether the template accepts contents that are lists of parts. `question` is the prompt for the same
+    /// question as one text.
     fn look_at_parts(&mut self, template: &dyn Template, question: Option<&str>) {
         let text = json!({ "type": "text", "text": SAID });
-        // Look for the list's notation, because a template that does not know parts writes the list itself, or nothing.
+        // Search for the list's notation, because a template that does not know parts writes the list itself, or
+        // nothing.
         let shown = |parts: Value| {
             let rendered = template.render(&json!([{ "role": "user", "content": parts }]), &Value::Null, true);
             rendered.filter(|text| text.contains(SAID) && !text.contains("'type'") && !text.contains("\"type\""))
@@ -200,13 +205,14 @@ impl Probe {
     }
 }
 
-/// Returns true if a text has the name of the function and its argument, and not as Python writes a dictionary.
+/// Returns true if a text has the name of the function and its argument, but not in the notation of a Python
+/// dictionary.
 fn has_arguments(text: &str) -> bool {
     let has_value = |(at, _): (usize, &str)| text[at + KEY.len()..].find("value").is_some_and(|after| after < 8);
     text.contains(NAME) && !text.contains(&format!("'{KEY}'")) && text.match_indices(KEY).any(has_value)
 }
 
-/// Returns true if the template renders a question, but not with a system message before it.
+/// Returns true if the template renders a question alone, but refuses it after a system message.
 fn refuses_system(template: &dyn Template, question: &Value) -> bool {
     let none = json!([]);
     let with_system = json!([{ "role": "system", "content": NAME }, question[0]]);
@@ -234,8 +240,8 @@ fn found(dialect: &Dialect, text: &str) -> Option<Own> {
     dialect.calls.iter().position(reads).map(Own::Form)
 }
 
-/// Keeps the form found, forms whose marks are tokens or occur in the template, and forms without a mark. If the
-/// template teaches no form, all forms are kept.
+/// Keeps the form that was found, the forms whose delimiters are tokens or occur in the template, and the forms without
+/// a delimiter. If no form remains, all forms are kept.
 fn keep(dialect: &mut Dialect, found: Option<Own>, source: &str) {
     let spelled = Dialect::all(&Marks::default());
     dialect.has_channels |= source.contains(&spelled.channels.message);

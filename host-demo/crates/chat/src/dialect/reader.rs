@@ -22,7 +22,7 @@ pub enum Part {
 /// Maximum length in bytes of a call that is parsed again with every token.
 const SHORT_CALL: usize = 4096;
 
-/// Splits an answer while its text arrives. Holds back only text that may still become a mark or a call.
+/// Splits an answer while its text arrives. Holds back only text that may still become a delimiter or a call.
 #[derive(Clone, Debug)]
 pub struct Reader {
     dialect: Arc<Dialect>,
@@ -32,18 +32,18 @@ pub struct Reader {
     held: String,
     /// Length of `held` from which a long call is parsed again.
     next: usize,
-    /// White space at the end of the content so far. It is returned when more content or the end of the answer follows,
-    /// and dropped when a function call or the wrapper's closing mark follows.
+    /// White space at the end of the content so far. If more content or the end of the answer follows, the white space
+    /// is returned. If a function call or the wrapper's closing delimiter follows, it is dropped.
     spaces: String,
-    /// The mark that ends the content, from a wrapper or from the form of the thought; empty if there is none.
+    /// The delimiter that ends the content, from a wrapper or from the form of the thought; empty if there is none.
     wrapper: String,
-    /// True once `wrapper` was read: spaces after this mark are dropped.
+    /// True once the delimiter `wrapper` was read: spaces after the delimiter are dropped.
     has_ended: bool,
     /// True if all text after `wrapper` is dropped.
     drops_rest: bool,
     /// True if the limit of tokens ended the answer.
     is_cut: bool,
-    /// True if a call without a mark is accepted.
+    /// True if a call without a delimiter is accepted.
     reads_bare: bool,
     /// True if only the first call counts.
     only_one: bool,
@@ -60,8 +60,8 @@ pub struct Reader {
 enum State {
     /// Only spaces so far.
     Start,
-    /// Inside a thought, up to the mark `close`. `has_begun` is true once text of the thought was returned; `end` is
-    /// the mark after the content.
+    /// Inside a thought, up to the delimiter `close`. `has_begun` is true once text of the thought was returned; `end`
+    /// is the delimiter after the content that follows the thought.
     Thought {
         close: String,
         has_begun: bool,
@@ -120,7 +120,7 @@ impl Reader {
         self
     }
 
-    /// Treats calls without a mark as content.
+    /// Treats calls without a delimiter as content.
     pub fn only_marked(mut self) -> Self {
         self.reads_bare = false;
         self
@@ -152,9 +152,9 @@ impl Reader {
         self.is_harmony() || matches!(self.state, State::Start | State::Thought { .. } | State::Channel(_))
     }
 
-    /// Returns the text that closes the open thought. In channels, this text also begins the next message. If the
-    /// message can only be content (no functions are declared, or `is_last` is true), the text includes its header;
-    /// otherwise the model writes the header.
+    /// Returns the text that closes the open thought. If the dialect has channels, the text also begins the next
+    /// message. If the message can only be content (no functions are declared, or `is_last` is true), the text includes
+    /// its header; otherwise the model writes the header.
     pub fn closing(&self, is_last: bool) -> String {
         let Dialect { channels, has_recipients, .. } = &*self.dialect;
         match &self.state {
@@ -176,8 +176,9 @@ impl Reader {
         self.next = self.held.len() + self.held.len() / 8;
     }
 
-    /// Returns true if a long call is parsed again after `piece`, the last text: because the closing mark is complete,
-    /// or there is so much more text that the total time is proportional to the length of the call.
+    /// Returns true if a long call is parsed again after `piece`, the last text. This is the case if the closing
+    /// delimiter is complete, or if the call has grown so much that the total time of all attempts stays proportional
+    /// to its length.
     fn may_end_call(&self, piece: &str) -> bool {
         let State::Call(forms) = &self.state else { return true };
         let closes = |form: &usize| {
@@ -190,7 +191,7 @@ impl Reader {
     }
 
     /// Ends the answer, and appends the text that was held back to `parts`. `is_cut` is true if the limit of tokens
-    /// ended the answer: incomplete calls are content then.
+    /// ended the answer: an incomplete call then becomes content.
     pub fn finish(&mut self, parts: &mut Vec<Part>, is_cut: bool) {
         self.is_cut = is_cut;
         self.advance(parts, true);
@@ -227,7 +228,7 @@ impl Reader {
         }
     }
 
-    /// Classifies the start of the answer: a thought, a channel, a call without a mark, or content.
+    /// Classifies the start of the answer: a thought, a channel, a call without a delimiter, or content.
     fn start(&mut self, is_end: bool) {
         let dialect = self.dialect.clone();
         let text = self.held.trim_start();
@@ -244,7 +245,7 @@ impl Reader {
             self.state = next;
             return;
         }
-        // The answer may close an empty thought, or one that the prompt did not open.
+        // The answer may close an empty thought, or a thought that the prompt did not open.
         if let Some(form) = dialect.thoughts.iter().find(|form| text.starts_with(form.close.as_str())) {
             self.wrapper.clone_from(&form.end);
             self.held.drain(..skipped + form.close.len());
@@ -275,15 +276,16 @@ impl Reader {
         self.begin_content(is_end);
     }
 
-    /// Removes a wrapper's opening mark before the content. Returns true if a mark was removed, or if the text may
-    /// still become one.
+    /// Removes a wrapper's opening delimiter before the content. Returns true if a delimiter was removed, or if the
+    /// text may still become an opening delimiter.
     fn begins_wrapper(&mut self, skipped: usize, is_end: bool) -> bool {
         let text = &self.held[skipped..];
-        // Before or without a thought, a mark counts only if it is a token or cannot be ordinary text.
+        // At the start of the answer, a delimiter counts only if it is a token or cannot be ordinary text. After a
+        // thought, every delimiter counts.
         let is_after = !matches!(self.state, State::Start);
         let is_mark = |open: &str| open.starts_with("<|") || matches!(open, ">>>all\n" | "<plain>");
         let counts = |open: &str| is_after || has_token(open) || is_mark(open);
-        // A mark that may also begin a call is dropped where no call follows.
+        // A wrapper's delimiter that may also begin a call is dropped only if no call follows.
         let is_call = |open: &str| self.triggers().any(|mark| mark == open);
         let wrappers = self.dialect.wrappers.iter().filter(|(open, _)| counts(open) && !is_call(open));
         for (open, close) in wrappers {
@@ -308,7 +310,7 @@ impl Reader {
         if self.held.is_empty() {
             return;
         }
-        // A model whose thought was closed for it may begin another one.
+        // A model whose thought was closed by the program may begin another thought.
         if let Some(form) = self.dialect.thoughts.iter().find(|form| self.held.starts_with(form.open.as_str())) {
             self.state = State::Thought { close: form.close.clone(), has_begun: false, end: form.end.clone() };
             self.held.drain(..form.open.len());
@@ -329,7 +331,7 @@ impl Reader {
         self.dialect.wrappers.iter().any(|(open, _)| self.held.starts_with(open.as_str()))
     }
 
-    /// Begins the content, which may be calls without a mark.
+    /// Begins the content, which may be calls without a delimiter.
     fn begin_content(&mut self, is_end: bool) {
         let text = self.held.trim_start();
         let mut marks = self.dialect.calls.iter().map(|form| form.trigger()).filter(|mark| !mark.is_empty());
@@ -349,7 +351,7 @@ impl Reader {
             if is_bare && !forms.is_empty() && !self.begins_with_mark() { State::Call(forms) } else { State::Content };
     }
 
-    /// Returns true if the text that was held back may begin a call without a mark: JSON or a list, also in a code
+    /// Returns true if the text that was held back may begin a call without a delimiter: JSON or a list, also in a code
     /// block, or the name of a function.
     fn may_be_bare(&self, forms: &[usize]) -> bool {
         let text = self.held.trim_start();
@@ -371,7 +373,8 @@ impl Reader {
             None => begun(&self.held, self.triggers().chain([close.as_str()])),
         };
         let len = at.unwrap_or(self.held.len() - keep);
-        // Drops white space around the thought. White space at the end of the text is held back until more follows.
+        // White space around the thought is dropped. White space at the end of the text is held back until more text
+        // follows.
         let text = if at.is_some() || is_end { self.held[..len].trim_end() } else { &self.held[..len] };
         let last = text.trim_end().len();
         let text = if has_begun { &text[..last] } else { text[..last].trim_start() };
@@ -396,14 +399,15 @@ impl Reader {
         }
     }
 
-    /// The marks at the start of calls of declared functions.
+    /// The delimiters at the start of calls of declared functions.
     fn triggers(&self) -> impl Iterator<Item = &str> {
         let forms = self.dialect.calls.iter().filter(|_| !self.tools.is_empty());
         forms.map(|form| form.trigger()).filter(|mark| !mark.is_empty())
     }
 
-    /// Finds the calls with which an open thought ends: a model may forget to close the thought. Returns their position,
-    /// before the end of the answer also that of text which may become such calls.
+    /// Finds the calls at the end of an open thought, because a model may forget to close its thought. Returns the
+    /// position of the calls. Before the end of the answer, the position may also be that of text that may still become
+    /// such calls.
     fn calls_in_thought(&self, is_end: bool) -> Option<(usize, Vec<Call>)> {
         let mut from = 0;
         loop {
@@ -417,7 +421,7 @@ impl Reader {
         }
     }
 
-    /// Parses a text that consists of calls with their marks.
+    /// Parses a text that consists of calls with their delimiters.
     fn calls_to_end(&self, mut text: &str, is_end: bool) -> Step<Vec<Call>> {
         let end = if is_end { End::Whole } else { End::Open };
         let mut all = Vec::new();
@@ -457,7 +461,7 @@ impl Reader {
             marks.push(wrapper);
         }
         let first = marks.iter().filter_map(|mark| Some((self.held.find(mark)?, *mark)));
-        // If several marks begin at the same position, the longest one counts.
+        // If several delimiters begin at the same position, the longest one counts.
         let first = first.min_by_key(|(at, mark)| (*at, usize::MAX - mark.len()));
         let Some((at, mark)) = first else {
             let marks: Vec<String> = marks.into_iter().map(str::to_string).collect();
@@ -503,8 +507,8 @@ impl Reader {
         self.dialect.has_channels
     }
 
-    /// Parses the calls at the start of `held`. If this fails, the mark is content. A further call that the end of the
-    /// answer cuts off is dropped.
+    /// Parses the calls at the start of `held`. If this fails, the opening delimiter is content. If the end of the
+    /// answer cuts off a call after complete ones, the incomplete call is dropped.
     fn call(&mut self, parts: &mut Vec<Part>, forms: &[usize], is_end: bool) {
         let dialect = self.dialect.clone();
         let (mut is_open, mut is_cut) = (false, false);
@@ -521,7 +525,7 @@ impl Reader {
                     let rest = text[len..].trim_start();
                     let closed = self.closed(rest).filter(|_| is_bare);
                     if is_bare && closed.is_none() && (!rest.is_empty() || !is_end) {
-                        // Without a mark, calls must be the whole answer.
+                        // Without a delimiter, calls must be the whole answer.
                         is_open |= self.may_close(rest);
                         continue;
                     }
@@ -558,35 +562,37 @@ impl Reader {
         self.say(&text, parts);
     }
 
-    /// Returns the text after the closing mark at the start of `text`: a model may have forgotten only the opening mark.
+    /// Returns the text after a closing delimiter at the start of `text`, because a model may have forgotten only the
+    /// opening delimiter.
     fn closed<'t>(&self, text: &'t str) -> Option<&'t str> {
         self.closing_marks().find_map(|mark| text.strip_prefix(mark))
     }
 
-    /// Returns true if `text` may become a closing mark.
+    /// Returns true if `text` may become a closing delimiter.
     fn may_close(&self, text: &str) -> bool {
         text.is_empty() || self.closing_marks().any(|mark| mark.starts_with(text))
     }
 
-    /// The marks after calls in JSON.
+    /// The delimiters after calls in JSON.
     fn closing_marks(&self) -> impl Iterator<Item = &str> {
         let forms = self.dialect.calls.iter().filter(|form| matches!(form.syntax, Syntax::Json { .. }));
         forms.map(|form| form.close.as_str()).filter(|mark| !mark.is_empty())
     }
 
-    /// Returns true if the text that was held back has the name of a function in quotes, as calls without a mark do.
+    /// Returns true if the text that was held back has the name of a function in quotes, as calls without a delimiter
+    /// do.
     fn names_function(&self) -> bool {
         self.tools.0.iter().any(|tool| self.held.contains(&format!("\"{}\"", tool.name)))
     }
 
-    /// Returns true if the text that was held back begins the closing mark of a call.
+    /// Returns true if the text that was held back is the beginning of the closing delimiter of a call.
     fn begins_close(&self) -> bool {
         let text = self.held.trim_start();
         !text.is_empty() && self.dialect.calls.iter().any(|form| form.close.starts_with(text))
     }
 
-    /// Drops the start of a mark at the end of an answer that the limit of tokens ended. A single character may be
-    /// ordinary text.
+    /// Drops an incomplete delimiter at the end of an answer that the limit of tokens ended. A single character is
+    /// kept, because it may be ordinary text.
     fn drop_begun<'m>(&mut self, marks: impl IntoIterator<Item = &'m str>) {
         let len = begun(&self.held, marks);
         if self.is_cut && self.held[self.held.len() - len..].chars().nth(1).is_some() {
@@ -605,8 +611,8 @@ impl Reader {
         }
     }
 
-    /// Adds `text` to the content. If a call or a wrapper's closing mark may follow, trailing spaces wait in `spaces`
-    /// until more content follows.
+    /// Adds `text` to the content. If a call or a wrapper's closing delimiter may follow, trailing spaces wait in
+    /// `spaces` until more content follows.
     fn say(&mut self, text: &str, parts: &mut Vec<Part>) {
         let text = shown(text);
         if text.is_empty() || self.has_ended && self.drops_rest {
@@ -643,20 +649,21 @@ impl Dialect {
         self.thoughts.iter().find(|form| spelled(&form.open))
     }
 
-    /// Returns the mark after the content, if the end of the prompt has the mark before it: Command A.
+    /// Returns the delimiter that closes the content, if the prompt ends with the delimiter that opens the content (as
+    /// for Command A).
     fn content_opened_by(&self, prompt: &str) -> Option<&str> {
         let opens = |open: &str, close: &str| !close.is_empty() && prompt.ends_with(&unwrapped(open));
         self.wrappers.iter().find(|(open, close)| opens(open, close)).map(|(_, close)| close.as_str())
     }
 
-    /// Returns the mark of a call that the end of the prompt begins, as Functionary's templates do: after it, the model
-    /// writes a function, or `all` for an answer.
+    /// Returns the delimiter of a call if the prompt ends with the beginning of this call. Functionary's templates end
+    /// so: the model then writes the name of a function, or `all` for an answer.
     fn call_begun_by(&self, prompt: &str) -> Option<&str> {
         let mut marks = self.calls.iter().map(|form| form.trigger());
         marks.find(|mark| !mark.is_empty() && prompt.ends_with(&unwrapped(mark)) && self.has_wrapper_after(mark))
     }
 
-    /// Returns true if a wrapper's opening mark begins with this mark.
+    /// Returns true if `mark` is the beginning of a wrapper's opening delimiter.
     fn has_wrapper_after(&self, mark: &str) -> bool {
         self.wrappers.iter().any(|(open, _)| open.len() > mark.len() && open.starts_with(mark))
     }

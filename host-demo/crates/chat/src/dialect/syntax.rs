@@ -1,4 +1,4 @@
-//! Parses calls in one form from the text after the opening mark.
+//! Parses calls in one form from the text after the opening delimiter.
 
 use serde_json::{Map, Value};
 
@@ -23,12 +23,12 @@ pub enum End {
 /// JSON keys of a call's name, in any dialect.
 const NAMES: [&str; 3] = ["name", "tool_name", "function"];
 const ARGUMENTS: [&str; 4] = ["arguments", "parameters", "args", "input"];
-/// The marks of a CDATA section, whose text is not parsed as XML.
+/// The delimiters of a CDATA section, whose text is not parsed as XML.
 const CDATA: (&str, &str) = ("<![CDATA[", "]]>");
 /// Other keys of calls.
 const OTHERS: [&str; 4] = ["type", "id", "tool_call_id", "index"];
 
-/// Parses calls and their closing mark. Returns the calls and the length of the consumed text.
+/// Parses calls and their closing delimiter. Returns the calls and the length of the consumed text.
 pub fn read(form: &CallForm<String>, tools: &Tools, text: &str, end: End) -> Step<(Vec<Call>, usize)> {
     let is_end = end != End::Open;
     let mut input = Literals::new(text, quote(&form.syntax));
@@ -54,7 +54,7 @@ pub fn read(form: &CallForm<String>, tools: &Tools, text: &str, end: End) -> Ste
                 input.at += 1;
             }
         }
-        // After a cut, an element without its closing mark is not accepted, because arguments may be missing.
+        // After a cut, an element without its closing delimiter is not accepted, because arguments may be missing.
         match item(form, tools, &mut input, end == End::Whole) {
             Ok(mut more) => calls.append(&mut more),
             Err(Unread::More) if !is_end => return Err(Unread::More),
@@ -66,7 +66,7 @@ pub fn read(form: &CallForm<String>, tools: &Tools, text: &str, end: End) -> Ste
             }
         }
     };
-    // Calls count without the closing mark, because models often omit it.
+    // Calls count even without the closing delimiter, because models often omit the delimiter.
     match calls.is_empty() {
         false => Ok((calls, input.at)),
         true => done,
@@ -93,7 +93,7 @@ fn item(form: &CallForm<String>, tools: &Tools, input: &mut Literals<'_>, is_end
             if is_first_mark || !before.is_empty() {
                 input.eat(before)?;
             }
-            // Without a mark, text is held back only while it may become a name.
+            // Without a delimiter, text is held back only while it may become a name.
             if is_first_mark && before.is_empty() && !tools.begins(input.rest().lines().next().unwrap_or_default()) {
                 return Err(Unread::No);
             }
@@ -110,7 +110,7 @@ fn item(form: &CallForm<String>, tools: &Tools, input: &mut Literals<'_>, is_end
     }
 }
 
-/// Parses JSON, also in a code block. Without an opening mark, a call must have arguments.
+/// Parses JSON; a code block around the JSON is accepted. Without an opening delimiter, a call must have arguments.
 fn json(tools: &Tools, input: &mut Literals<'_>, is_bare: bool, after: After<'_>) -> Step<Vec<Call>> {
     let is_fenced = input.reached("```json")? || input.reached("```")?;
     input.skip_space();
@@ -140,7 +140,8 @@ fn json(tools: &Tools, input: &mut Literals<'_>, is_bare: bool, after: After<'_>
     calls.ok_or(Unread::No)
 }
 
-/// Parses a JSON value at the start of a text, also with the mistakes of models. Returns its length, too.
+/// Parses a JSON value at the start of a text, and accepts the mistakes that models make. Returns the value and the
+/// length of its text.
 fn json_value(text: &str, after: After<'_>) -> Step<(Value, usize)> {
     let mut values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
     match values.next() {
@@ -165,8 +166,8 @@ fn json_call(tools: &Tools, value: &Value, needs_arguments: bool) -> Option<Call
     tools.find(name).filter(|_| arguments.is_object() && !needs_arguments).map(|tool| tool.call_json(arguments))
 }
 
-/// Returns Ok if incomplete JSON may become a call without a mark: the first key is a key of calls, and the function is
-/// declared.
+/// Returns Ok if incomplete JSON may become a call without a delimiter: the first key is a key of calls, and the
+/// function is declared.
 fn may_be_call(tools: &Tools, text: &str) -> Step<()> {
     let object = text.strip_prefix('[').unwrap_or(text).trim_start();
     let Some(inner) = object.strip_prefix('{').map(str::trim_start) else {
@@ -200,7 +201,7 @@ fn name_before<'f>(tools: &'f Tools, input: &mut Literals<'_>, id: &str, between
         let at = rest.find('{').ok_or(Unread::More)?;
         (&rest[..at], at)
     } else {
-        // Spaces of the mark do not matter if it has other characters.
+        // Spaces at the ends of the delimiter are ignored if the delimiter has other characters.
         let mark = if between.trim().is_empty() { between } else { between.trim() };
         let at = input.name_end(mark)?;
         (&rest[..at], at + mark.len())
@@ -211,7 +212,7 @@ fn name_before<'f>(tools: &'f Tools, input: &mut Literals<'_>, id: &str, between
     Ok(tool)
 }
 
-/// Parses arguments in JSON, and the mark after them.
+/// Parses arguments in JSON, and the delimiter after them.
 fn named(tool: &Tool, input: &mut Literals<'_>, after: &str, is_end: bool) -> Step<Call> {
     input.skip_space();
     if input.rest().is_empty() {
@@ -227,7 +228,7 @@ fn named(tool: &Tool, input: &mut Literals<'_>, after: &str, is_end: bool) -> St
     if !mark.is_empty() {
         loose::skip_surplus(input, mark, is_end)?;
     }
-    // Several marks may follow, each after white space.
+    // Several delimiters may follow, each after white space.
     for mark in after.split('\n').filter(|mark| !mark.is_empty()) {
         let (fence, rest) = match mark.strip_prefix("```") {
             Some(rest) => ("```", rest),
@@ -266,7 +267,7 @@ fn tagged(
         }
         let (key, attributes) = head(input, parameter)?;
         let rest = input.rest();
-        // Look for the end of a CDATA section first, because its value may contain the closing mark.
+        // Search for the end of a CDATA section first, because the section may contain the closing delimiter.
         let literal = rest.trim_start().strip_prefix(CDATA.0).map(|inner| rest.len() - inner.len());
         let from = match literal {
             Some(start) => start + rest[start..].find(CDATA.1).ok_or(Unread::More)?,
@@ -292,7 +293,7 @@ fn tagged(
     }
 }
 
-/// Parses `NAME`, then keys and values, up to the closing mark.
+/// Parses `NAME`, then keys and values, up to the closing delimiter.
 fn keyed(
     tools: &Tools,
     input: &mut Literals<'_>,
@@ -334,7 +335,7 @@ fn keyed(
         match input.eat(&key.0) {
             Ok(()) => {}
             Err(Unread::More) if !is_end => return Err(Unread::More),
-            // The answer ends within a mark.
+            // The answer ends within a delimiter.
             Err(Unread::More) => {
                 input.at += input.rest().len();
                 return Ok(tool.call(arguments));
@@ -356,7 +357,7 @@ fn up_to<'t>(input: &mut Literals<'t>, mark: &str) -> Step<&'t str> {
     Ok(&rest[..len])
 }
 
-/// Parses calls in Python's syntax. Without an opening mark, they are in brackets.
+/// Parses calls in Python's syntax. Without an opening delimiter, they are in brackets.
 fn python(tools: &Tools, input: &mut Literals<'_>, is_bare: bool) -> Step<Vec<Call>> {
     let is_list = input.reached("[")?;
     if is_bare && !is_list {

@@ -104,7 +104,7 @@ const LIST: Syntax<&str> = json("name", "arguments", true);
 const PARAMETERS: Syntax<&str> = json("name", "parameters", false);
 const COHERE: Syntax<&str> = json("tool_name", "parameters", true);
 
-/// Forms of calls. If several rows begin with the same mark, the first one that can be parsed is used.
+/// Forms of calls. If several rows begin with the same delimiter, the first row whose form can be parsed is used.
 pub const CALLS: &[CallForm<&str>] = &[
     form("Hermes, Qwen 2.5 and 3, Granite 4, EXAONE 4, Ling", "<tool_call>", "</tool_call>", JSON),
     form("Qwen 3.5, Qwen3-Coder, Nemotron 3, Step 3.5", "<tool_call>", "</tool_call>", FUNCTION),
@@ -268,7 +268,7 @@ pub const CALLS: &[CallForm<&str>] = &[
         named("<|from|>assistant\n<|recipient|>", "\n<|content|>", ""),
     ),
     form("Qwen3-Coder without the outer tag", "", "", FUNCTION),
-    // These forms count only if the whole answer consists of calls, because they have no mark.
+    // These forms count only if the whole answer consists of calls, because they have no delimiter.
     form("Llama 3.1 to 3.3, xLAM", "", "", PARAMETERS),
     form("Llama 3.2", "", "", Syntax::Python),
     form("GLM-4-9B", "", "", named("", "\n", "")),
@@ -302,7 +302,8 @@ pub const THOUGHTS: &[ThoughtForm<&str>] = &[
     ThoughtForm { open: "Here are my reasoning steps:", close: "[BEGIN FINAL RESPONSE]", end: "[END FINAL RESPONSE]" },
 ];
 
-/// Marks around the content of an answer: the first is dropped before the content, the second after the content.
+/// Pairs of delimiters around the content of an answer. The opening delimiter is dropped before the content, the
+/// closing delimiter after the content.
 pub const WRAPPERS: &[(&str, &str)] = &[
     ("<answer>", "</answer>"),
     ("<response>", "</response>"),
@@ -318,7 +319,7 @@ pub const WRAPPERS: &[(&str, &str)] = &[
     ("<|python_start|>", ""),
 ];
 
-/// The marks of messages in channels.
+/// The delimiters of messages in channels.
 pub const CHANNELS: Channels<&str> = Channels {
     start: "<|start|>",
     channel: "<|channel|>",

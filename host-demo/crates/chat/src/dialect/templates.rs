@@ -1,5 +1,6 @@
-//! Answers as public templates write them: each template renders a conversation, and the text after its prompt is
-//! read back. The templates come from `ARENITE_FIXTURES`, and from the directory `ARENITE_TEMPLATES` if it is set.
+//! Answers as public templates write them. Each template renders a conversation; the text after the prompt is then read
+//! as an answer. The templates come from `ARENITE_FIXTURES`, and from the directory `ARENITE_TEMPLATES` if this
+//! variable is set.
 
 use std::io::Read;
 use std::path::PathBuf;
@@ -27,7 +28,7 @@ impl Template for Source {
 }
 
 const QUESTION: &str = "What is the weather?";
-/// Marks that end an answer.
+/// Delimiters that end an answer.
 const ENDS: &[&str] = &[
     "</s>",
     "<|im_end|>",
@@ -126,7 +127,8 @@ impl Answer {
         message
     }
 
-    /// Returns a prompt and this answer to it as a template writes them; `None` if the template cannot show the answer.
+    /// Returns a prompt and the answer in `self`, as a template writes them; `None` if the template cannot show the
+    /// answer.
     fn written(&self, template: &Source, dialect: &Dialect, probe: &Probe) -> Option<(String, String)> {
         let (tools, question) = (functions(), json!({ "role": "user", "content": QUESTION }));
         let alone = json!([question]);
@@ -155,7 +157,7 @@ impl Answer {
                     .map(|word| text.rfind(word.as_str()))
                     .collect::<Option<_>>()?;
                 let (first, last) = (*found.iter().min()?, *found.iter().max()?);
-                // The first mark after the last word ends the answer.
+                // The first delimiter after the last word ends the answer.
                 let end_after = |at: usize| ENDS.iter().filter_map(|end| Some(at + text[at..].find(end)?)).min();
                 let nulls = text.contains("None") || text.contains("null");
                 let text = text[..end_after(last).unwrap_or(text.len())].to_string();
@@ -176,7 +178,7 @@ impl Answer {
     }
 }
 
-/// Moves a position inside a mark to the start of the mark.
+/// Moves a position inside a delimiter to the start of the delimiter.
 fn whole_marks(text: &str, at: usize) -> usize {
     match (text[..at].rfind('<'), text[..at].rfind('>')) {
         (Some(open), close) if close.is_none_or(|close| close < open) => open,
@@ -211,7 +213,7 @@ fn read(dialect: &Arc<Dialect>, tools: &Arc<Tools>, prompt: &str, text: &str, si
     answer
 }
 
-/// Returns the bracketed marks of the table that occur in a text, longest first.
+/// Returns the bracketed delimiters of the table that occur in a text, longest first.
 fn tokens_in(text: &str) -> Vec<&'static str> {
     let patterns = super::marks::patterns();
     let marks = patterns.iter().flat_map(|pattern| pattern.split_inclusive(['>', ']']));

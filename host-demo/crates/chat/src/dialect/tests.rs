@@ -118,7 +118,7 @@ const FORMS: &[&str] = &[
     "[get_weather(city=\"Oslo\", days=\"2\")]",
 ];
 
-/// Returns true for a form without a mark: such a call must be the whole answer.
+/// Returns true if calls in `form` have no delimiter: such a call must be the whole answer.
 fn is_bare(form: &str) -> bool {
     form.starts_with(['{', '[', '`', 'g']) && !form.starts_with("[TOOL_CALLS]") && !form.starts_with("[unused")
 }
@@ -144,7 +144,8 @@ fn every_form_is_read() {
     }
 }
 
-/// The answers of Functionary 2 begin after `<|recipient|>`, and those of Llama 4 may have text between its marks.
+/// The answers of Functionary 2 begin after `<|recipient|>`. The answers of Llama 4 may have text between their
+/// delimiters.
 #[test]
 fn text_and_calls_of_functionary_2_and_llama_4() {
     let oslo = ("get_weather".to_string(), json!({ "city": "Oslo" }));
@@ -335,7 +336,7 @@ fn marks_that_are_tokens_are_taken_from_tokens() {
     assert_eq!(read("<think>a</think>b"), [Part::Content("<think>a</think>b".into())]);
     let thought = [Part::Thought("a".into()), Part::Content("b".into())];
     assert_eq!(read(&marks.resolve("<think>a</think>b")), thought);
-    // A mark spelled out inside a call is text.
+    // A delimiter spelled out inside a call is text.
     let inside = format!(
         "{}{}{}",
         marks.resolve("<tool_call>"),
@@ -343,7 +344,7 @@ fn marks_that_are_tokens_are_taken_from_tokens() {
         marks.resolve("</tool_call>")
     );
     assert!(matches!(&read(&inside)[..], [Part::Call(call)] if call.arguments.contains("</tool_call>")));
-    // Text that is not a call is shown with its marks.
+    // Text that is not a call is shown with its delimiters.
     let soon = "<tool_call>soon</tool_call>";
     assert_eq!(read(&marks.resolve(soon)), [Part::Content(soon.into())]);
 }
@@ -351,7 +352,7 @@ fn marks_that_are_tokens_are_taken_from_tokens() {
 #[test]
 fn every_form_is_read_with_tokens_as_marks() {
     for form in FORMS {
-        // All bracketed marks without a name.
+        // All bracketed delimiters without a name.
         let mut tokens: Vec<&str> =
             form.split_inclusive('>').filter_map(|piece| Some(&piece[piece.rfind('<')?..])).collect();
         tokens.extend(["[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"]);
@@ -384,7 +385,7 @@ fn a_call_that_the_limit_cut_is_no_call() {
     ] {
         assert_eq!((calls(text, false), calls(text, true)), (1, 0), "{text}");
     }
-    // A call with complete arguments counts, even without its closing mark.
+    // A call with complete arguments counts, even without its closing delimiter.
     assert_eq!(calls("<tool_call>\n{\"name\": \"get_time\", \"arguments\": {}}\n", true), 1);
 }
 
@@ -432,7 +433,8 @@ fn a_call_that_the_limit_cut_after_another_is_not_content() {
     }
 }
 
-/// A vocabulary that cannot encode the text that closes a thought gives an error, because the thought cannot be ended.
+/// If a vocabulary cannot encode the text that closes a thought, the thought cannot be ended, so the result is an
+/// error.
 #[test]
 fn a_budget_reports_errors_of_the_vocabulary() {
     use arenite_gguf_writer::{Header, Meta};
@@ -452,11 +454,11 @@ fn a_budget_reports_errors_of_the_vocabulary() {
     assert!(error.contains("cannot close the thought") && error.contains("Upside"), "{error}");
 }
 
-/// As many functions as an agent with several servers of tools has, in each form in which a call can be forced: the
-/// grammar stays within the budget of a request.
+/// Declares as many functions as an agent with several servers of tools. The grammar of a forced call stays within the
+/// budget of a request, in each form in which a call can be forced.
 #[test]
 fn many_functions_are_within_the_budget_of_a_request() {
-    // In this form each argument has marks with its own name.
+    // In this form each argument has delimiters with its own name.
     const LARGE: [&str; 1] = ["MiniMax M3"];
     let schemas = |at: usize| {
         let (path, list) = (format!("path{at}"), json!({ "type": "array", "items": { "type": "string" } }));

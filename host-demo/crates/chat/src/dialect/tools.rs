@@ -90,7 +90,7 @@ impl Tool {
         self.call_json(&Value::Object(arguments))
     }
 
-    /// Makes a call from arguments as a JSON value, or as a string that contains JSON.
+    /// Makes a call from its arguments: a JSON value, or a string that contains JSON.
     pub fn call_json(&self, arguments: &Value) -> Call {
         let arguments = match arguments {
             Value::String(text) if text.trim().is_empty() => "{}".into(),
@@ -144,8 +144,8 @@ impl Tool {
     }
 }
 
-/// Replaces names of types in other languages by JSON Schema's: `dict`, `float`, `List[str]`, `int, optional`, `STRING`.
-/// A type without an equivalent allows any value.
+/// Replaces names of types in other languages by JSON Schema's names: `dict`, `float`, `List[str]`, `int, optional`,
+/// `STRING`. A type without an equivalent allows any value.
 fn name_types(schema: &mut Value, depth: usize) {
     let Some(members) = schema.as_object_mut().filter(|_| depth < 64) else { return };
     if members.get("required").is_some_and(Value::is_null) {
@@ -182,7 +182,7 @@ fn name_types(schema: &mut Value, depth: usize) {
     }
 }
 
-/// Returns the types that a schema allows; both if the schema names none.
+/// Returns the types that a schema allows. A schema that names no type allows texts and other values.
 fn types(schema: &Value, root: &Value, depth: usize) -> Types {
     let mut types = Types::default();
     let mut add = |is_string: bool| match is_string {

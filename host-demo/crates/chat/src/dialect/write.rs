@@ -9,7 +9,7 @@ use crate::to_json::tojson;
 use arenite_grammar::Piece;
 
 impl Constraint<'_> {
-    /// Writes calls. In channels, and with arguments that are not an object, the form is that of Hermes.
+    /// Writes calls. If the dialect has channels, or the arguments are not an object, the form of Hermes is used.
     pub fn write(&self, calls: &[Call]) -> String {
         let hermes = Dialect::all(&Marks::default());
         let exact: Option<Vec<Tool>> = calls.iter().map(only).collect();
@@ -24,7 +24,7 @@ impl Constraint<'_> {
     }
 }
 
-/// Returns a function that has only this call; `None` if the arguments are not an object.
+/// Returns a function whose only parameters are the arguments of this call; `None` if the arguments are not an object.
 fn only(call: &Call) -> Option<Tool> {
     let parsed = serde_json::from_str(&call.arguments).ok().or_else(|| loose::whole(&call.arguments))?;
     let Value::Object(arguments) = parsed else { return None };

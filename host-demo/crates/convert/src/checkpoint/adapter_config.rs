@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::config::json;
 
-/// Advice for adapters that are more than a product added to a matrix.
+/// Advice for adapters that do more than add a product of two matrices to a matrix.
 pub const INSTEAD: &str = "so merge the adapter with PEFT's merge_and_unload(), and convert the merged model";
 
 /// The settings in adapter_config.json. Settings of mlx_lm are converted to PEFT's.
@@ -20,7 +20,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Reads the settings. Refuses adapters that are more than a product added to a matrix.
+    /// Reads the settings. Refuses adapters that do more than add a product of two matrices to a matrix.
     pub fn read(directory: &Path) -> Result<Self> {
         let mut settings = json(&directory.join("adapter_config.json"))?;
         if let (Some(rank), Some(scale)) =
@@ -73,7 +73,8 @@ impl Settings {
         self.json["use_rslora"] == true
     }
 
-    /// The alpha in the new file. It replaces an alpha of 0, with which readers would leave out `alpha / rank`, by 1.
+    /// The alpha in the new file. An alpha of 0 becomes 1, because readers leave out the factor `alpha / rank` if alpha
+    /// is 0.
     pub fn stored_alpha(&self) -> Result<f64> {
         let alpha = self.alpha()?;
         // In rank-stabilized adapters, alpha is divided by the square root of the rank instead of the rank.
@@ -93,12 +94,12 @@ impl Settings {
         Ok((alpha * more / self.stored_alpha()?) as f32)
     }
 
-    /// Returns the factor on the product of a module's matrices.
+    /// Returns the factor by which the product of a module's two matrices is multiplied.
     pub fn scale(&self, module: &str, rank: usize) -> Result<f32> {
         Ok(self.factor(module, rank)? * (self.stored_alpha()? / rank as f64) as f32)
     }
 
-    /// Returns true if PEFT adapts the parameter called `name` of a module, instead of a whole module.
+    /// Returns true if PEFT adapts a single parameter of a module, called `name`, instead of the whole module.
     pub fn is_parameter(&self, name: &str) -> bool {
         let mut names = self.json["target_parameters"].as_array().into_iter().flatten().filter_map(Value::as_str);
         names.any(|target| name == target || name.ends_with(&format!(".{target}")))
@@ -115,7 +116,7 @@ impl Settings {
     }
 }
 
-/// Compiles the expressions of `alpha_pattern`. As in PEFT, one may match the end of a module's name.
+/// Compiles the expressions of `alpha_pattern`. As in PEFT, an expression may match only the end of a module's name.
 fn alphas(settings: &Value) -> Result<Vec<(Regex, f64)>> {
     let compiled = settings["alpha_pattern"].as_object().into_iter().flatten().map(|(pattern, alpha)| {
         let regex = Regex::new(&format!(r"^(?:(?:.*\.)?(?:{pattern}))$"))

@@ -1,7 +1,7 @@
 //! Compares the model that the core reads from the new metadata with `config.json`.
 //!
-//! GGUF has no key for some settings, or only for some architectures; the architecture then implies the usual value. If a
-//! config has another value, this module adds a key that the core reads, or refuses the config.
+//! GGUF has no key for some settings, or only for some architectures; the architecture then implies the usual value. If
+//! a config has a different value, this module adds a key that the core reads, or refuses the config.
 
 use anyhow::{Result, bail};
 use arenite::Gguf;
@@ -18,7 +18,7 @@ struct Difference {
     /// The field in `config.json`.
     field: &'static str,
     value: String,
-    /// Keys that make the model follow the setting; empty if there are none.
+    /// Keys that make the model follow the setting; empty if no key can do this.
     keys: Vec<(&'static str, Meta)>,
 }
 
@@ -66,11 +66,12 @@ pub fn settle(header: &mut Header, config: &Config, architecture: &str) -> Resul
 /// Compares the activation function of the feed-forward.
 fn activation(spec: &Spec<'_>, gguf: &Gguf<'_>, config: &Config) -> Option<Difference> {
     let architecture = gguf.architecture().unwrap_or_default();
-    // The published code of these architectures ignores the field; gpt-oss has a variant of SiLU, Apertus a function with weights.
+    // The published code of these architectures ignores the field. gpt-oss has a variant of SiLU, and Apertus has a
+    // function with learned weights.
     let is_fixed = architecture.starts_with("rwkv")
         || ["apertus", "gpt-oss", "jais", "refact", "smallthinker"].contains(&architecture);
     let named = match architecture {
-        // Only this field counts, because transformers ignores the field `hidden_activation` of these configs.
+        // Only `hidden_act` counts, because transformers ignores the field `hidden_activation` of these configs.
         "gemma" => Some(("hidden_act", config.text("hidden_act").unwrap_or("gelu_pytorch_tanh"))),
         _ => config.activation(),
     };
@@ -118,7 +119,8 @@ fn windows(spec: &Spec<'_>, _: &Gguf<'_>, config: &Config) -> Option<Difference>
     if !is_plain || types.len() != spec.layers || config.flag("use_sliding_window") == Some(false) {
         return None;
     }
-    // Only the presence of an encoder's window is compared, because the window has two sides and so another length.
+    // Only the presence of an encoder's window is compared, not its length: the window has two sides, so its length is
+    // counted differently.
     let length = |own| if spec.stack() == Stack::Encoder { window } else { own };
     let own: Vec<_> = (0..spec.layers).map(|index| spec.layer(index).window().map(length)).collect();
     let wanted = types.iter().map(|kind| is_local(kind).then_some(window));
@@ -135,7 +137,7 @@ fn rope_base(spec: &Spec<'_>, gguf: &Gguf<'_>, config: &Config) -> Option<Differ
     const KEY: &str = "rope.freq_base";
     let rope = spec.rope(false).or(spec.rope(true)).filter(|_| spec.positions() == Positions::Rotary)?;
     let base = config.rope_float("rope_theta")? as f32;
-    // A base in the file counts as right, because some families multiply the base of the config by a factor.
+    // A base in the file counts as correct, because some families multiply the base in the config by a factor.
     let is_written = gguf.get2(gguf.architecture().ok()?, KEY).is_some();
     (!is_written && rope.base != base).then(|| Difference::new("rope_theta", base, vec![(KEY, base.into())]))
 }
@@ -149,7 +151,8 @@ fn rope_scaling(spec: &Spec<'_>, gguf: &Gguf<'_>, config: &Config) -> Option<Dif
     let kind = config.rope_type()?;
     let rope = spec.rope(false).or(spec.rope(true)).filter(|_| spec.positions() == Positions::Rotary)?;
     let local = config.rope_outer("sliding_attention");
-    // If global layers rotate, frequency divisors in the file apply only to these, and not to local layers.
+    // If global layers rotate, frequency divisors in the file apply only to the global layers, and not to the local
+    // layers.
     let is_shared = spec.rope(false).is_some() && spec.rope(true).is_some() && local.is_none();
     let follows = match kind {
         "linear" => matches!(rope.scaling, Scaling::Linear { .. }),
@@ -162,7 +165,7 @@ fn rope_scaling(spec: &Spec<'_>, gguf: &Gguf<'_>, config: &Config) -> Option<Dif
         let keys = if kind == "linear" || kind == "yarn" { vec![("", kind.into())] } else { Vec::new() };
         return Some(Difference::new(SCALING, kind, keys));
     }
-    // A file has one scaling: local layers have the same one, or none.
+    // A file has only one scaling: local layers have the same scaling as the global layers, or no scaling.
     let (own, local) = (spec.rope(true)?.scaling, local?.as_object()?);
     let is_scaled = |settings: &Map<String, Value>| {
         let kind = settings.get("rope_type").and_then(Value::as_str).unwrap_or("default");
@@ -174,7 +177,7 @@ fn rope_scaling(spec: &Spec<'_>, gguf: &Gguf<'_>, config: &Config) -> Option<Dif
     (!is_right).then(|| Difference::new(LOCAL_SCALING, kind, Vec::new()))
 }
 
-/// Compares the layers with rotary positions: their elements of `no_rope_layers` are 1.
+/// Compares which layers have rotary positions. The elements of `no_rope_layers` for these layers are 1.
 fn rotated(spec: &Spec<'_>, _: &Gguf<'_>, config: &Config) -> Option<Difference> {
     const FIELD: &str = "no_rope_layers";
     let list = config.get(FIELD)?.as_array().filter(|list| list.len() == spec.layers)?;

@@ -8,7 +8,8 @@ use super::integers::{group_size, need, put, sizes, take};
 use super::leaf::{Codes, Coding, Factors, Groups, Order, Packed, Zeros};
 use super::tensors::Checkpoint;
 
-/// Converts AWQ's matrices. In the version `gemm`, a line of words belongs to an input, in the others to an output.
+/// Converts AWQ's matrices. In the version `gemm`, each line of packed words belongs to one input; in the other
+/// versions, each line belongs to one output.
 pub fn prepare(checkpoint: &mut Checkpoint<'_>, settings: &Value) -> Result<()> {
     let version = settings["version"].as_str().unwrap_or("gemm").to_ascii_lowercase();
     for stem in ending(checkpoint, "qweight") {
@@ -82,7 +83,7 @@ fn gemv<'f>(checkpoint: &mut Checkpoint<'f>, stem: &str, settings: &Value) -> Re
     Ok(([rows, columns], packed))
 }
 
-/// In the version `gemv_fast`, `qzeros` has the products of zeros and scales.
+/// In the version `gemv_fast`, `qzeros` stores the products of the zeros and the scales.
 fn gemv_fast<'f>(checkpoint: &mut Checkpoint<'f>, stem: &str, settings: &Value) -> Result<([usize; 2], Packed<'f>)> {
     let codes = need(checkpoint, &format!("{stem}qweight"))?;
     let scales = need(checkpoint, &format!("{stem}scales"))?;

@@ -5,7 +5,8 @@ use anyhow::{Context, Result, ensure};
 use super::config::Config;
 use super::view::{Step, View};
 
-/// A change of a tensor. It returns one view for each GGUF name in its row of the table, or any number for one name.
+/// A change of a tensor. It returns one view for each GGUF name in the tensor's row of the table. If the row has one
+/// name, it may return any number of views.
 pub type Change = for<'f> fn(&Config, View<'f>) -> Result<Vec<View<'f>>>;
 
 type Changed<'f> = Result<Vec<View<'f>>>;
@@ -52,7 +53,8 @@ pub fn squeezed<'f>(_: &Config, view: View<'f>) -> Changed<'f> {
     Ok(vec![view.squeeze()])
 }
 
-/// Makes a matrix of a convolution over time. A row has the weights of all inputs for the first tap, then for the next.
+/// Makes a matrix of a convolution over time. Each row has the weights of all inputs for the first tap, then the
+/// weights of all inputs for the second tap, and so on.
 pub fn convolution<'f>(_: &Config, view: View<'f>) -> Changed<'f> {
     let (outputs, inputs, taps) = (view.size(0)?, view.size(1)?, view.size(2)?);
     Ok(vec![view.swap(1, 2)?.seen_as(&[outputs, taps * inputs])?])
@@ -62,7 +64,8 @@ pub fn transposed<'f>(_: &Config, view: View<'f>) -> Changed<'f> {
     Ok(vec![view.transpose()?])
 }
 
-/// Reorders the rows of each head: rows half a head apart, which are rotated together, become neighbours.
+/// Reorders the rows of each head. Two rows that are rotated together are half a head apart in the checkpoint, and
+/// neighbours in the new file.
 fn rotated<'f>(view: View<'f>, heads: usize) -> Changed<'f> {
     let dims = view.shape().to_vec();
     let rows = dims.first().copied().unwrap_or(0);
@@ -73,7 +76,7 @@ fn rotated<'f>(view: View<'f>, heads: usize) -> Changed<'f> {
     Ok(vec![view.reshape(&shape)?.swap(1, 2)?.seen_as(&dims)?])
 }
 
-/// Reorders the rows of queries for rotations of neighbours.
+/// Reorders the rows of queries, because GGUF's rotation pairs neighbouring rows.
 pub fn rotated_q<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     rotated(view, config.heads()?)
 }
@@ -96,12 +99,13 @@ pub fn by_heads<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     view.reshape(&shape)?.parts(1, 3)?.into_iter().map(|part| part.seen_as(&third)).collect()
 }
 
-/// Splits Falcon's layout, in which each group of heads has its queries, then the key, then the value.
+/// Splits Falcon's layout, in which each group of heads has its queries, then its key, then its value.
 pub fn by_groups<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     grouped(view, config.heads()?, falcon_groups(config)?)
 }
 
-/// Number of Falcon's key heads. Older layers with `multi_query` have one, whatever `num_kv_heads` says.
+/// Number of Falcon's key heads. Older layers with `multi_query` have one key head, even if `num_kv_heads` has a
+/// different value.
 pub fn falcon_groups(config: &Config) -> Result<usize> {
     let has_one = config.flag("multi_query") == Some(true) && config.flag("new_decoder_architecture") != Some(true);
     let stated = config.number(&["num_kv_heads", "n_head_kv"])?;
@@ -158,7 +162,7 @@ fn first_two_rotated<'f>(config: &Config, parts: Vec<View<'f>>) -> Changed<'f> {
     parts.into_iter().enumerate().map(part).collect()
 }
 
-/// Reorders rows of heads, whose number may differ between layers, for rotations of neighbours.
+/// Reorders the rows of each head for rotations of neighbours. The number of heads may differ between layers.
 pub fn rotated_heads<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     let width = config.head_width()?;
     Ok(vec![heads_rotated(view, width)?])
@@ -169,7 +173,7 @@ fn heads_rotated(view: View<'_>, width: usize) -> Result<View<'_>> {
     rotated(view, heads)?.pop().context("no rows")
 }
 
-/// Splits the rows of one head of keys and one head of values.
+/// Splits a matrix with the rows of one key head and one value head.
 pub fn keys_and_values<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     let width = config.head_width()?;
     view.split(0, &[width, width])
@@ -238,7 +242,7 @@ pub fn experts_gate_up<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     halves(config, oriented(config, view, 2 * ff, width)?)
 }
 
-/// Like [`experts_gate_up`], for the down matrices, which are not split.
+/// Converts the down matrices of experts like [`experts_gate_up`], but does not split these matrices.
 pub fn experts_down<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     let (width, ff) = (config.width()?, config.size(&["moe_intermediate_size"])?);
     Ok(vec![oriented(config, view, width, ff)?])
@@ -262,7 +266,8 @@ pub fn qkv<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     view.split(0, &[q, k, k])
 }
 
-/// Splits DeepSeek's matrix from the latent into keys (transposed) and values.
+/// Splits DeepSeek's matrix, which computes keys and values from the latent vector, into the part for keys (transposed)
+/// and the part for values.
 pub fn latent<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     let (key, value) = (config.size(&["qk_nope_head_dim"])?, config.size(&["v_head_dim"])?);
     let (rows, columns) = (view.size(0)?, view.size(1)?);
@@ -299,7 +304,7 @@ fn heads_in_turns<'f>(config: &Config, view: View<'f>, width: usize) -> Result<V
     view.reshape(&shape)?.swap(0, 1)?.seen_as(&dims)
 }
 
-/// Reorders the value heads of a matrix whose rows belong to values.
+/// Reorders the value heads of a matrix whose rows are values.
 pub fn delta_values<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     let width = delta(config)?[3];
     Ok(vec![heads_in_turns(config, view, width)?])
@@ -314,7 +319,7 @@ pub fn delta_decay<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     delta_heads(config, view.then(Step::NegativeExp))
 }
 
-/// Reorders the value heads in the rows of queries, keys and values.
+/// Reorders the value heads of a matrix that has rows of queries, keys and values.
 pub fn delta_qkv<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     let [keys, shared, key, value] = delta(config)?;
     let mut parts = view.squeeze().split(0, &[2 * keys * key, keys * shared * value])?;
@@ -323,7 +328,7 @@ pub fn delta_qkv<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     Ok(parts)
 }
 
-/// Reorders the value heads of a matrix whose columns belong to values.
+/// Reorders the value heads of a matrix whose columns are values.
 pub fn delta_columns<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     let [keys, shared, _, value] = delta(config)?;
     let dims = view.shape().to_vec();

@@ -55,7 +55,7 @@ impl Config {
         for kind in [kind, own_type] {
             defaults::fill(kind, &mut values);
         }
-        // Gemma 4 builds dense layers then, whatever the other fields say.
+        // If this field is false, Gemma 4 builds dense layers, regardless of the other fields.
         if values.get("enable_moe_block") == Some(&Value::Bool(false)) {
             for name in ["num_experts", "top_k_experts", "moe_intermediate_size", "expert_intermediate_size"] {
                 values.remove(name);
@@ -81,7 +81,7 @@ impl Config {
             .collect()
     }
 
-    /// Returns a field, unless a nested config names a type of its own.
+    /// Returns a field, unless the config contains a nested config with a type of its own.
     pub fn stated(&self, name: &str) -> Option<&Value> {
         self.get(name).filter(|_| self.text_type.is_none())
     }
@@ -97,12 +97,13 @@ impl Config {
         Some(value)
     }
 
-    /// True for a field whose value is null. [`get`](Self::get) treats it as missing.
+    /// True if the field is present but null. [`get`](Self::get) treats such a field as missing.
     pub fn is_null(&self, name: &str) -> bool {
         self.values.get(name).is_some_and(Value::is_null)
     }
 
-    /// True for a field of the class in transformers with a default other than null. Configs may have fields that it ignores.
+    /// True if the model's class in transformers has this field, with a default other than null. A config may also have
+    /// fields that the class ignores.
     pub fn is_own(&self, name: &str) -> bool {
         defaults::has(&self.kind, name)
     }
@@ -158,7 +159,7 @@ impl Config {
         Some(self.get(name)?.as_array()?.iter().map(|text| text.as_str().unwrap_or_default()).collect())
     }
 
-    /// Returns a rotary setting. If global layers have settings of their own, the value is that of the global layers.
+    /// Returns a rotary setting. If global layers have separate settings, the value comes from these settings.
     pub fn rope(&self, name: &str) -> Option<&Value> {
         let part = self.rope.get("full_attention").and_then(Value::as_object).unwrap_or(&self.rope);
         part.get(name).filter(|value| !value.is_null())
@@ -219,7 +220,7 @@ impl Config {
         FIELDS.iter().find_map(|field| Some((*field, self.text(field)?)))
     }
 
-    /// Refuses a setting with any value other than `only`. The null of a flag counts as false.
+    /// Refuses a setting with any value other than `only`. If `only` is a flag, null counts as false.
     pub fn only(&self, name: &str, only: &Value) -> Result<()> {
         let is_null = only.is_boolean() && self.is_null(name);
         match self.get(name).or(is_null.then_some(&Value::Bool(false))) {
@@ -229,7 +230,8 @@ impl Config {
     }
 }
 
-/// Refuses `rope_parameters` without kinds of layers for a class that has them: transformers would ignore its values.
+/// Refuses `rope_parameters` without kinds of layers for a class that distinguishes kinds of layers, because
+/// transformers would ignore the values.
 fn check_rope(kind: &str, values: &Map<String, Value>) -> Result<()> {
     let stated = values.get("rope_parameters").and_then(Value::as_object);
     let is_flat = stated.is_some_and(|stated| !stated.is_empty() && stated.values().all(|value| !value.is_object()));

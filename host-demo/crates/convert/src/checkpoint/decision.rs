@@ -1,6 +1,6 @@
-//! Decision models, which answer typed questions with probabilities. Files of their repositories tell the type; it decides the
-//! template of the prompt, the source of the temperatures and the file of the head. Source: llama.cpp b11434,
-//! `conversion/{qwen,lev,clef,bert}.py`.
+//! Decision models, which answer typed questions with probabilities. The type of a decision model is recognized by the
+//! files in its repository. The type determines the template of the prompt, the source of the temperatures and the file
+//! of the head. Source: llama.cpp b11434, `conversion/{qwen,lev,clef,bert}.py`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -32,7 +32,7 @@ impl Decision {
     ///
     /// # Errors
     ///
-    /// The folder has an adapter instead of a model.
+    /// The folder contains an adapter instead of a model.
     pub fn of(directory: &Path) -> Result<Option<Self>> {
         let has = |name: &str| directory.join(name).is_file();
         if has("encoder/config.json") && has("julia_config.json") {
@@ -66,7 +66,7 @@ impl Decision {
         Ok(Some(kind))
     }
 
-    /// The folder of the config and the folder of the tokenizer, if they are not that of the weights.
+    /// The folders of the config and of the tokenizer; `None` if both are in the folder of the weights.
     pub fn folders(self, directory: &Path) -> Option<(PathBuf, PathBuf)> {
         matches!(self, Self::Laya | Self::Julia).then(|| (directory.join("encoder"), directory.join("tokenizer")))
     }
@@ -76,7 +76,7 @@ impl Decision {
         config::json(&directory.join(if self == Self::Julia { "julia_config.json" } else { "rl_agent_config.json" }))
     }
 
-    /// Reads the config. For laya, the scoring layers count as layers of the encoder, after its own.
+    /// Reads the config. For laya, the scoring layers count as further layers after the layers of the encoder.
     pub fn config(self, directory: &Path) -> Result<Config> {
         if self == Self::Clef {
             let mut values = config::json(&directory.join("config.json"))?;
@@ -117,7 +117,7 @@ impl Decision {
         keys.set("decision.type", self.name());
         let template = match self {
             Self::OpenJev => {
-                // The published calibration: one temperature, and a further one for yes and no.
+                // The published calibration has one temperature, and a separate temperature for yes and no.
                 for (kind, temperature) in [("choice", 0.85), ("score", 0.85), ("noul", 0.85 * 1.829_074)] {
                     keys.set(&format!("decision.temperature.{kind}"), temperature as f32);
                 }
@@ -126,7 +126,7 @@ impl Decision {
             Self::Lev => {
                 let calibration = config::json(&directory.join("calibration.json"))?;
                 for (name, value) in calibration["temperatures"].as_object().into_iter().flatten() {
-                    // `choice:A:small`; `B` is another head, which is not converted.
+                    // `choice:A:small`; `B` is a second head, which is not converted.
                     match *name.split(':').collect::<Vec<_>>() {
                         [kind, "A"] => temperature(keys, kind, value)?,
                         [kind, "A", count] => temperature(keys, &format!("{kind}.{count}"), value)?,
@@ -186,7 +186,7 @@ impl Decision {
         }
     }
 
-    /// Writes the keys of laya, and returns its template with the tokenizer's marks.
+    /// Writes the keys of laya. Returns laya's prompt template with the delimiter tokens of the tokenizer.
     fn of_encoder(self, keys: &mut Keys<'_>, directory: &Path, template: &str) -> Result<String> {
         let scoring = self.scoring(directory)?;
         let layers = scoring["head_layers"].as_u64().context("the scoring layers have no number: head_layers")?;
@@ -213,7 +213,7 @@ impl Decision {
     }
 }
 
-/// The tensors of a head: name, dimensions with the outermost first, and values.
+/// The tensors of a head: each has a name, dimensions (the outermost first), and values.
 struct Head(Vec<(String, Vec<usize>, Vec<f32>)>);
 
 impl Head {
@@ -229,7 +229,7 @@ impl Head {
         Ok(Self(checkpoint.tensors.iter().map(tensor).collect()))
     }
 
-    /// Adds kev's head: a linear layer whose rows are those of `q` and then those of `k`.
+    /// Adds kev's head: a linear layer that has the rows of `q`, followed by the rows of `k`.
     fn pointer(self, outputs: &mut Vec<Output<'_>>) -> Result<()> {
         for end in ["weight", "bias"] {
             let (mut shape, mut all) = (Vec::new(), Vec::new());
@@ -247,13 +247,14 @@ impl Head {
         Ok(())
     }
 
-    /// Adds clef's head, in which the `routing` layers come before the others.
+    /// Adds clef's head. Its first `routing` layers are routing layers; the scoring layers follow.
     fn joint(self, routing: u64, outputs: &mut Vec<Output<'_>>) -> Result<()> {
         let mut scales = [None; 3];
         for (name, shape, values) in self.0 {
             if let Some(at) = SCALES.iter().position(|scale| *scale == name) {
                 let value = *values.first().context("a scale has no value")?;
-                // As they are applied: the gate by a sigmoid, and the others, logarithms, at most 100.
+                // Stores the scales as they are applied: the gate after a sigmoid, all others after `exp`, with the
+                // logarithm at most 100.
                 let is_gate = at == 2;
                 scales[at] = Some(if is_gate { 1.0 / (1.0 + (-value).exp()) } else { value.min(100f32.ln()).exp() });
                 continue;
@@ -312,7 +313,7 @@ const JOINT: &[(&str, &str)] = &[
     ("residual_scorer.3", "decision.scorer_out"),
 ];
 
-/// Parts of the layers of clef's head (torch's `TransformerDecoderLayer`) and of those that route.
+/// Parts of the layers of clef's head (torch's `TransformerDecoderLayer`), including its routing layers.
 const JOINT_LAYER: &[(&str, &str)] = &[
     ("norm1", "attn_norm"),
     ("self_attn.in_proj", "attn"),

@@ -1,13 +1,13 @@
 //! Default values of transformers' configuration classes, which a `config.json` need not list.
 //!
-//! `defaults.py` writes the table from the classes of transformers 5.24. Transformers 4 has other rotary bases in five classes,
-//! which hold for folders that it wrote.
+//! `defaults.py` writes the table from the classes of transformers 5.24. In five classes, transformers 4 has different
+//! rotary bases; they apply to folders that transformers 4 wrote.
 
 use std::sync::LazyLock;
 
 use serde_json::{Map, Value, json};
 
-/// The table by `model_type`. A damaged table counts as empty; a test reads it.
+/// The table by `model_type`. A damaged table counts as empty; a test checks that the table can be read.
 static TABLE: LazyLock<Value> =
     LazyLock::new(|| serde_json::from_str(include_str!("defaults.json")).unwrap_or_default());
 
@@ -16,18 +16,18 @@ pub fn text_type(kind: &str) -> Option<&'static str> {
     TABLE[kind]["text"].as_str()
 }
 
-/// True if the class has this field, with a default other than null.
+/// Returns true if the configuration class has this field, with a default other than null.
 pub fn has(kind: &str, name: &str) -> bool {
     TABLE[kind]["fields"].get(name).is_some()
 }
 
-/// True if global and local layers have rotary parameters of their own.
+/// Returns true if global layers and local layers have separate rotary parameters.
 pub fn has_local_rope(kind: &str) -> bool {
     TABLE[kind]["rope"]["full_attention"].is_object()
 }
 
-/// Adds the fields that are absent. A field whose value is null is not absent. A field that is present in another
-/// spelling gets the class's own spelling, too.
+/// Adds the fields that are absent. A field whose value is null is not absent. A field that is present under an
+/// alternative name is copied to the name that the class uses.
 pub fn fill(kind: &str, values: &mut Map<String, Value>) {
     let entry = &TABLE[kind];
     for (other, own) in entry["alias"].as_object().into_iter().flatten() {
@@ -42,8 +42,9 @@ pub fn fill(kind: &str, values: &mut Map<String, Value>) {
     }
 }
 
-/// Completes rotary parameters. `is_stated` is true if the config has an object with them: then only a base and a share
-/// of rotated dimensions can be absent. `version` is the version of transformers that wrote the folder.
+/// Completes rotary parameters. `is_stated` is true if the config has an object with these parameters: then only the
+/// base and the share of rotated dimensions are completed. `version` is the version of transformers that wrote the
+/// folder.
 pub fn fill_rope(kind: &str, version: &str, is_stated: bool, rope: &mut Map<String, Value>) {
     let (global, local) = ("full_attention", "sliding_attention");
     let mut defaults = TABLE[kind]["rope"].clone();
@@ -77,7 +78,7 @@ pub fn fill_rope(kind: &str, version: &str, is_stated: bool, rope: &mut Map<Stri
         return;
     }
     complete(rope, &defaults[global]);
-    // With equal bases, a base that the config states is that of local layers, too.
+    // If the default bases of global and local layers are equal, a base in the config also applies to local layers.
     let base = &defaults[local]["rope_theta"];
     if *base != defaults[global]["rope_theta"] && !rope.contains_key(local) {
         rope.insert(local.to_owned(), json!({ "rope_theta": base }));
@@ -96,7 +97,7 @@ mod tests {
         assert_eq!((&values["rms_norm_eps"], text_type("internvl")), (&Value::Null, Some("qwen2")));
     }
 
-    /// The defaults are those of `Gemma3TextConfig`, `GptOssConfig` and `GlmConfig` in transformers 5.24.
+    /// The expected defaults come from `Gemma3TextConfig`, `GptOssConfig` and `GlmConfig` in transformers 5.24.
     #[test]
     fn rotary_parameters() {
         for (kind, stated, whole) in [

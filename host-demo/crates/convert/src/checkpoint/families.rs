@@ -1,7 +1,7 @@
 //! The supported families: names of their classes, settings and tensors.
 //!
-//! An entry contains the differences from the tables of [`names`](super::names) and from [`Keys::common`].
-//! Architectures have the names in the core's list of families.
+//! An entry contains only the differences from the tables of [`names`](super::names) and from [`Keys::common`].
+//! Architectures have the same names as in the core's list of families.
 
 mod deepseek;
 mod encoders;
@@ -52,15 +52,17 @@ pub struct Family {
     pub made: fn(&Config) -> Result<Vec<Made>>,
     /// Tensors that become metadata in GGUF.
     pub scalars: &'static [Scalar],
-    /// True if layers that predict further tokens are kept. Readers of other architectures have no place for them.
+    /// True if layers that predict further tokens are kept. These layers are dropped for other architectures, because
+    /// readers of those architectures do not expect them.
     pub predicts: bool,
-    /// Returns true if the head is stored even if it equals the embedding, because the two have different factors.
+    /// Returns true if the head is stored even if its values equal those of the embedding, because the head and the
+    /// embedding have different factors.
     pub own_head: fn(&Config) -> bool,
     pub vocabulary: Vocabulary,
 }
 
-/// A tensor that becomes metadata, with one number per layer or one for the whole model: the tensor's name, and the
-/// key.
+/// A tensor that becomes metadata: the tensor's name, and the key. The values are one number per layer, or one number
+/// for the whole model.
 pub type Scalar = (&'static str, &'static str);
 
 impl Family {
@@ -78,8 +80,8 @@ impl Family {
         vocabulary: Vocabulary::PLAIN,
     };
 
-    /// Returns the family of a class. A model without a head, or with a classifier in its place, belongs to the family of
-    /// the one with a head.
+    /// Returns the family of a class. A model without a head, or with a classifier instead of a head, belongs to the
+    /// same family as the model with a head.
     fn of_class(class: &str) -> Option<&'static Self> {
         let named = |class: &str| ALL.iter().copied().flatten().find(|family| family.classes.contains(&class));
         let stem = || class.strip_suffix("ForSequenceClassification").or(class.strip_suffix("Model"));
@@ -137,14 +139,14 @@ impl Family {
 
 /// Returns the tables of a model's tensor names.
 pub fn tables(family: &Family, config: &Config) -> Vec<&'static [Row]> {
-    // In Granite models without experts, the shared feed-forward is the only one.
+    // Granite models without experts have only the shared feed-forward.
     let alone =
         family.classes.contains(&"GraniteMoeHybridForCausalLM") && config.experts().is_ok_and(|experts| experts == 0);
     if alone { granite::WITHOUT_EXPERTS.to_vec() } else { family.names.to_vec() }
 }
 
 /// Classes of models with pictures around an unchanged Llama, Mistral or Qwen, whose type is in the nested config.
-/// Around other text models they leave out soft caps and factors on logits.
+/// Other text models are not accepted, because these classes leave out soft caps and factors on logits.
 const AROUND_TEXT: &[&str] = &[
     "Idefics3ForConditionalGeneration",
     "InternVLForConditionalGeneration",
@@ -186,8 +188,8 @@ mod tests {
         }
         let known: BTreeSet<&str> = ALL.iter().copied().flatten().map(|family| family.architecture).collect();
         for architecture in arenite::model::ARCHITECTURES {
-            // `convert seq2seq` writes seq2seq. Values in config.json select nomic-bert-moe and nemotron_h_moe. Assistants
-            // are not converted.
+            // These architectures have no family here. `convert seq2seq` writes seq2seq, values in config.json select
+            // nomic-bert-moe and nemotron_h_moe, and assistants are not converted.
             let others = ["seq2seq", "nomic-bert-moe", "nemotron_h_moe", "gemma4-assistant"];
             let is_other = others.contains(architecture);
             assert!(is_other || known.contains(architecture), "{architecture} has no entry");

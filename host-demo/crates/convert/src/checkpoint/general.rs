@@ -14,7 +14,7 @@ use super::output::Output;
 use crate::model_name::Components;
 use arenite_gguf_writer::Header;
 
-/// Keys, and the fields of a model card that they come from.
+/// Keys, and the fields of the model card from which the keys are read.
 const CARD: [(&str, &[&str]); 11] = [
     ("name", &["name", "model_name"]),
     ("author", &["author", "model_author", "model_creator"]),
@@ -29,7 +29,7 @@ const CARD: [(&str, &[&str]); 11] = [
     ("license.link", &["license_link"]),
 ];
 
-/// Keys under `general.sampling`, and the fields of `generation_config.json` that they come from.
+/// Keys under `general.sampling`, and the fields of `generation_config.json` from which the keys are read.
 const SAMPLING: [(&str, &[&str]); 11] = [
     ("top_k", &["top_k"]),
     ("top_p", &["top_p"]),
@@ -47,7 +47,8 @@ const SAMPLING: [(&str, &[&str]); 11] = [
 /// Sampling keys that are integers.
 const INTEGERS: [&str; 3] = ["top_k", "penalty_last_n", "mirostat"];
 
-/// Writes the keys of the model at `path`. `directory` has its config, model card and recommended sampling.
+/// Writes the keys of the model at `path`. `directory` contains the model's config, model card and recommended
+/// sampling.
 pub fn write(
     header: &mut Header,
     path: &Path,
@@ -117,8 +118,8 @@ fn sampling(header: &mut Header, directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Returns the number of weights, abbreviated. With experts: the number of experts, and the size of one expert with all
-/// shared weights.
+/// Returns the number of weights, abbreviated. For a model with experts, returns the number of experts and the
+/// abbreviated size of one expert plus all shared weights.
 fn size_label(outputs: &[Output<'_>]) -> String {
     let (mut shared, mut of_expert, mut counts, mut stacks) = (0u64, 0u64, 0u64, 0u64);
     for output in outputs {

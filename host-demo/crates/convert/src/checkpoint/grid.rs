@@ -1,5 +1,6 @@
-//! Integers of another program in GGUF's blocks of 32 weights, without loss. It is possible if each block lies in one group
-//! whose factor F16 can hold: Q4_0, Q5_0 and Q8_0 store a code less its zero, Q4_1 and Q5_1 a code and a bias.
+//! Stores weights in GGUF's blocks of 32 weights without loss, if another program has quantized the weights to
+//! integers. This is possible if each block lies in one group and F16 can represent the factor of the group. Q4_0, Q5_0
+//! and Q8_0 store the code minus the zero of the group; Q4_1 and Q5_1 store the code, and the bias of the group.
 
 use arenite::quant::TensorType;
 use half::f16;
@@ -23,7 +24,7 @@ const WITHOUT_BIAS: [(TensorType, [f32; 2]); 3] =
     [(TensorType::Q4_0, [-8.0, 7.0]), (TensorType::Q5_0, [-16.0, 15.0]), (TensorType::Q8_0, [-128.0, 127.0])];
 const WITH_BIAS: [(TensorType, usize); 2] = [(TensorType::Q4_1, 4), (TensorType::Q5_1, 5)];
 
-/// Returns true if all values of type `grid` are values of type `kind`, too.
+/// Returns true if every value that type `grid` can represent is also a value of type `kind`.
 pub fn holds(kind: TensorType, grid: TensorType) -> bool {
     let place = |kind| WITHOUT_BIAS.iter().position(|(other, _)| *other == kind);
     let with_bias = |kind| WITH_BIAS.iter().position(|(other, _)| *other == kind);
@@ -35,7 +36,7 @@ fn is_half(value: f32) -> bool {
     value.is_finite() && f16::from_f32(value).to_f32() == value
 }
 
-/// Returns the smallest type that holds the integers from `low` to `high`.
+/// Returns the smallest type without a bias that holds the integers from `low` to `high`.
 fn without_bias(low: f32, high: f32) -> Option<TensorType> {
     WITHOUT_BIAS.iter().find(|(_, [least, most])| *least <= low && high <= *most).map(|(kind, _)| *kind)
 }
@@ -81,7 +82,8 @@ impl Scale {
 }
 
 impl Leaf<'_> {
-    /// The smallest type of GGUF that holds the weights, if they are integers and each block lies in one group.
+    /// The smallest type of GGUF that holds the weights without loss; `None` unless the weights are integers and each
+    /// block lies in one group.
     fn grid(&self) -> Option<TensorType> {
         if self.of_columns.is_some() {
             return None;
@@ -109,12 +111,13 @@ impl Leaf<'_> {
 }
 
 impl View<'_> {
-    /// The smallest type of GGUF that holds the weights, if they are integers and each block of a row lies in one group.
+    /// The smallest type of GGUF that holds the weights without loss; `None` unless the weights are integers and each
+    /// block of a row lies in one group.
     pub fn grid(&self) -> Option<TensorType> {
         self.has_whole_blocks(BLOCK).then(|| self.leaf().grid()).flatten()
     }
 
-    /// Writes the weights from index `start` on as blocks of type `kind`, which holds them.
+    /// Writes the weights from index `start` on as blocks of type `kind`, which can represent them without loss.
     pub fn write_grid(&self, kind: TensorType, start: usize, out: &mut [u8]) {
         let bytes = kind.block().1;
         self.runs(start, out.len() / bytes * BLOCK, |at, place, len, _| {

@@ -11,7 +11,8 @@ use super::integers::{need, put, take};
 use super::leaf::{Codes, Coding, Factors, Groups, Order, Packed, Zeros};
 use super::tensors::Checkpoint;
 
-/// Returns true if a layer is quantized by HQQ, whose own files have no settings in config.json.
+/// Returns true if a layer is quantized by HQQ. This is recognized by the names of the tensors, because HQQ's own files
+/// have no settings in config.json.
 pub fn is_used(checkpoint: &Checkpoint<'_>) -> bool {
     checkpoint.tensors.keys().any(|name| name.ends_with(".W_q"))
 }
@@ -57,8 +58,8 @@ fn settings(checkpoint: &mut Checkpoint<'_>, stem: &str) -> Result<Value> {
     Ok(settings)
 }
 
-/// Converts a matrix. HQQ reshapes it so that a group is a row (`axis` 1) or a column (`axis` 0), and packs codes of rows
-/// that lie far apart into one byte.
+/// Converts a matrix. HQQ reshapes the matrix so that each row (`axis` 1) or each column (`axis` 0) is a group, and
+/// packs the codes of distant rows into one byte.
 fn matrix(checkpoint: &mut Checkpoint<'_>, stem: &str, settings: &Value) -> Result<()> {
     let is_set = |name: &str| settings[name] == true || settings[name] == 1;
     ensure!(

@@ -1,4 +1,5 @@
-//! The settings of a checkpoint's image processor: metadata of its projector, with the defaults of the processor's class.
+//! The settings of a checkpoint's image processor. They become metadata of the projector; missing settings have the
+//! defaults of the processor's class.
 
 use std::path::Path;
 
@@ -7,11 +8,12 @@ use serde_json::{Value, json};
 
 use super::config;
 
-/// Mean and standard deviation of the colors of the pictures that CLIP was trained with.
+/// Mean and standard deviation of the colors in the pictures that CLIP was trained with.
 const CLIP: [[f32; 3]; 2] = [[0.481_454_66, 0.457_827_5, 0.408_210_73], [0.268_629_54, 0.261_302_6, 0.275_777_1]];
 /// Maps colors to -1 to 1.
 const HALVES: [[f32; 3]; 2] = [[0.5; 3]; 2];
-/// The largest number of pixels that the encoder reads from a file; larger limits are lowered to it.
+/// Maximum number of pixels that the encoder accepts from a file; larger limits in the settings are lowered to this
+/// number.
 const MOST_PIXELS: u64 = 1 << 26;
 
 /// Sizes of the encoder, with which the image processor must agree.
@@ -31,12 +33,13 @@ pub struct ImageProcessor {
 }
 
 impl ImageProcessor {
-    /// Returns true if the folder has none: only the text model is wanted then.
+    /// Returns true if the folder has no settings of an image processor: only the text model is converted then.
     pub fn is_absent(folder: &Path) -> bool {
         ["processor_config.json", "preprocessor_config.json"].iter().all(|name| !folder.join(name).is_file())
     }
 
-    /// Reads the settings. Those in `processor_config.json` are used before those in `preprocessor_config.json`.
+    /// Reads the settings. Settings in `processor_config.json` take precedence over settings in
+    /// `preprocessor_config.json`.
     pub fn read(folder: &Path, kind: &'static str) -> Result<Self> {
         let read = |name: &str| {
             let path = folder.join(name);
@@ -56,7 +59,7 @@ impl ImageProcessor {
         Ok(Self { kind, values })
     }
 
-    /// A setting, by its path. A null is the same as no setting.
+    /// Returns the setting at `path`. A null counts as a missing setting.
     fn get(&self, path: &str) -> Option<&Value> {
         self.values.pointer(&format!("/{path}")).filter(|value| !value.is_null())
     }
@@ -66,7 +69,8 @@ impl ImageProcessor {
         self.get(path)?.as_u64()
     }
 
-    /// The longest side of a picture, which the other side follows; `usual` if the processor has no sizes.
+    /// Returns the maximum length of the longer side of a picture; the shorter side is scaled in proportion. `usual` is
+    /// returned if the processor has no sizes.
     pub fn longest_edge(&self, usual: u64) -> Result<u32> {
         let square = self.number("size/height").filter(|height| self.number("size/width") == Some(*height));
         let longest = match self.get("size") {
@@ -77,8 +81,8 @@ impl ImageProcessor {
         Ok(u32::try_from(longest.context("the image processor's size has no longest_edge")?)?)
     }
 
-    /// The least and the largest number of pixels of a picture (Qwen), or of a view of it (LFM2); `cell` is the side in
-    /// pixels of the patches that become one row.
+    /// The least and the largest number of pixels of a picture (Qwen), or of one view of a picture (LFM2); `cell` is
+    /// the side in pixels of the patches that become one row.
     pub fn pixels(&self, cell: u32) -> Result<[(&'static str, u32); 2]> {
         if self.kind == "lfm2" {
             let limit = |name, usual| {
@@ -99,7 +103,8 @@ impl ImageProcessor {
         Ok([("image_min_pixels", least), ("image_max_pixels", most)])
     }
 
-    /// Mean and standard deviation of each color from 0 to 1. Another scale of the colors is part of them.
+    /// Mean and standard deviation of each color from 0 to 1. If the processor scales colors differently, the numbers
+    /// include that scale.
     pub fn colors(&self) -> Result<[(&'static str, [f32; 3]); 2]> {
         let is = |name: &str| self.get(name).is_none_or(|value| value != false);
         let [mean, std] = match self.kind {
@@ -133,7 +138,8 @@ impl ImageProcessor {
         color.with_context(|| format!("the image processor's {name} is not three numbers"))
     }
 
-    /// Refuses settings that a projector's file cannot state, if they are not those that the encoder works with.
+    /// Refuses settings that a projector's file cannot express, if they differ from the values that the encoder
+    /// implies.
     pub fn check(&self, sizes: &Sizes) -> Result<()> {
         for (name, wanted) in self.fixed(sizes) {
             let Some(found) = self.get(name).filter(|found| !is_equal(found, &wanted)) else { continue };
@@ -142,7 +148,7 @@ impl ImageProcessor {
         Ok(())
     }
 
-    /// Settings that a projector's file cannot state, and their values in the encoder.
+    /// Settings that a projector's file cannot express, and the values that the encoder implies.
     fn fixed(&self, &Sizes { patch, merge, image }: &Sizes) -> Vec<(&'static str, Value)> {
         let resample = match self.kind {
             "idefics3" => 1,
@@ -150,7 +156,7 @@ impl ImageProcessor {
             _ => 3,
         };
         let mut fixed = vec![("resample", json!(resample))];
-        // These two are not checked, because their classes resize in any case.
+        // `do_resize` is not checked for these two kinds, because their classes always resize.
         if !matches!(self.kind, "lfm2" | "internvl") {
             fixed.push(("do_resize", json!(true)));
         }
@@ -170,7 +176,8 @@ impl ImageProcessor {
             "pixtral" => vec![("do_center_crop", json!(false))],
             _ => vec![("patch_size", json!(patch)), ("merge_size", json!(merge)), ("temporal_patch_size", json!(2))],
         });
-        // Either value is right if pictures are no longer than a tile, because they are one view then, split or not.
+        // The setting has no effect if the longest side of a picture is at most one tile, because such a picture is
+        // always one view.
         if self.kind == "idefics3" && self.number("size/longest_edge") != Some(image.into()) {
             fixed.push(("do_image_splitting", json!(true)));
         }
@@ -228,7 +235,7 @@ mod tests {
             ("internvl", json!({ "image_std": null }), CLIP[0], CLIP[1]),
             ("gemma3", json!({ "image_mean": 0.25, "image_std": [1, 2, 3] }), [0.25; 3], [1.0, 2.0, 3.0]),
             ("gemma3", json!({ "do_normalize": false }), [0.0; 3], [1.0; 3]),
-            // The processor computes (2 x - 0.5) / 0.5 from a color x from 0 to 1.
+            // The settings imply (2 x - 0.5) / 0.5 for a color x from 0 to 1.
             ("gemma3", json!({ "rescale_factor": 2.0 / 255.0 }), [0.25; 3], [0.25; 3]),
             ("gemma3", json!({ "do_rescale": false, "do_normalize": false }), [0.0; 3], [1.0 / 255.0; 3]),
         ] {

@@ -1,6 +1,7 @@
-//! Finds weights that were quantized to integers by GPTQ, compressed-tensors or bitsandbytes, and replaces their parts by one
-//! tensor each, so that the rest of the conversion reads ordinary matrices. [`awq`](super::awq), [`mlx`](super::mlx),
-//! [`hqq`](super::hqq) and [`modelopt`](super::modelopt) do so for the others.
+//! Finds weights that were quantized to integers by GPTQ, compressed-tensors or bitsandbytes, and replaces the stored
+//! tensors of each weight by a single tensor. The rest of the conversion therefore reads only ordinary matrices.
+//! [`awq`](super::awq), [`mlx`](super::mlx), [`hqq`](super::hqq) and [`modelopt`](super::modelopt) do the same for the
+//! formats of their names.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use super::access::{change, ending, values};
 use super::leaf::{Codes, Coding, Factors, Groups, Leaf, Nested, Order, Packed, Scale, Zeros};
 use super::tensors::Checkpoint;
 
-/// Removes a part of a quantized tensor from the checkpoint.
+/// Removes one of the tensors that together store a quantized tensor, and returns it.
 pub fn take<'f>(checkpoint: &mut Checkpoint<'f>, name: &str) -> Option<Arc<Leaf<'f>>> {
     checkpoint.tensors.remove(name)
 }
@@ -28,7 +29,7 @@ pub fn sizes(leaf: &Leaf<'_>) -> Result<[usize; 2]> {
     }
 }
 
-/// Inserts a matrix, or a stack of matrices, whose last two sizes are rows and columns.
+/// Inserts a matrix or a stack of matrices. The last two sizes of `shape` are rows and columns.
 pub fn put<'f>(checkpoint: &mut Checkpoint<'f>, name: &str, shape: &[usize], packed: Packed<'f>) -> Result<()> {
     let group = match &packed.groups {
         Groups::OfColumns(size) | Groups::Flat(size) | Groups::Apart(size) => *size,
@@ -47,14 +48,14 @@ pub fn group_size(settings: &Value, columns: usize) -> usize {
     stated.filter(|size| *size > 0).map_or(columns, |size| size as usize)
 }
 
-/// Returns the bits of a code if a line of `words` words has `columns` codes.
+/// Returns the number of bits of a code, given that `words` words store `columns` codes.
 pub fn bits(words: usize, columns: usize) -> Result<usize> {
     let bits = (words * 32).checked_div(columns).filter(|bits| (2..=8).contains(bits));
     bits.with_context(|| format!("{words} words for {columns} weights"))
 }
 
-/// Converts GPTQ's matrices: words of consecutive inputs, with zeros that are stored less 1 in the first version of the
-/// format. `g_idx` has the group of each input.
+/// Converts GPTQ's matrices: each word has the codes of consecutive inputs. The first version of the format stores each
+/// zero minus 1. `g_idx` has the group of each input.
 pub fn gptq(checkpoint: &mut Checkpoint<'_>, settings: &Value) -> Result<()> {
     let less = match settings["checkpoint_format"].as_str() {
         None | Some("gptq" | "") => 1.0,
@@ -83,7 +84,8 @@ pub fn gptq(checkpoint: &mut Checkpoint<'_>, settings: &Value) -> Result<()> {
         let groups_of = match listed {
             Some(list) => {
                 ensure!(list.iter().all(|group| (*group as usize) < groups), "{stem}g_idx has a group without factors");
-                // Do not list consecutive columns, because they are decoded faster than listed ones.
+                // If the groups consist of consecutive columns, they are not listed, because decoding is faster without
+                // a list.
                 if list.iter().enumerate().all(|(at, group)| *group as usize == at / size) {
                     Groups::OfColumns(size)
                 } else {
@@ -107,8 +109,9 @@ pub fn gptq(checkpoint: &mut Checkpoint<'_>, settings: &Value) -> Result<()> {
     Ok(())
 }
 
-/// Converts the packed matrices of compressed-tensors: words of consecutive inputs. Codes and zeros are shifted to be
-/// positive. Bytes instead of words hold 4-bit floats, which are converted elsewhere.
+/// Converts the packed matrices of compressed-tensors: each word has the codes of consecutive inputs. Codes and zeros
+/// are stored with an offset, so that they are positive. Matrices stored in bytes instead of words have 4-bit floats;
+/// these are converted elsewhere.
 pub fn compressed(checkpoint: &mut Checkpoint<'_>) -> Result<()> {
     for stem in ending(checkpoint, "weight_packed") {
         if checkpoint.tensors.get(&format!("{stem}weight_packed")).is_some_and(|leaf| leaf.coding == Coding::U8) {
@@ -132,7 +135,7 @@ pub fn compressed(checkpoint: &mut Checkpoint<'_>) -> Result<()> {
             scales.shape
         );
         let listed = listed.map(|list| values(&list).into_iter().map(|group| group as u32).collect::<Vec<_>>());
-        // Older files have a list of -1 if there are no groups to list.
+        // Older files store a list that consists of -1 if there are no groups to list.
         let groups_of = match listed {
             Some(list)
                 if list.len() == columns && list.iter().all(|group| (*group as usize) < groups) && groups > 1 =>
@@ -243,7 +246,7 @@ mod tests {
         BASE64.decode(text.as_str().unwrap()).unwrap()
     }
 
-    /// `integers.py` wrote the matrices, and their weights by the libraries that define the forms.
+    /// `integers.py` wrote the matrices, and computed their weights with the libraries that define the formats.
     #[test]
     fn weights_are_those_of_the_libraries() {
         let text = include_str!("../../../../../tests/fixtures/convert/integers.json");
@@ -288,7 +291,7 @@ mod tests {
             let want: Vec<f32> = want.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
             assert_eq!(got.len(), 4 * want.len());
             let rows = got.chunks(64).step_by(4).flatten();
-            // Some libraries round the product, others the sum of product and bias.
+            // Some libraries round the product before they add the bias, others round only the sum.
             let error = rows.zip(&want).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
             assert!(error < 1e-6, "{settings}: {error:e}");
             // Single columns, as from a transposed view.

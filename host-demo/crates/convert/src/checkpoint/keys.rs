@@ -76,7 +76,7 @@ impl Keys<'_> {
         Ok(())
     }
 
-    /// Adds layers that predict further tokens behind the others.
+    /// Adds layers that predict further tokens after all other layers.
     pub fn predicting(&mut self, count: usize) -> Result<()> {
         if count > 0 {
             self.set("block_count", (self.config.layers()? + count) as u32);
@@ -97,7 +97,8 @@ impl Keys<'_> {
         self.set("attention.value_length", width);
     }
 
-    /// Writes `rope.dimension_count`: a fraction of a head, or all of it.
+    /// Writes `rope.dimension_count`: the number of rotated elements of a head, which is a fraction of the head or the
+    /// whole head.
     pub fn rope_dimensions(&mut self, default: f64) -> Result<()> {
         let share = self.config.rope_float("partial_rotary_factor").unwrap_or(default);
         let width = self.config.head_width()? as f64;
@@ -188,7 +189,7 @@ impl Keys<'_> {
                 let original = original.context("config.json has no original_max_position_embeddings")?;
                 self.set("rope.scaling.original_context_length", original as u32);
                 // `yarn_truncate` is written only if its value is not the architecture's default, because llama.cpp has
-                // no key for rounding the ends of YaRN's ramp.
+                // no such key. The setting says whether the ends of YaRN's ramp are rounded.
                 let rounded = c.rope("truncate").and_then(|rounded| rounded.as_bool()).unwrap_or(true);
                 if rounded != (self.architecture != "gpt-oss" || original != 4096) {
                     self.set("rope.scaling.yarn_truncate", rounded);
@@ -223,22 +224,22 @@ impl Keys<'_> {
         Ok(())
     }
 
-    /// Writes that rotary positions have no scaling, unless the config has one.
+    /// Writes that rotary positions are not scaled, unless the config has a scaling.
     pub fn unscaled(&mut self) {
         if !self.header.has(&format!("{}.rope.scaling.type", self.architecture)) {
             self.set("rope.scaling.type", "none");
         }
     }
 
-    /// Writes whether the weights of experts are divided by their sum, if the config differs from the architecture's
-    /// `usual` value.
+    /// Writes a flag that says whether the weights of experts are divided by their sum. The flag is written only if the
+    /// config differs from the architecture's `usual` value.
     pub fn normed_weights(&mut self, usual: bool) {
         if let Some(normed) = self.config.flag("norm_topk_prob").filter(|normed| *normed != usual) {
             self.set("expert_weights_norm", normed);
         }
     }
 
-    /// Writes YaRN's factor on cosines and sines if the config has `mscale` and `mscale_all_dim`.
+    /// Writes the factor by which YaRN multiplies cosines and sines, if the config has `mscale` and `mscale_all_dim`.
     fn magnitude(&mut self, factor: f64) {
         let c = self.config;
         let is_given = ["attention_factor", "attn_factor"].iter().any(|name| c.rope_float(name).is_some());
@@ -246,7 +247,7 @@ impl Keys<'_> {
         let Some((scale, all)) = scales.filter(|(scale, all)| !is_given && *scale != 0.0 && *all != 0.0) else {
             return;
         };
-        // The key that these architectures have for `mscale_all_dim` implies the factor.
+        // For these architectures, the key with the value of `mscale_all_dim` already implies the factor.
         let is_implied = match self.architecture {
             "deepseek2" | "mistral4" | "kimi-linear" | "bailingmoe3" => scale == all,
             "mistral3" => scale == 1.0,
@@ -276,7 +277,7 @@ impl Keys<'_> {
     fn short_window(&self) -> Option<u32> {
         let number = |name| self.config.get(name).and_then(Value::as_u64);
         let (window, context) = (number("sliding_window")?, number("max_position_embeddings")?);
-        // The window of these classes does not count, because the code of Llama has none, whatever its config says.
+        // The code of Llama has no windows, so a window in the config of these classes is ignored.
         let has_none = ["LlamaForCausalLM", "LLaMAForCausalLM", "LlamaModel", "LlamaForSequenceClassification"];
         let ignores = self.config.classes().iter().any(|class| has_none.contains(class));
         let is_used =
@@ -284,15 +285,16 @@ impl Keys<'_> {
         if is_used { u32::try_from(window).ok() } else { None }
     }
 
-    /// Writes the window of an architecture whose layers all have it. llama.cpp ignores the key for some architectures.
+    /// Writes the window of an architecture in which every layer has a window. llama.cpp ignores this key for some
+    /// architectures.
     pub fn window_everywhere(&mut self) {
         if let Some(window) = self.short_window() {
             self.set("attention.sliding_window", window);
         }
     }
 
-    /// Refuses a window that the layers have, or describes the window of the config, if the file has none because GGUF
-    /// defines none for this architecture.
+    /// Checks a window in the config for which the file has no key, because GGUF defines no windows for this
+    /// architecture. Refuses the window if layers use it; otherwise returns a note about it.
     pub fn dropped_window(&self) -> Result<Option<String>> {
         let is_written = self.header.has(&format!("{}.attention.sliding_window", self.architecture));
         let Some(window) = self.short_window().filter(|_| !is_written) else { return Ok(None) };
@@ -307,7 +309,7 @@ impl Keys<'_> {
         }))
     }
 
-    /// Returns a note if the config has other slopes of ALiBi than the code in transformers.
+    /// Returns a note if the config's ALiBi slopes differ from those in the code of transformers.
     pub fn other_slopes(&self) -> Option<String> {
         let most = self.config.get("attn_config")?["alibi_bias_max"].as_f64()?;
         (self.architecture == "mpt" && most != 8.0).then(|| {
@@ -315,9 +317,10 @@ impl Keys<'_> {
         })
     }
 
-    /// Returns a note if the rotary positions of texts that are longer than the context are scaled.
+    /// Returns a note if rotary positions are scaled for texts that are longer than the context.
     pub fn dynamic_scaling(&self) -> Option<String> {
-        // The families write HunYuan's scaling by `alpha`, which does not depend on the length.
+        // HunYuan's scaling by `alpha` is not meant here, because it does not depend on the length; the families write
+        // it.
         let is_dynamic = self.config.rope_type() == Some("dynamic") && self.config.rope("alpha").is_none();
         (is_dynamic || self.config.get("rotary_scaling_factor").is_some()).then(|| {
             "the rotary positions of texts that are longer than the context are not scaled, unlike in the checkpoint \
@@ -334,7 +337,8 @@ impl Keys<'_> {
         }
     }
 
-    /// Writes the list of layers with a state instead of attention, and behind them `others` with attention.
+    /// Writes the list that marks layers with a state instead of attention. The `others` layers at the end have
+    /// attention.
     pub fn recurrent_layers(&mut self, others: usize) {
         if let Some(types) = self.config.texts("layer_types") {
             let recurrent = types.iter().map(|kind| *kind == "linear_attention");

@@ -1,4 +1,4 @@
-//! A stored tensor: its bytes, the encoding of its values, and their order.
+//! A stored tensor: its bytes, the encoding of its values, and the order of the values.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ pub enum Coding {
         columns: usize,
         factor: f32,
     },
-    /// 4-bit weights, the lower half of a byte first, and an 8-bit factor for each group.
+    /// 4-bit weights and one 8-bit factor for each group. The lower half of a byte comes first.
     Four(FourBits),
     /// GGUF's blocks.
     Blocks(TensorType),
@@ -38,7 +38,7 @@ pub enum Coding {
 /// Formats of 4-bit weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FourBits {
-    /// Groups of 16; factors have four exponent and three mantissa bits.
+    /// Groups of 16 weights. Factors are floats with four exponent bits and three mantissa bits.
     Nv,
     /// Groups of 32; factors are powers of two.
     Mx,
@@ -70,7 +70,7 @@ impl Coding {
 #[derive(Clone, Debug)]
 pub struct Scale {
     pub values: Vec<f32>,
-    /// Subtracted from the values of a block before they are scaled; empty if all are 0.
+    /// Numbers that are subtracted from the values of a block before the values are scaled; empty if all numbers are 0.
     pub zeros: Vec<f32>,
     /// Number of columns of the matrix.
     pub columns: usize,
@@ -101,15 +101,18 @@ pub struct Leaf<'f> {
     pub scale: Option<Scale>,
     /// Factors of groups of 4-bit weights.
     pub groups: &'f [u8],
-    /// Integers of another program, if the coding is [`Coding::Packed`].
+    /// Weights that another program has quantized to integers, if the coding is [`Coding::Packed`].
     pub packed: Option<Arc<Packed<'f>>>,
-    /// Factors of columns. ModelOpt's `pre_quant_scale` multiplies the inputs of a matrix, which has the same effect.
+    /// Factors of columns. ModelOpt multiplies the inputs of a matrix by `pre_quant_scale`, which has the same effect
+    /// as multiplying the columns.
     pub of_columns: Option<Arc<[f32]>>,
-    /// If set, each value is multiplied by this number, rounded to -1, 0 or 1, and divided by the number.
+    /// If set, each value is multiplied by this number, the product is rounded to -1, 0 or 1, and the result is divided
+    /// by the number.
     pub rounding: Option<f32>,
 }
 
-/// A matrix `[rows, columns]` of codes with the factors of groups. [`packed`](super::packed) decodes it.
+/// A matrix `[rows, columns]` of codes with the factors of groups. The module [`packed`](super::packed) decodes the
+/// matrix.
 #[derive(Clone, Debug)]
 pub struct Packed<'f> {
     pub codes: Codes<'f>,
@@ -132,20 +135,20 @@ pub struct Codes<'f> {
     pub order: Order,
 }
 
-/// The order of codes. A line is a row or a column of the matrix whose codes follow each other.
+/// The order of codes. A *line* is a row or a column of the matrix whose codes are stored one after another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Words of one line follow each other. A code may lie in two words.
+    /// The words of each line are consecutive. A code may extend over two words.
     Lines {
         /// Number of words of a line.
         words: usize,
     },
-    /// The first words of all lines come first, then the second ones.
+    /// The first words of all lines come first, then the second words of all lines, and so on.
     Interleaved {
         /// Number of lines.
         lines: usize,
     },
-    /// Eight codes of a word in AWQ's order: 0, 2, 4, 6, 1, 3, 5, 7.
+    /// Each word has eight codes in AWQ's order: 0, 2, 4, 6, 1, 3, 5, 7.
     Awq {
         /// Number of words of a line.
         words: usize,
@@ -155,18 +158,18 @@ pub enum Order {
         /// Number of columns of the matrix.
         columns: usize,
     },
-    /// Two codes of a byte, the first one in the higher half, in lines without gaps.
+    /// Each byte has two codes, the first code in the higher half. There are no gaps in a line.
     Halves {
         /// Number of codes of a line.
         codes: usize,
     },
-    /// Two rows in one row of bytes, the first one in the lower halves.
+    /// Each row of bytes has two rows of the matrix, the first row in the lower halves of the bytes.
     RowPairs {
         /// Number of columns of the matrix.
         columns: usize,
     },
-    /// Words of codes that lie far apart: the first code of each word belongs to the first part of the matrix, and is
-    /// in the highest bits.
+    /// Each word has codes of distant lines. The highest bits have a code of the first part of the matrix, the next
+    /// bits have a code of the second part, and so on.
     Parts {
         /// Number of codes of a line.
         codes: usize,
@@ -184,9 +187,9 @@ pub enum Groups {
     OfColumns(usize),
     /// The group of each column (act-order).
     Listed(Vec<u32>),
-    /// Consecutive weights of the whole matrix, which may reach over the end of a row.
+    /// Consecutive weights of the whole matrix. A group may extend over the end of a row.
     Flat(usize),
-    /// Weights of the whole matrix that are this number of weights apart.
+    /// Weights of the whole matrix that are this number of weights apart from each other.
     Apart(usize),
 }
 
@@ -196,7 +199,8 @@ pub struct Factors<'f> {
     pub leaf: Arc<Leaf<'f>>,
     /// Number of groups of a row.
     pub groups: usize,
-    /// If set, the factors of all rows in a group follow each other. The value is the number of rows.
+    /// If set, the factors are ordered by group: first come the factors of all rows for the first group. The value is
+    /// the number of rows.
     pub rows: Option<usize>,
     /// The factors are themselves quantized: bitsandbytes' double quantization.
     pub nested: Option<Nested>,
@@ -215,7 +219,7 @@ pub struct Nested {
 #[derive(Clone, Debug)]
 pub enum Zeros<'f> {
     Constant(f32),
-    /// The zeros of all rows in a group are a line of codes, to which a number is added.
+    /// The zeros are codes. A line has the zeros of all rows for one group; the number is added to each code.
     Packed(Codes<'f>, f32),
     /// The zeros of all groups in a row are a line of codes.
     PackedRows(Codes<'f>),
@@ -240,7 +244,7 @@ impl<'f> Leaf<'f> {
         }
     }
 
-    /// Returns a matrix, or a stack of matrices, of integers with factors.
+    /// Makes a tensor from integers with factors. It is a matrix, or a stack of matrices.
     pub fn of_packed(name: &str, shape: &[usize], packed: Packed<'f>) -> Self {
         let mut leaf = Self::new(name, packed.codes.bytes, Coding::Packed, shape);
         leaf.packed = Some(Arc::new(packed));
@@ -337,7 +341,7 @@ impl<'f> Leaf<'f> {
     }
 }
 
-/// Decodes a float of four exponent and three mantissa bits, without infinities.
+/// Decodes a float with four exponent bits, three mantissa bits, and no infinities.
 fn e4m3(byte: u8) -> f32 {
     let sign = if byte & 0x80 == 0 { 1.0 } else { -1.0 };
     let (exponent, mantissa) = (i32::from(byte >> 3 & 15), f32::from(byte & 7));

@@ -27,8 +27,8 @@ pub struct Report {
     pub notes: Vec<String>,
 }
 
-/// Converts the adapter in `directory` for the model in `base`. If it changes whole matrices, the model's weights are
-/// needed.
+/// Converts the adapter in `directory` for the model in `base`. If the adapter replaces whole matrices, the model's
+/// weights are needed.
 pub fn convert(directory: &Path, base: Option<&Path>, output: &Path) -> Result<Report> {
     let settings = Settings::read(directory)?;
     let base = base_config(directory, base, &settings.json)?;
@@ -61,8 +61,8 @@ pub fn convert(directory: &Path, base: Option<&Path>, output: &Path) -> Result<R
         }
         let first = [("lora_B", "lora_A"), ("lora_embedding_B", "lora_embedding_A"), (".lora_b", MLX)];
         let first = first.iter().fold(name.clone(), |name, (second, first)| name.replace(second, first));
-        // The model's own weights are allowed, because PEFT repeats those of adapted embeddings and heads, which are
-        // not trained.
+        // The model's own weights are allowed, because PEFT stores copies of the untrained weights of adapted
+        // embeddings and heads.
         let is_frozen = [".base_layer.weight", ".base_layer.bias"].iter().any(|end| name.ends_with(end));
         ensure!(
             is_frozen || FIRST.iter().any(|end| first.ends_with(end)),
@@ -107,7 +107,7 @@ pub fn convert(directory: &Path, base: Option<&Path>, output: &Path) -> Result<R
     Ok(Report { architecture, count: outputs.len() / 2, notes })
 }
 
-/// Ends of the names of first matrices. The second matrix has B instead of A.
+/// Ends of the names of first matrices. The name of the second matrix has B in place of A.
 const FIRST: &[&str] =
     &[".lora_A.weight", ".lora_A.default.weight", ".lora_embedding_A", ".lora_embedding_A.default", MLX];
 
@@ -134,7 +134,7 @@ fn weights(directory: &Path) -> Result<Files> {
     bail!("{} has no adapter_model.safetensors, adapter_model.bin or adapters.safetensors", directory.display())
 }
 
-/// The pairs of an adapter, renamed and reordered as the model's tensors are.
+/// The pairs of matrices of an adapter, renamed and reordered in the same way as the model's tensors.
 struct Pairs<'a, 'f> {
     checkpoint: &'a Checkpoint<'f>,
     settings: &'a Settings,
@@ -161,7 +161,7 @@ struct Module<'f> {
     name: String,
     /// The tensor's shape.
     shape: Vec<usize>,
-    /// The factors with the columns and the rows, see [`View::factors`].
+    /// The factor that has the columns and the factor that has the rows, see [`View::factors`].
     factors: [View<'f>; 2],
     /// Index of the factor that is multiplied with the inputs.
     inputs: usize,
@@ -188,7 +188,7 @@ impl<'f> Pairs<'_, 'f> {
         Ok(view)
     }
 
-    /// Adds the pair whose first matrix is called `stem` and `end`.
+    /// Adds the pair of matrices whose first matrix is named `stem` followed by `end`.
     fn add(&mut self, stem: &str, end: &str) -> Result<()> {
         let a = self.view(&format!("{stem}{end}"))?;
         let b = self.view(&format!("{stem}{}", end.replace('A', "B").replace("_a", "_b")))?;
@@ -218,10 +218,11 @@ impl<'f> Pairs<'_, 'f> {
         self.insert(&module)
     }
 
-    /// Returns the factors of all experts' matrices, which PEFT stores side by side.
+    /// Returns the factors for all experts. PEFT stores the matrices of all experts side by side.
     fn experts(&self, stem: &str, a: View<'f>, b: View<'f>, sizes: [usize; 4]) -> Result<Module<'f>> {
         let module = stem.trim_end_matches(".base_layer");
-        // The parameters of a module are adapted in the order in which the module has them, the innermost first.
+        // PEFT adapts the parameters of a module in the order of the parameters in the module. The adapter of the first
+        // parameter is the innermost one.
         let inner = stem[module.len()..].matches(".base_layer").count();
         let levels = (0..).take_while(|n| {
             let wrapped = format!("{module}{}", ".base_layer".repeat(*n));
@@ -245,8 +246,8 @@ impl<'f> Pairs<'_, 'f> {
         let a = a.reshape(&[count, rank, columns])?.transpose()?;
         let b = b.reshape(&[rows, rank, count])?.swap(0, 2)?.transpose()?;
         let factors = [a.repeat(1, rows), b.repeat(2, columns)];
-        // Unless a class has `is_transposed`, PEFT takes a parameter's second dimension as the outputs, even where it
-        // has the inputs. The width of the model shows which factor is multiplied with the inputs.
+        // Unless a class has `is_transposed`, PEFT takes a parameter's second dimension as the outputs, even if this
+        // dimension has the inputs. The width of the model shows which factor is multiplied with the inputs.
         let width = self.config.width()?;
         let inputs = usize::from(if name.ends_with("down_proj") { rows != width } else { columns != width });
         Ok(Module { name, shape: vec![count, rows, columns], factors, inputs })
@@ -271,12 +272,13 @@ impl<'f> Pairs<'_, 'f> {
                 to.len() <= 1 || to.len() == views.len(),
                 "its rows do not match the model's: give the folder of the adapter's own model with --base"
             );
-            // A head that the checkpoint leaves out, because it is the embedding, can have an adapter.
+            // A head can have an adapter even if the checkpoint does not store the head, because the head equals the
+            // embedding.
             let views = if views.iter().all(|view| view.len() == 0) { vec![whole] } else { views };
             let named = views.into_iter().zip(to.iter().copied().cycle()).filter(|(view, _)| view.len() > 0);
             named.map(|(view, to)| Ok((view.factors(&module.factors)?, to))).collect::<Result<Vec<_>>>()
         };
-        // A tensor may be stored transposed. Its inputs nevertheless belong to the columns of the new tensor.
+        // A tensor may be stored transposed. In the new file, the columns always belong to the inputs.
         let is_wrong = |changed: &Result<Vec<_>>| match changed {
             Ok(changed) => changed.iter().all(|((_, of_columns), _)| *of_columns != module.inputs),
             Err(_) => true,

@@ -10,8 +10,8 @@ use super::integers::{bits, need, put};
 use super::leaf::{Codes, Coding, Factors, FourBits, Groups, Leaf, Order, Packed, Scale, Zeros, e8m0};
 use super::tensors::Checkpoint;
 
-/// Refuses the convolutions of MLX, which swaps their last two sizes. It also stores some norms of these models in a form
-/// of its own.
+/// Refuses the convolutions of MLX, because MLX swaps their last two sizes. MLX also stores some norms of these models
+/// differently.
 pub fn no_convolutions(checkpoint: &Checkpoint<'_>) -> Result<()> {
     let is_swapped = |(name, leaf): (&String, &Arc<Leaf<'_>>)| {
         name.ends_with("conv1d.weight") && matches!(leaf.shape[..], [_, taps, 1] if taps > 1)
@@ -23,7 +23,7 @@ pub fn no_convolutions(checkpoint: &Checkpoint<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Converts MLX's matrices. Experts are stacked, and each layer may have settings of its own.
+/// Converts MLX's matrices. The matrices of experts are stacked, and each layer may have separate settings.
 pub fn prepare(checkpoint: &mut Checkpoint<'_>, settings: &Value) -> Result<()> {
     for stem in ending(checkpoint, "scales") {
         let own = &settings[stem.trim_end_matches('.')];
@@ -41,7 +41,7 @@ pub fn prepare(checkpoint: &mut Checkpoint<'_>, settings: &Value) -> Result<()> 
     Ok(())
 }
 
-/// Converts a matrix of codes: a stream of bits for each row, and a scale and a bias for each group.
+/// Converts a matrix of codes: each row is a stream of bits, and each group has a scale and a bias.
 fn affine(checkpoint: &mut Checkpoint<'_>, stem: &str, settings: &Value) -> Result<()> {
     let scales = need(checkpoint, &format!("{stem}scales"))?;
     let biases = need(checkpoint, &format!("{stem}biases"))?;
@@ -73,7 +73,7 @@ fn affine(checkpoint: &mut Checkpoint<'_>, stem: &str, settings: &Value) -> Resu
     put(checkpoint, &format!("{stem}weight"), &shape, packed)
 }
 
-/// Converts a matrix of 4-bit or 8-bit floats, with a factor of 8 bits for each group.
+/// Converts a matrix of 4-bit or 8-bit floats. Each group has an 8-bit factor.
 fn floats(checkpoint: &mut Checkpoint<'_>, stem: &str, mode: &str) -> Result<()> {
     let scales = need(checkpoint, &format!("{stem}scales"))?;
     change(checkpoint, &format!("{stem}weight"), |leaf| {

@@ -13,8 +13,8 @@
 //! | `agreement` | checks that the model that the core reads follows the config |
 //! | `settings` | checks that settings that were not read have no effect |
 //! | `plain`, `openai_whisper` | checkpoints that store their settings with the tensors |
-//! | `projector` | the encoder of pictures, a file of its own |
-//! | `reranker`, `pooling`, `decision` | heads and prompts that are not those of a language model |
+//! | `projector` | the encoder of pictures, which becomes a separate file |
+//! | `reranker`, `pooling`, `decision` | heads and prompts of rerankers, embedding models and decision models |
 //! | `output` | the new file's tensors |
 //! | `lora`, `whole`, `adapter_config` | adapters |
 
@@ -101,10 +101,11 @@ pub struct Progress<'p> {
     pub total: usize,
 }
 
-/// Converts a checkpoint. Calls `go_on` while the file is written, and stops without a file if it returns false.
+/// Converts a checkpoint. Calls `go_on` while the file is written. If `go_on` returns false, the conversion stops and
+/// leaves no file.
 pub fn convert(request: &Request<'_>, go_on: &mut dyn FnMut(&Progress<'_>) -> bool) -> Result<Report> {
-    // Refuse the adapters of decision models before their files of weights are read, because these are not those of a
-    // whole model.
+    // Adapters of decision models are refused before the files with weights are read, because these files do not have
+    // the weights of a whole model.
     if request.from.is_dir() {
         Decision::of(request.from)?;
     }
@@ -133,7 +134,7 @@ pub fn convert(request: &Request<'_>, go_on: &mut dyn FnMut(&Progress<'_>) -> bo
     Ok(Report { architecture: new.architecture.to_owned(), notes: new.notes })
 }
 
-/// Converts a checkpoint that is one file to GGUF, in memory.
+/// Converts a checkpoint that is a single file to GGUF, in memory.
 pub fn in_memory(from: &Path) -> Result<Vec<u8>> {
     let files = Files::open(from)?;
     let mut checkpoint = Checkpoint::read(&files)?;
@@ -157,7 +158,7 @@ fn assemble<'f>(request: &Request<'_>, checkpoint: &mut Checkpoint<'f>) -> Resul
     let folder = if request.from.is_dir() { Some(request.from) } else { request.from.parent() };
     let decision = folder.map(Decision::of).transpose()?.flatten();
     let (config, family, directory) = match plain::config(checkpoint)? {
-        // Without the folder, because other files in the folder of a training script's checkpoint do not belong to the
+        // The folder is not used, because the other files beside a training script's checkpoint do not belong to the
         // model.
         Some(config) => {
             let family = plain::family(&config)?;
@@ -251,7 +252,8 @@ fn assemble<'f>(request: &Request<'_>, checkpoint: &mut Checkpoint<'f>) -> Resul
     Ok(New { architecture, header, outputs, notes })
 }
 
-/// Writes the vocabulary. It comes from `--tokenizer`, from the file of the weights, or from the folder of the weights.
+/// Writes the vocabulary. The vocabulary is read from `--tokenizer`, from the file of the weights, or from the folder
+/// of the weights.
 fn vocabulary(
     (request, folder): (&Request<'_>, Option<&Path>),
     checkpoint: &Checkpoint<'_>,
@@ -313,7 +315,7 @@ fn vocabulary(
 fn choose_types(outputs: &mut [Output<'_>], mix: Option<Mix>, config: &Config, architecture: &str) -> Result<()> {
     let plain = match mix {
         Some(mix) if matches!(mix.kind(), TensorType::F32 | TensorType::F16 | TensorType::BF16) => Some(mix.kind()),
-        // llama.cpp's converter can also write this type, with a rule other than that of `llama-quantize`.
+        // llama.cpp's converter also writes this type, but by a rule that differs from the rule of `llama-quantize`.
         Some(Mix::Q8_0) => Some(TensorType::Q8_0),
         _ => None,
     };
@@ -336,8 +338,8 @@ fn choose_types(outputs: &mut [Output<'_>], mix: Option<Mix>, config: &Config, a
         output.kind = match plain {
             _ if four => output.stored(),
             _ if output.stays_f32() => TensorType::F32,
-            // Products of integers and factors need more bits than half precision has. Quantized types would have the same
-            // weights, but their kernels round activations.
+            // F32 is used because the products of integers and factors need more bits than half precision has. A
+            // quantized type would store the same weights, but its kernels round activations.
             _ if mix.is_none() && output.is_integer() => TensorType::F32,
             _ if mix.is_none() => output.stored(),
             Some(kind) => {
@@ -354,7 +356,7 @@ fn choose_types(outputs: &mut [Output<'_>], mix: Option<Mix>, config: &Config, a
     Ok(())
 }
 
-/// Returns a note about the integers that `method` made, if `--type` is left out.
+/// Returns a note that `method` quantized the weights to integers, if `--type` is left out.
 fn integers(method: &str, outputs: &[Output<'_>]) -> Option<String> {
     let mut grids = outputs.iter().filter(|output| output.is_integer()).map(|output| output.grid);
     let first = grids.next()?;
@@ -383,7 +385,8 @@ fn file_type(outputs: &[Output<'_>], mix: Option<Mix>) -> u32 {
     }
 }
 
-/// Returns a note if the experts of a Nomic model have a bias, which is added to their sum.
+/// Returns a note if the experts of a Nomic model have a bias that is added to the sum of the experts, because the bias
+/// is left out.
 fn dropped_bias(checkpoint: &Checkpoint<'_>) -> Option<String> {
     let mut biases = checkpoint.tensors.keys().filter(|name| name.ends_with(".mlp.experts.bias"));
     let has_values = |name: &String| {

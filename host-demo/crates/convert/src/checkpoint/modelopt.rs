@@ -1,5 +1,5 @@
-//! Reads what only NVIDIA's ModelOpt has: 4-bit integers (W4A16_AWQ, W4A8_AWQ), two rows in one row of bytes, with a factor for
-//! each group of columns; and factors of a matrix's inputs.
+//! Reads the formats that only NVIDIA's ModelOpt has: 4-bit integers (W4A16_AWQ, W4A8_AWQ) and factors of a matrix's
+//! inputs. Each row of bytes has the integers of two rows, and each group of columns has a factor.
 
 use anyhow::{Result, ensure};
 
@@ -30,7 +30,8 @@ pub fn integers(checkpoint: &mut Checkpoint<'_>) -> Result<()> {
             [rows, groups]
         );
         let (codes, scales) = (need(checkpoint, &name)?, need(checkpoint, &scale)?);
-        // The factors of groups contain this one, which the kernels need apart.
+        // `weight_scale_2` is dropped, because the factors of groups already include it. ModelOpt stores it separately
+        // only for its kernels.
         take(checkpoint, &format!("{stem}weight_scale_2"));
         let packed = Packed {
             codes: Codes { bytes: codes.bytes, bits: 4, order: Order::RowPairs { columns } },
@@ -46,7 +47,7 @@ pub fn integers(checkpoint: &mut Checkpoint<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Multiplies the columns of matrices by the factors of their inputs.
+/// Multiplies the columns of each matrix by the factors of the matrix's inputs.
 pub fn inputs(checkpoint: &mut Checkpoint<'_>) -> Result<()> {
     for stem in ending(checkpoint, "pre_quant_scale") {
         let factors = values(&need(checkpoint, &format!("{stem}pre_quant_scale"))?);

@@ -6,10 +6,10 @@ use super::changes::{Change, experts_down, halves, same};
 use super::config::Config;
 
 /// A name in checkpoints without its common prefix (`model.layers.3.`) and without `.weight` or `.bias`, the names in
-/// GGUF separated by spaces, and the change between them. `#` in a name is a number: tensors that differ only in this
-/// number are stacked. `blk.` at the beginning restricts a row to tensors of layers. Tensors with the same GGUF name
-/// are concatenated, and so are all views of a row that has one GGUF name. An empty GGUF name drops the tensor; a name
-/// that begins with `/` is outside of the layer.
+/// GGUF separated by spaces, and the change between them. `#` in a name stands for a number, and tensors whose names
+/// differ only in this number are stacked. `blk.` at the beginning restricts a row to tensors of layers. Tensors with
+/// the same GGUF name are concatenated. If a row has only one GGUF name, all of its views are concatenated, too. An
+/// empty GGUF name drops the tensor. A GGUF name that begins with `/` is outside of the layer.
 pub type Row = (&'static str, &'static str, Change);
 
 /// Prefixes of names in checkpoints that are dropped.
@@ -32,7 +32,8 @@ const PREFIXES: &[&str] = &[
     "rwkv.",
 ];
 
-/// Prefixes of a layer's tensors before the layer's number, their replacements, and a prefix for the remaining name.
+/// Prefixes of a tensor's name before the layer's number, the replacement of each prefix, and a prefix for the rest of
+/// the name.
 const LAYERS: &[(&str, &str, &str)] = &[
     ("model.encoder.layers.", "enc.blk.", "enc."),
     ("model.decoder.layers.", "dec.blk.", "dec."),
@@ -54,10 +55,10 @@ const LAYERS: &[(&str, &str, &str)] = &[
     ("decoder.blocks.", "dec.blk.", "dec."),
 ];
 
-/// Prefix of the layers of a second stack, whose numbers follow those of the first.
+/// Prefix of the layers of a second stack. Their numbers follow the numbers of the first stack.
 const SECOND: &str = "second.";
 
-/// Prefix of the layers that predict further tokens, which follow the others.
+/// Prefix of the layers that predict further tokens. Their numbers follow the numbers of all other layers.
 const NEXT: &str = "next.";
 
 /// Names in most families.
@@ -113,7 +114,7 @@ pub const COMMON: &[Row] = &[
     ("shared_head.norm", "nextn.shared_head_norm", same),
     ("shared_head.head", "nextn.shared_head_head", same),
     ("blk.embed_tokens", "nextn.embed_tokens", same),
-    // These tables of rotary frequencies and masks are computed instead.
+    // These tensors are dropped: they are tables of rotary frequencies and masks, which readers compute.
     ("self_attn.rotary_emb.inv_freq", "", same),
     ("attn.bias", "", same),
     ("attn.masked_bias", "", same),
@@ -145,7 +146,8 @@ impl Place {
         if let Some(place) = Self::in_layer(name) {
             return place;
         }
-        // Qwen has one such layer, and stores the parts around it beside its list of layers.
+        // Qwen has one layer that predicts further tokens. Its checkpoints store the parts around this layer beside the
+        // list of layers.
         if let Some(rest) = name.strip_prefix("mtp.") {
             return Self { layer: format!("{NEXT}0."), number: Some(0), rest: rest.to_owned() };
         }
@@ -157,7 +159,8 @@ impl Place {
         Self::in_layer(rest).unwrap_or_else(whole)
     }
 
-    /// Numbers the layers of a second stack after those of the first, and layers that predict further tokens after all.
+    /// Numbers the layers of a second stack after the layers of the first stack, and layers that predict further tokens
+    /// after all other layers.
     pub fn behind(self, config: &Config) -> Result<Self> {
         let Some(number) = self.number else { return Ok(self) };
         let number = match () {
@@ -191,7 +194,7 @@ pub struct Found {
     pub index: usize,
 }
 
-/// Returns the row of `tables` that matches the tensor `rest`. `layer` is empty for tensors outside of layers.
+/// Returns the row of `tables` that matches the tensor name `rest`. `layer` is empty for tensors outside of layers.
 pub fn find(tables: &[&[Row]], layer: &str, rest: &str) -> Option<Found> {
     let of_layer = if layer.is_empty() { None } else { matching(tables, &format!("blk.{rest}")) };
     of_layer.or_else(|| matching(tables, rest))

@@ -1,5 +1,5 @@
-//! OpenAI's own Whisper checkpoints, and the vocabulary of whisper.cpp's files. The special tokens are not stored: their
-//! ids follow from the number of rows.
+//! OpenAI's own Whisper checkpoints, and the vocabulary of whisper.cpp's files. The checkpoints do not store the
+//! special tokens, but the ids of these tokens follow from the number of rows.
 //!
 //! Source: `whisper/tokenizer.py` and `whisper/decoding.py` of OpenAI.
 
@@ -14,14 +14,14 @@ const LANGUAGES: &str = "en zh de es ru ko fr ja pt tr pl ca nl ar sv it id hi f
     hr bg lt la mi ml cy sk te fa lv bn sr az sl kn et mk br eu is hy ne mn bs kk sq sw gl mr pa si km sn yo so af oc ka \
     be tg sd gu am yi lo uz fo ht ps tk nn mt sa lb my bo tl mg as tt haw ln ha ba jw su yue";
 
-/// Texts that are not speech. Models do not generate them, with or without a space before them.
+/// Texts that are not speech. Models do not generate these texts, whether or not a space precedes them.
 const NO_SPEECH: &str = "\" # ( ) * + / : ; < = > @ [ \\ ] ^ _ ` { | } ~ 「 」 『 』 << >> <<< >>> -- --- -( -[ (' (\" (( )) \
     ((( ))) [[ ]] {{ }} ♪♪ ♪♪♪";
 
 /// Symbols of music: their first token is not generated.
 const MUSIC: &str = "♩ ♪ ♫ ♬ ♭ ♮ ♯";
 
-/// The special tokens of a model: their texts, from the id `first` on.
+/// The special tokens of a model: the texts of the tokens with the ids `first`, `first + 1`, and so on.
 pub struct Special {
     pub first: u32,
     texts: Vec<String>,
@@ -29,7 +29,7 @@ pub struct Special {
 }
 
 impl Special {
-    /// The special tokens of a model with `rows` tokens. Timestamps follow them.
+    /// Returns the special tokens of a model with `rows` tokens. Timestamp tokens follow the special tokens.
     pub fn new(rows: u32) -> Self {
         let is_multilingual = rows >= 51865;
         let languages = LANGUAGES.split_whitespace().take(if rows >= 51866 { 100 } else { 99 });
@@ -44,7 +44,8 @@ impl Special {
         self.first + at.unwrap_or(0) as u32
     }
 
-    /// The same settings as in `generation_config.json`. `ranks` is the vocabulary, if it is known.
+    /// Returns the settings in the form of `generation_config.json`. `ranks` is the vocabulary, if the vocabulary is
+    /// known.
     pub fn settings(&self, ranks: Option<&Ranks<'_>>) -> Value {
         let names = ["transcribe", "translate", "startoftranscript", "startofprev", "startoflm", "nospeech"];
         let mut suppressed: BTreeSet<u32> = names.iter().map(|name| self.id(name)).collect();
@@ -91,7 +92,7 @@ fn no_speech(ranks: &Ranks<'_>) -> BTreeSet<u32> {
     ids
 }
 
-/// The config of a model with these sizes (`dims`), by the names of transformers.
+/// Returns the config of a model with the sizes `dims`, under the names that transformers uses.
 pub fn config(dims: &Value, class: &str) -> Value {
     let size = |name: &str| dims[name].as_u64().unwrap_or(0);
     let special = Special::new(size("n_vocab") as u32);

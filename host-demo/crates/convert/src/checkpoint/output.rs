@@ -1,4 +1,4 @@
-//! The tensors of the new file: assembles them from stored ones, and writes them in their new types.
+//! Assembles the tensors of the new file from stored tensors, and writes them in their new types.
 
 use std::collections::{HashMap, HashSet};
 use std::io::Write;
@@ -18,7 +18,7 @@ use arenite_gguf_writer::Meta;
 use arenite_quantize::encode_values;
 use arenite_quantize::underflow::underflows;
 
-/// Number of elements that a thread encodes at a time, or bytes that are copied.
+/// Number of elements that a thread encodes at a time, or number of bytes that are copied at a time.
 const PIECE: usize = 1 << 20;
 
 /// The end of the note about tensors of another modality.
@@ -30,7 +30,8 @@ pub struct Output<'f> {
     /// The outermost dimension first.
     pub shape: Vec<usize>,
     pub kind: TensorType,
-    /// The smallest type of GGUF that holds the integers of another program without loss.
+    /// The smallest type of GGUF that holds the weights without loss, if another program has quantized them to
+    /// integers.
     pub grid: Option<TensorType>,
     values: Values<'f>,
 }
@@ -43,7 +44,8 @@ enum Values<'f> {
 
 /// The parts of a new tensor.
 struct Parts<'f> {
-    /// Each part with a sort key: the index in a stack, or the indices of the row in the tables and of the view.
+    /// Each part with a sort key. The key is the index in a stack, or the index of the row in the tables and the index
+    /// of the view.
     parts: Vec<((usize, usize), View<'f>)>,
     stacked: bool,
 }
@@ -51,7 +53,7 @@ struct Parts<'f> {
 /// The tensors and numbers of a converted checkpoint.
 pub struct Assembled<'f> {
     pub outputs: Vec<Output<'f>>,
-    /// Numbers of the whole model, and lists with one number per layer.
+    /// Tensors that become metadata: numbers for the whole model, and lists with one number per layer.
     pub scalars: Vec<(&'static str, Meta)>,
     /// Messages about dropped tensors.
     pub notes: Vec<String>,
@@ -86,7 +88,7 @@ pub fn assemble<'f>(
                 || checkpoint.view("shared.weight").is_none_or(is_shared),
             "the tensor {name} differs from shared.weight, which is not supported"
         );
-        // Layers beyond the number in the config are left out, because transformers leaves them out, too.
+        // Layers beyond the config's number of layers are left out, as in transformers.
         let is_beyond = place.number.is_some_and(|number| number >= layers) && !name.starts_with("mtp.");
         if is_beyond && !place.layer.starts_with("dec.") && !predicting.contains(&place.layer) {
             beyond += 1;
@@ -153,7 +155,7 @@ pub fn assemble<'f>(
     Ok(Assembled { outputs, scalars, notes })
 }
 
-/// Returns the layer of a tensor that only layers that predict further tokens have.
+/// Returns the layer of the tensor `name`, if only layers that predict further tokens have such a tensor.
 fn predicting_layer(name: &str) -> Option<String> {
     let place = Place::of(name);
     place.rest.starts_with("eh_proj.").then_some(place.layer)
@@ -164,8 +166,8 @@ pub fn predicting(outputs: &[Output<'_>]) -> usize {
     outputs.iter().filter(|output| output.name.ends_with(".nextn.eh_proj.weight")).count()
 }
 
-/// Refuses a checkpoint without its head, or without the bias of some layers. Readers of GGUF would use the embedding,
-/// or no bias. A model with pooling (`pools`) needs no head.
+/// Refuses a checkpoint whose head is missing, or in which only some layers have a bias. Readers of GGUF would use the
+/// embedding in place of the head, and no bias. A model with pooling (`pools`) needs no head.
 pub fn complete(outputs: &[Output<'_>], config: &Config, pools: bool) -> Result<()> {
     let names: HashSet<&str> = outputs.iter().map(|output| output.name.as_str()).collect();
     let needs_head = !pools && config.classes().iter().any(|class| class.ends_with("ForCausalLM"));
@@ -174,7 +176,7 @@ pub fn complete(outputs: &[Output<'_>], config: &Config, pools: bool) -> Result<
         "the checkpoint has no head, and tie_word_embeddings in config.json is false: change it to true if the embedding \
          is the head, too"
     );
-    // In laya, only the scoring layers, which come last, have biases.
+    // In laya, only the scoring layers have biases. These are the last layers.
     let is_scoring = config.classes().contains(&SCORING_ENCODER);
     let first = if is_scoring { config.size(&["num_layers_per_stack"])? } else { 0 };
     let of_layer = |name: &str| Some(name.strip_prefix("blk.")?.split_once('.')?.1.strip_suffix(".bias")?.to_owned());
@@ -206,7 +208,7 @@ const EMBEDDINGS: &[&str] = &[
     "decoder.embed_tokens.weight",
 ];
 
-/// Returns true if the tensor is a head with the values of the embedding, and the config ties the two.
+/// Returns true if the tensor is a head that equals the embedding, and the config says that the two are tied.
 fn is_tied_head(checkpoint: &Checkpoint<'_>, config: &Config, rest: &str, view: &View<'_>) -> bool {
     if !HEADS.contains(&rest) {
         return false;
@@ -294,7 +296,7 @@ impl<'f> Output<'f> {
         Self { name, shape: shape.to_vec(), kind: TensorType::F32, grid: None, values: Values::Made(values) }
     }
 
-    /// Makes a tensor from the rows of these views, one view after the other.
+    /// Makes a tensor from the rows of `views`: all rows of the first view come first.
     pub fn of_views(name: String, shape: Vec<usize>, views: Vec<View<'f>>) -> Self {
         Self { name, shape, kind: TensorType::F32, grid: None, values: Values::Views(views) }
     }
@@ -320,7 +322,7 @@ impl<'f> Output<'f> {
                 ensure!(*part == i, "expert {i} of {name} is missing in this checkpoint: fetch it again");
                 ensure!(view.dims() == shape, "the experts of {name} have different shapes: not supported");
             }
-            // A stack of factors, which are stored without dimensions, is a vector.
+            // A stack of factors becomes a vector, because each factor is stored without dimensions.
             if shape == [1] && first.leaf().shape.iter().product::<usize>() == 1 && name.ends_with("scale") {
                 shape.clear();
             }
@@ -346,8 +348,8 @@ impl<'f> Output<'f> {
         self.shape.iter().product()
     }
 
-    /// The type in which the values are stored; BF16 for 8-bit floats and ternary weights. F32 for values in memory, and
-    /// for parts of different types.
+    /// The type in which the values are stored; BF16 if they are 8-bit floats or ternary weights. Returns F32 for
+    /// values in memory, and if the parts have different types.
     pub fn stored(&self) -> TensorType {
         let Values::Views(views) = &self.values else { return TensorType::F32 };
         let of = |view: &View<'_>| match &view.leaf().coding {
@@ -382,7 +384,7 @@ impl<'f> Output<'f> {
         self.grid = first.and_then(|first| kinds.try_fold(first, |kind, other| larger(kind, other?)));
     }
 
-    /// Returns true if the integers of another program are copied into blocks without loss.
+    /// Returns true if the tensor's integers, which another program has made, are copied into blocks without loss.
     fn keeps_grid(&self) -> bool {
         self.grid.is_some_and(|grid| grid::holds(self.kind, grid))
     }
@@ -412,7 +414,8 @@ impl<'f> Output<'f> {
         self.shape.len() <= 1 || base.ends_with("_norm.weight") || KEPT.contains(&base) || !base.ends_with(".weight")
     }
 
-    /// Keeps a precise type if the weights are too small for the chosen one. Returns a message.
+    /// Replaces the chosen type by F32 or BF16 if the weights are too small for the chosen type. Returns a message in
+    /// this case.
     pub fn keep_small(&mut self) -> Option<String> {
         let columns = self.shape.last().copied().filter(|columns| *columns > 0)?;
         let kept = if self.stored() == TensorType::BF16 { TensorType::BF16 } else { TensorType::F32 };
@@ -440,7 +443,7 @@ impl<'f> Output<'f> {
         let rows = self.len() / columns.max(1);
         let row_bytes = self.kind.row_bytes(columns).context("rows that are not whole blocks")?;
         if let Some(parts) = self.copied() {
-            // Another thread checks, so that it reads ahead and the copy waits for no page.
+            // A separate thread checks the values: it reads ahead, so that the copy does not wait for pages.
             let are_finite = thread::scope(|scope| -> Result<bool> {
                 let check = scope.spawn(|| parts.iter().all(|part| are_finite(self.kind, part)));
                 for bytes in parts.iter().flat_map(|part| part.chunks(PIECE)) {
@@ -511,7 +514,8 @@ impl<'f> Output<'f> {
         Ok(())
     }
 
-    /// The stored bytes of the whole tensor, view by view, if it is written as it is.
+    /// The stored bytes of the whole tensor, one slice for each view; `None` unless all bytes are copied without a
+    /// change.
     fn copied(&self) -> Option<Vec<&'f [u8]>> {
         let Values::Views(views) = &self.values else { return None };
         let copied = |view: &View<'f>| view.floats(self.kind, 0, view.len()).or_else(|| view.blocks(self.kind));
@@ -572,14 +576,14 @@ impl<'f> Output<'f> {
     }
 }
 
-/// Returns whether all floats are finite. F32 may have any value.
+/// Returns true if all floats are finite. F32 is not checked, because it may have any value.
 fn are_finite(kind: TensorType, bytes: &[u8]) -> bool {
     let exponent = match kind {
         TensorType::F16 => 0x7c00,
         TensorType::BF16 => 0x7f80,
         _ => return true,
     };
-    // A fold, because the compiler uses no vectors for a search.
+    // The loop is a fold, because the compiler does not vectorize a search.
     let halves = bytes.as_chunks::<2>().0.iter().map(|half| u16::from_le_bytes(*half));
     !halves.fold(false, |found, half| found | (half & exponent == exponent))
 }

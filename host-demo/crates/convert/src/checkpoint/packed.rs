@@ -1,8 +1,8 @@
-//! Decodes weights that another program has quantized to integers: GPTQ, AWQ, compressed-tensors, MLX, bitsandbytes and HQQ.
-//! They are decoded when they are read, because all weights in F32 may not fit in memory.
+//! Decodes weights that another program has quantized to integers: GPTQ, AWQ, compressed-tensors, MLX, bitsandbytes and
+//! HQQ. The weights are decoded on each read, because all weights in F32 may not fit in memory.
 //!
-//! A weight is `(code - zero) * scale + bias`; zero, scale and bias belong to a group of weights of one row. With a
-//! code book, a weight is `book[code] * scale`.
+//! A weight is `(code - zero) * scale + bias`; all weights in a group share zero, scale and bias. With a code book, a
+//! weight is `book[code] * scale`.
 
 use super::leaf::{Codes, Factors, Groups, Order, Packed, Zeros};
 
@@ -28,7 +28,8 @@ impl Codes<'_> {
                 return u32::from(byte >> (line % 2 * 4) & 15);
             }
             Order::AwqFast { columns } => {
-                // The bits of the column within 32 are in the order 0, 2, 1, 4, 3.
+                // The five bits of the column number within a block of 32 columns are stored in the order 0, 2, 1, 4,
+                // 3.
                 let place = at % 8 / 2 * 8 + at % 2 * 4 + at % 32 / 8;
                 let code = line % 4 * 64 + at % 64 / 32 * 32 + place;
                 let word = line / 4 * columns + at / 64 * 64 + code / 4;
@@ -76,7 +77,7 @@ impl Packed<'_> {
         (self.scales.get(line, group), self.zero(line, group), bias)
     }
 
-    /// The line and the group that have the factors of weight `at`.
+    /// Returns the line and the group of the factors that apply to weight `at`.
     fn place(&self, at: usize) -> (usize, usize) {
         let (row, column) = (at / self.columns, at % self.columns);
         match &self.groups {
@@ -133,7 +134,7 @@ mod tests {
 
     #[test]
     fn orders_of_codes() {
-        // 3 bits: the codes 0 to 7, and so on, over the border of two words.
+        // Codes of 3 bits: the codes 0 to 7 are repeated, and one code extends over two words.
         let stream = codes(3, Order::Lines { words: 2 }, &[0x88, 0xc6, 0xfa, 0x88, 0xc6, 0xfa, 0, 0]);
         assert_eq!((0..16).map(|at| stream.get(0, at)).collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5, 6, 7].repeat(2));
         let nibbles = &[0x10, 0x32, 0x54, 0x76, 0x98, 0xba, 0xdc, 0xfe];

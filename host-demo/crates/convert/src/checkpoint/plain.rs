@@ -21,7 +21,8 @@ pub fn config(checkpoint: &Checkpoint<'_>) -> Result<Option<Config>> {
     if let Some(dims) = settings("dims") {
         return Config::new(&openai_whisper::config(dims, WHISPER)).map(Some);
     }
-    // nanoGPT and llama2.c store `model_args`. build-nanogpt stores an object, and approximates GELU.
+    // nanoGPT and llama2.c store `model_args`. build-nanogpt stores an object named `config`, and its models
+    // approximate GELU.
     let has_heads = |(settings, _): &(&Value, _)| settings["n_head"].is_u64() || settings["n_heads"].is_u64();
     let found = [("model_args", "gelu"), ("config", "gelu_pytorch_tanh")].into_iter();
     let mut found = found.filter_map(|(name, activation)| Some((settings(name)?, activation)));
@@ -96,7 +97,7 @@ fn gpt(keys: &mut Keys<'_>) -> Result<()> {
     keys.float("attention.layer_norm_epsilon", &["layer_norm_epsilon"])
 }
 
-/// Zeros for a model without biases, because the architecture `gpt2` requires biases.
+/// Makes biases of zeros for a model without biases, because the architecture `gpt2` requires biases.
 fn no_biases(config: &Config) -> Result<Vec<Made>> {
     if config.get("bias") != Some(&Value::Bool(false)) {
         return Ok(Vec::new());

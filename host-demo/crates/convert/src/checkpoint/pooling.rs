@@ -11,7 +11,7 @@ use super::output::Output;
 use super::tensors::{Checkpoint, Files};
 use super::view::View;
 
-/// Returns the modules of a folder: the last component of each module's type, and the module's path.
+/// Returns the modules listed in a folder: the last component of each module's type, and the path of the module.
 fn modules(directory: &Path) -> Result<Vec<(String, String)>> {
     let path = directory.join("modules.json");
     if !path.is_file() {
@@ -26,8 +26,8 @@ fn modules(directory: &Path) -> Result<Vec<(String, String)>> {
     Ok(list.iter().filter_map(module).collect())
 }
 
-/// Returns the folder of the model itself. Older versions of sentence-transformers put it in a folder of its own, such as
-/// `0_Transformer`.
+/// Returns the folder of the model itself. Older versions of sentence-transformers put the model into a subfolder such
+/// as `0_Transformer`.
 pub fn transformer(directory: &Path) -> Result<PathBuf> {
     if directory.join("config.json").is_file() {
         return Ok(directory.to_owned());
@@ -65,7 +65,7 @@ fn dense_layers(directory: &Path) -> Result<Vec<(PathBuf, &'static str)>> {
     Ok(folders.zip(names.iter().copied()).collect())
 }
 
-/// Returns the name in GGUF of the activation after a linear layer.
+/// Returns GGUF's name for the activation function after a linear layer.
 fn activation(settings: &Value) -> Result<Option<&'static str>> {
     let name = match settings.get("activation_function") {
         None => "Tanh", // the default of sentence-transformers
@@ -179,7 +179,7 @@ pub fn keys(directory: &Path, keys: &mut Keys<'_>) -> Result<()> {
     for (kind, path) in &modules {
         match kind.as_str() {
             "Pooling" => {
-                // Without settings the mean is used, as in sentence-transformers.
+                // If the pooling has no settings, the mean is used, as in sentence-transformers.
                 let file = directory.join(path).join("config.json");
                 let kind = if file.is_file() { pooling(&json(&file)?, only_direction)? } else { 1 };
                 keys.set("pooling_type", kind);
@@ -201,8 +201,9 @@ pub fn keys(directory: &Path, keys: &mut Keys<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Returns the number of the pooling that a config selects: in older files by flags, in newer ones by name. If only the
-/// direction of the vector matters, a sum has that of the mean.
+/// Returns the number of the pooling that a config selects: older files select it by flags, newer files by name. If
+/// only the direction of the vector matters (`only_direction`), a sum counts as the mean, because both have the same
+/// direction.
 fn pooling(settings: &Value, only_direction: bool) -> Result<u32> {
     const FLAG: &str = "pooling_mode_";
     let flags = settings.as_object().into_iter().flatten().filter(|(_, is_on)| **is_on == true);
@@ -237,9 +238,10 @@ fn ranks(keys: &Keys<'_>) -> bool {
     keys.config.classes().iter().any(|class| ends.iter().any(|end| class.ends_with(end)))
 }
 
-/// Lets a classifier's text end without an end token that is padding, too: transformers reads the output of the last token
-/// that is not padding, and in a decoder no later token has an effect on it. Returns a message for models that score pairs,
-/// because the end token is also between the texts of a pair.
+/// If the padding token is also the end token, a classifier's text must end without the end token: transformers reads
+/// the output at the last token that is not padding. In a decoder, later tokens have no effect on this output. For
+/// models that score pairs, nothing is changed and a message is returned, because an end token also separates the two
+/// texts of a pair.
 pub fn padded_ends(keys: &mut Keys<'_>) -> Option<&'static str> {
     let (end, adds) = ("tokenizer.ggml.eos_token_id", "tokenizer.ggml.add_eos_token");
     let padding = keys.config.get("pad_token_id").and_then(Value::as_u64);
@@ -267,7 +269,7 @@ fn labels(keys: &mut Keys<'_>) {
     if !usual || names.len() > 2 {
         keys.set("classifier.output_labels", arenite_gguf_writer::Meta::strings(&names));
     }
-    // Whether the outputs exclude each other, and whether they are probabilities at all.
+    // The problem type tells whether the outputs exclude each other, and whether they are probabilities.
     if let Some(kind) = keys.config.text("problem_type").filter(|kind| *kind != "single_label_classification") {
         let kind = kind.to_owned();
         keys.header.set("general.problem_type", kind.as_str());
@@ -313,8 +315,9 @@ mod tests {
         }
     }
 
-    /// transformers 5.24 gives a Qwen 3 classifier the probabilities of the text without the end token, 0.232, 0.342 and 0.426,
-    /// if the padding token is the end token (0.200, 0.283 and 0.517 with it).
+    /// With the end token, transformers 5.24 gives a Qwen 3 classifier the probabilities 0.200, 0.283 and 0.517. If the
+    /// padding token is the end token, the probabilities are those of the text without the end token: 0.232, 0.342 and
+    /// 0.426.
     #[test]
     fn the_end_token_is_left_out_if_it_is_padding() {
         for (class, pad, labels, adds, is_noted) in [

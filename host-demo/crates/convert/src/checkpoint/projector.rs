@@ -1,5 +1,5 @@
-//! The projector of a model that sees: the encoder of pictures in a checkpoint, as a file of its own (`mmproj`). Names and
-//! keys are those of llama.cpp's converter.
+//! The projector of a model that reads pictures: the encoder of pictures in a checkpoint becomes a separate file
+//! (`mmproj`). Names and keys are the same as in llama.cpp's converter.
 
 use std::path::{Path, PathBuf};
 
@@ -22,8 +22,8 @@ struct Kind {
     names: &'static [Row],
 }
 
-/// The end of a tensor's name in the checkpoint, without `.weight` and `.bias`, and its name in the new file. `#` stands for
-/// the number of a layer.
+/// A row of a table of names: the end of a tensor's name in the checkpoint, without `.weight` and `.bias`, and the
+/// tensor's name in the new file. `#` stands for the number of a layer.
 type Row = (&'static str, &'static str);
 
 const SIGLIP: &[Row] = &[
@@ -130,10 +130,10 @@ const KINDS: &[Kind] = &[
 
 /// Names before those of an encoder's tensors.
 const ROOTS: &[&str] = &["model.", "vision_tower.", "vision_model.", "visual."];
-/// Tensors that belong to the encoder and its projector begin with one of these, perhaps after `model.`.
+/// Prefixes of the tensors that belong to the encoder and its projector. `model.` may precede these prefixes.
 const OWN: &[&str] = &["vision_tower.", "vision_model.", "visual.", "multi_modal_projector.", "connector."];
 
-/// The path of the projector beside the new file of a model.
+/// Returns the path of the projector, which is written beside the new file of a model.
 pub fn beside(model: &Path) -> PathBuf {
     let name = model.file_name().unwrap_or_default().to_string_lossy();
     model.with_file_name(format!("mmproj-{name}"))
@@ -145,11 +145,11 @@ struct Settings {
     config: Value,
 }
 
-/// Assembles the projector in a checkpoint. `None` if it has none that is known.
+/// Assembles the projector in a checkpoint. `None` if the checkpoint has no projector of a known kind.
 ///
 /// # Errors
 ///
-/// A tensor or a setting is missing or not known.
+/// A tensor or a setting is missing or unknown.
 pub fn assemble<'f>(folder: &Path, mix: Option<Mix>, checkpoint: &Checkpoint<'f>) -> Result<Option<New<'f>>> {
     let path = folder.join("config.json");
     let config = if path.is_file() { config::json(&path)? } else { return Ok(None) };
@@ -194,12 +194,13 @@ pub fn assemble<'f>(folder: &Path, mix: Option<Mix>, checkpoint: &Checkpoint<'f>
     Ok(Some(New { architecture: "clip", header, outputs, notes: Vec::new() }))
 }
 
-/// The type of a tensor: matrices of the layers have the wanted type if that is F32, F16 or Q8_0, otherwise F16.
+/// Returns the type of a tensor. Matrices of layers have the type that the user chose if that is F32, F16 or Q8_0, and
+/// F16 otherwise.
 fn type_of(output: &Output<'_>, mix: Option<Mix>) -> TensorType {
     let columns = output.shape.last().copied().unwrap_or(0);
     let is_small = output.shape.len() != 2 || output.name.starts_with("v.position_embd");
     match mix {
-        // The only matrix that is stored the other way around; programs read it as F16.
+        // This matrix is the only one that is stored transposed. Programs expect it in F16.
         _ if output.name == "mm.input_projection.weight" => TensorType::F16,
         _ if is_small => TensorType::F32,
         Some(Mix::F32) => TensorType::F32,
@@ -220,7 +221,7 @@ impl Settings {
         Ok(u32::try_from(found.with_context(wanted)?)?)
     }
 
-    /// Adds a tensor of the checkpoint to those of the new file.
+    /// Adds a tensor of the checkpoint to `outputs`, the tensors of the new file.
     fn push<'f>(&self, kind: &Kind, name: &str, view: View<'f>, outputs: &mut Vec<Output<'f>>) -> Result<()> {
         let (name, number) = new_name(kind, name).context("is not known in an encoder of pictures")?;
         let mut put = |name: &str, view: View<'f>| {

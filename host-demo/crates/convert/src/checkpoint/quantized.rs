@@ -1,5 +1,5 @@
 //! Checkpoints that are already quantized, read exactly: FP8 and 8-bit integers with factors, NVFP4, MXFP4, BitNet's
-//! ternary. [`integers`] has those of packed integers.
+//! ternary weights. The module [`integers`] reads packed integers.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -81,7 +81,8 @@ fn fp8(checkpoint: &mut Checkpoint<'_>, settings: &Value) -> Result<()> {
     factors(checkpoint, "_scale", &Value::Null)
 }
 
-/// Returns the method and the settings of the quantization, which older programs store beside config.json.
+/// Returns the method and the settings of the quantization. Older programs store them in a separate file beside
+/// config.json.
 fn settings(config: &Config, directory: Option<&Path>, checkpoint: &Checkpoint<'_>) -> Result<Option<(String, Value)>> {
     if let Some(settings) = config.find(&["quantization_config", "quantization"]) {
         let is_mlx = settings["quant_method"].is_null() && settings["group_size"].is_u64();
@@ -99,7 +100,8 @@ fn settings(config: &Config, directory: Option<&Path>, checkpoint: &Checkpoint<'
     Ok(hqq::is_used(checkpoint).then(|| ("hqq".to_owned(), Value::Null)))
 }
 
-/// Converts the matrices of compressed-tensors, each by the tensors that it has. A checkpoint may have several formats.
+/// Converts the matrices of compressed-tensors. The format of each matrix is recognized by its tensors, because a
+/// checkpoint may have several formats.
 fn compressed(checkpoint: &mut Checkpoint<'_>, settings: &Value) -> Result<()> {
     const FORMATS: &[&str] = &[
         "pack-quantized",
@@ -150,7 +152,7 @@ fn rename(checkpoint: &mut Checkpoint<'_>, from: &str, to: &str) -> Result<()> {
     Ok(())
 }
 
-/// Converts torchao's 8-bit integers and floats: codes, factors and zeros of rows or blocks.
+/// Converts torchao's 8-bit integers and floats, which are stored as codes, and as factors and zeros of rows or blocks.
 fn torchao(checkpoint: &mut Checkpoint<'_>) -> Result<()> {
     for stem in ending(checkpoint, "_weight_qdata") {
         let codes = format!("{stem}_weight_qdata");
@@ -174,8 +176,8 @@ fn is_one(leaf: &Arc<Leaf<'_>>) -> bool {
     values(leaf).iter().all(|value| *value == 1.0)
 }
 
-/// Attaches scale factors to weights. The factors of `NAME` are in the tensor `NAME` + `end`: one for the whole tensor,
-/// or one per row or block. Only the sizes of blocks that do not divide the matrix have to be known.
+/// Attaches scale factors to weights. The factors of `NAME` are in the tensor `NAME` + `end`: one factor for the whole
+/// tensor, or one per row or block. The size of a block is needed only if it does not divide the matrix evenly.
 fn factors(checkpoint: &mut Checkpoint<'_>, end: &str, block: &Value) -> Result<()> {
     for stem in ending(checkpoint, &format!("weight{end}")) {
         let name = format!("{stem}weight");
@@ -219,7 +221,7 @@ fn factors(checkpoint: &mut Checkpoint<'_>, end: &str, block: &Value) -> Result<
     Ok(())
 }
 
-/// Converts ModelOpt's NVFP4: two weights per byte, an 8-bit factor for 16 weights.
+/// Converts ModelOpt's NVFP4: each byte has two weights, and 16 weights have one 8-bit factor.
 fn nvfp4(checkpoint: &mut Checkpoint<'_>) -> Result<()> {
     for stem in ending(checkpoint, "weight_scale") {
         let scales = format!("{stem}weight_scale");
@@ -259,8 +261,8 @@ fn mxfp4(checkpoint: &mut Checkpoint<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Converts MXFP4 of compressed-tensors and Quark: matrices of two weights per byte, an exponent for 32 weights. `packed` is
-/// the end of the matrices' names.
+/// Converts MXFP4 of compressed-tensors and Quark: each byte has two weights, and 32 weights have one exponent. The
+/// names of the matrices end with `packed`.
 fn mxfp4_matrices(checkpoint: &mut Checkpoint<'_>, packed: &str) -> Result<()> {
     for stem in ending(checkpoint, packed) {
         let (name, scales) = (format!("{stem}{packed}"), format!("{stem}weight_scale"));
@@ -282,9 +284,10 @@ fn mxfp4_matrices(checkpoint: &mut Checkpoint<'_>, packed: &str) -> Result<()> {
     Ok(())
 }
 
-/// Converts BitNet's weights: -1, 0 and 1, and one factor for each matrix. With the class `autobitlinear`, the factor
-/// multiplies the weights; otherwise it divides them. In the mode `online` of this class, the weights are stored as
-/// trained, and the model rounds them whenever it uses them.
+/// Converts BitNet's weights, which are -1, 0 or 1, with one factor for each matrix. In models of the class
+/// `autobitlinear`, weights are multiplied by the factor; in all other models, they are divided by it. In the mode
+/// `online` of `autobitlinear`, the checkpoint has the weights as they were trained, and the model rounds them on each
+/// use.
 fn ternary(checkpoint: &mut Checkpoint<'_>, settings: &Value) -> Result<()> {
     let is_automatic = settings["linear_class"] == "autobitlinear";
     ensure!(settings["use_rms_norm"] != true, "its quantization has use_rms_norm, which is not supported");
@@ -334,7 +337,7 @@ mod tests {
         Checkpoint { tensors: tensors.iter().map(leaf).collect(), ..Checkpoint::default() }
     }
 
-    /// One checkpoint has matrices of several formats. The codes 1, 2 and 9 are 0.5, 1 and -0.5.
+    /// One checkpoint has matrices in several formats. The codes 1, 2 and 9 stand for 0.5, 1 and -0.5.
     #[test]
     fn compressed_tensors_of_several_formats() {
         let two = 2f32.to_le_bytes();

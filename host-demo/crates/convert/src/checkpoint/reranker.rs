@@ -1,7 +1,7 @@
 //! Qwen 3's rerankers: decoders whose score compares the logits of "yes" and "no".
 //!
-//! Their class is that of a language model. As in llama.cpp's converter, a reranker is recognized by the name of its
-//! directory, by the name in its config, or by a heading of its model card.
+//! Rerankers have the same class as language models. As in llama.cpp's converter, a reranker is recognized by the name
+//! of its directory, by the name in its config, or by a heading of its model card.
 
 use std::fs;
 use std::path::Path;
@@ -35,7 +35,8 @@ pub fn is(config: &Config, directory: &Path) -> bool {
         .any(|name| named.iter().any(|own| own.contains(name)) || card.contains(&format!("# {name}")))
 }
 
-/// Replaces the head by its rows for "yes" and "no", whose ids are in the file or folder `tokenizer`.
+/// Replaces the head by two of its rows, for the tokens "yes" and "no". The ids of these tokens are read from the file
+/// or folder `tokenizer`.
 pub fn head(config: &Config, tokenizer: &Path, outputs: &mut Vec<Output<'_>>) -> Result<()> {
     let json = files::tokenizer(tokenizer)?.unwrap_or_default();
     let id = |token: &str| {

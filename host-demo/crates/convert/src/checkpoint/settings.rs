@@ -9,7 +9,8 @@ use serde_json::Value;
 use super::config::{Config, is_same};
 use super::output::Output;
 
-/// Settings that change results, and the value that a family implies if it does not read them, as JSON.
+/// Settings that change results. The second text is the value that a family implies if it does not read the setting, as
+/// JSON.
 const IMPLIED: &[(&str, &str)] = &[
     ("alibi", "false"),
     ("altup_correct_scale", "true"),
@@ -37,7 +38,7 @@ const IMPLIED: &[(&str, &str)] = &[
     ("swiglu_limit", "null"),
 ];
 
-/// Flags of biases, and the new tensors whose biases they state.
+/// Flags for biases, and the new tensors whose biases each flag controls.
 const BIASES: &[(&str, &[&str])] = &[
     ("attention_bias", QKV),
     ("attention_out_bias", &["attn_output"]),
@@ -64,11 +65,12 @@ const BIASES: &[(&str, &[&str])] = &[
 ];
 const QKV: &[&str] = &["attn_q", "attn_k", "attn_v", "attn_qkv"];
 
-/// Checks that the class uses all tensors: transformers leaves out those that a flag denies.
+/// Checks that transformers uses all tensors of the checkpoint. transformers leaves out tensors if a flag says that the
+/// model does not have them.
 ///
 /// # Errors
 ///
-/// There is such a tensor.
+/// A flag contradicts a tensor of the checkpoint.
 pub fn check_tensors(config: &Config, architecture: &str, outputs: &[Output<'_>]) -> Result<()> {
     let is_parallel = architecture == "stablelm" && config.flag("use_parallel_residual") == Some(true);
     if is_parallel && outputs.iter().any(|output| output.name == "blk.0.ffn_norm.weight") {
@@ -104,7 +106,7 @@ pub fn check_tensors(config: &Config, architecture: &str, outputs: &[Output<'_>]
 ///
 /// # Errors
 ///
-/// A setting of [`IMPLIED`] has another value, or steps of a recurrent mixer have limits.
+/// A setting of [`IMPLIED`] has a different value, or the steps of a recurrent mixer have limits.
 pub fn check(config: &Config, architecture: &str) -> Result<()> {
     for (name, value) in config.unread() {
         let implied = IMPLIED.iter().find(|(known, _)| *known == name).map(|(_, implied)| *implied);
@@ -120,7 +122,7 @@ pub fn check(config: &Config, architecture: &str) -> Result<()> {
     Ok(())
 }
 
-/// True for limits from 0 to infinity. JSON cannot express infinity, so any object, string or null counts as such.
+/// True for limits from 0 to infinity. JSON cannot express infinity, so any object, string or null counts as infinity.
 fn is_unlimited(limits: &Value) -> bool {
     limits[0].as_f64() == Some(0.0) && limits[1].as_f64().is_none_or(f64::is_infinite)
 }

@@ -22,7 +22,7 @@ const MOST_SHARDS: usize = 1 << 14;
 pub struct Files(Vec<(PathBuf, Mmap)>);
 
 impl Files {
-    /// Opens the weights in a directory, those named by an index, or one file.
+    /// Opens the weights in a directory, the weights that an index names, or a single file.
     pub fn open(path: &Path) -> Result<Self> {
         let is_index = path.to_str().is_some_and(|path| path.ends_with(".index.json"));
         let files = match path {
@@ -43,8 +43,8 @@ impl Files {
     }
 }
 
-/// Returns the files with weights in a directory, in transformers' order: one file, those that an index names, or shards
-/// without an index.
+/// Returns the files with weights in a directory, in transformers' order: a single file, the files that an index names,
+/// or shards without an index.
 fn weights(directory: &Path) -> Result<Vec<PathBuf>> {
     let mut missing = None;
     for (stem, kind) in [("model", "safetensors"), ("pytorch_model", "bin")] {
@@ -56,8 +56,8 @@ fn weights(directory: &Path) -> Result<Vec<PathBuf>> {
         let named = if index.is_file() { Some(indexed(&index)?) } else { None };
         let shards = shards(directory, stem, kind)?;
         let lost = shards.iter().find(|path| !path.is_file()).cloned();
-        // Complete shards count more than an index whose files are missing, because it may belong to older shards,
-        // which these replaced.
+        // Complete shards take precedence over an index that names missing files, because the index may belong to older
+        // shards that were replaced.
         match named {
             Some(named) if shards.is_empty() || lost.is_some() || named.iter().all(|path| path.is_file()) => {
                 return Ok(named);
@@ -109,8 +109,8 @@ fn is_of_trainer(path: &Path) -> bool {
     STARTS.iter().any(|start| name.starts_with(start))
 }
 
-/// Returns the folder inside of this one that has the weights: the newest checkpoint of a training, or a snapshot of the
-/// hub's cache.
+/// Returns the subfolder that has the weights: the newest checkpoint of a training run, or a snapshot in the hub's
+/// cache.
 fn inner(directory: &Path, names: &[PathBuf]) -> Option<PathBuf> {
     let step = |path: &&PathBuf| path.file_name()?.to_str()?.strip_prefix("checkpoint-")?.parse::<u64>().ok();
     let snapshot = || {
@@ -121,7 +121,7 @@ fn inner(directory: &Path, names: &[PathBuf]) -> Option<PathBuf> {
     newest.cloned().or_else(snapshot).filter(|path| path.is_dir())
 }
 
-/// Describes the files of a folder without weights in a known form, as the end of a message.
+/// Describes the files of a folder that has no weights in a known format. The text is the end of an error message.
 fn others(directory: &Path) -> String {
     let names: Vec<PathBuf> = fs::read_dir(directory)
         .map(|files| files.filter_map(|file| Some(file.ok()?.path())).collect())
@@ -152,8 +152,8 @@ fn others(directory: &Path) -> String {
     .to_owned()
 }
 
-/// Returns the paths `STEM-00001-of-00002.KIND` and so on, if one of these files exists. The shards of which none is missing
-/// come first.
+/// Returns the paths `STEM-00001-of-00002.KIND` and so on, if one of these files exists. If the folder has several sets
+/// of shards, a complete set takes precedence.
 fn shards(directory: &Path, stem: &str, kind: &str) -> Result<Vec<PathBuf>> {
     let read = fs::read_dir(directory).with_context(|| format!("cannot read {}", directory.display()))?;
     let count = |name: &str| -> Option<usize> {
@@ -184,8 +184,8 @@ fn indexed(index: &Path) -> Result<Vec<PathBuf>> {
     Ok(names.into_iter().map(|name| index.with_file_name(name)).collect())
 }
 
-/// Removes what training adds to the names of tensors: `torch.compile`, distributed training, Lightning, checkpoints of
-/// activations and PEFT.
+/// Removes the prefixes that training adds to the names of tensors. They come from `torch.compile`, distributed
+/// training, Lightning, activation checkpointing and PEFT.
 fn own_name(name: &str) -> String {
     const PREFIXES: [&str; 2] = ["module.", "base_model.model."];
     const WRAPPERS: [&str; 4] = ["_orig_mod", "_forward_module", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"];
@@ -254,7 +254,7 @@ impl<'f> Checkpoint<'f> {
                 Dtype::I8 => Coding::I8,
                 other => bail!("the tensor {name} has type {other:?}, which is not supported"),
             };
-            // A view borrows from `file`, but its data lies in `bytes`, which live longer.
+            // The view borrows from `file`, but its data lies in `bytes`, which lives longer than `file`.
             let start = view.data().as_ptr().addr() - bytes.as_ptr().addr();
             let data = bytes.get(start..start + view.data().len()).unwrap_or_default();
             self.insert(Leaf::new(name, data, coding, view.shape()))?;
@@ -262,7 +262,7 @@ impl<'f> Checkpoint<'f> {
         Ok(())
     }
 
-    /// Inserts a tensor by its name in the model, without what trainers add.
+    /// Inserts a tensor under its name in the model, without the prefixes that training adds.
     fn insert(&mut self, mut leaf: Leaf<'f>) -> Result<()> {
         let name = own_name(&leaf.name);
         leaf.name.clone_from(&name);

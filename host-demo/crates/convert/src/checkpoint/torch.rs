@@ -1,4 +1,4 @@
-//! torch's files (`.pt`, `.pth`, `.bin`): reads the tensors without executing code.
+//! Reads torch's files (`.pt`, `.pth`, `.bin`) without executing code from them.
 
 pub mod pickle;
 
@@ -17,10 +17,10 @@ pub struct TorchFile<'f> {
     pub settings: Option<Json>,
 }
 
-/// First bytes of the number that begins a file of torch before version 1.6.
+/// First bytes of files that torch wrote before version 1.6: a pickled magic number.
 const OLD: &[u8] = b"\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19";
 
-/// Returns true for a torch file: a zip file, or the form before version 1.6.
+/// Returns true for a torch file: a zip file, or the format before version 1.6.
 pub fn is_torch(bytes: &[u8]) -> bool {
     bytes.starts_with(b"PK\x03\x04") || is_old(bytes)
 }
@@ -91,8 +91,8 @@ fn zipped(bytes: &[u8]) -> Result<(Item, Storages<'_>)> {
     Ok((top, entries.iter().filter_map(storage).collect()))
 }
 
-/// Reads a file of torch before version 1.6: a number, a version, facts about the machine, the dictionary, the keys of
-/// the storages, and for each key the number of values and the values.
+/// Reads a file that torch wrote before version 1.6. It consists of a magic number, a version, facts about the machine,
+/// the dictionary and the keys of the storages. Then follow, for each key, the number of values and the values.
 fn old(bytes: &[u8]) -> Result<(Item, Storages<'_>)> {
     let mut rest = bytes;
     let mut machine = Machine::default();
@@ -116,7 +116,7 @@ fn old(bytes: &[u8]) -> Result<(Item, Storages<'_>)> {
     Ok((top, storages))
 }
 
-/// Lists the files in a zip file, which torch does not compress.
+/// Lists the files in a zip file. torch does not compress these files.
 fn entries(bytes: &[u8]) -> Result<Vec<(String, &[u8])>> {
     let archive = rawzip::ZipArchive::from_slice(bytes).context("its zip directory is damaged")?;
     let mut records = archive.entries();

@@ -1,5 +1,5 @@
-//! Strided views of stored tensors: reshaped, sliced and transposed without copies, and decoded on reading, because a
-//! checkpoint may be larger than the memory.
+//! Strided views of stored tensors. Views are reshaped, sliced and transposed without copies, and values are decoded on
+//! reading, because a checkpoint may be larger than the memory.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub enum Step {
     NegativeExp,
 }
 
-/// A selection of a stored tensor's values in some order, with arithmetic operations on each.
+/// A selection of a stored tensor's values in some order. Arithmetic operations may be applied to each value.
 #[derive(Clone, Debug)]
 pub struct View<'f> {
     leaf: Arc<Leaf<'f>>,
@@ -26,7 +26,7 @@ pub struct View<'f> {
     shape: Vec<usize>,
     /// Distance between consecutive indices of each dimension, in elements of the stored tensor.
     strides: Vec<usize>,
-    /// Dimensions of the result, if they cannot be expressed by strides.
+    /// Dimensions of the result, if strides cannot express them.
     dims: Option<Vec<usize>>,
     steps: Vec<Step>,
 }
@@ -93,7 +93,8 @@ impl<'f> View<'f> {
         let mut strides = vec![0; shape.len()];
         let (mut from, mut to) = (0, 0);
         while from < old.len() {
-            // Find the smallest groups of old and new dimensions with the same number of values.
+            // Find the smallest group of old dimensions and the smallest group of new dimensions that have the same
+            // number of values.
             let (mut old_end, mut new_end) = (from + 1, to + 1);
             let (mut old_len, mut new_len) = (old[from].0, *shape.get(to).with_context(|| wrong(&self))?);
             while old_len != new_len {
@@ -133,7 +134,7 @@ impl<'f> View<'f> {
         self.swap(dims - 2, dims - 1)
     }
 
-    /// Selects `len` indices of dimension `dim`: every `step`th from `start` on.
+    /// Selects `len` indices of dimension `dim`: every `step`th index from `start` on.
     pub fn every(mut self, dim: usize, start: usize, step: usize, len: usize) -> Result<Self> {
         let last = len.checked_sub(1).map_or(start, |last| start + last * step);
         ensure!(
@@ -159,7 +160,7 @@ impl<'f> View<'f> {
         self
     }
 
-    /// Splits dimension `dim` into consecutive parts of these sizes.
+    /// Splits dimension `dim` into consecutive parts with the sizes `sizes`.
     pub fn split(self, dim: usize, sizes: &[usize]) -> Result<Vec<Self>> {
         let all: usize = sizes.iter().sum();
         ensure!(
@@ -187,16 +188,17 @@ impl<'f> View<'f> {
         self.split(dim, &vec![size / parts; parts])
     }
 
-    /// Adds a dimension `dim` in which `size` indices have the same values.
+    /// Adds a dimension at index `dim`. All `size` indices of it have the same values.
     pub fn repeat(mut self, dim: usize, size: usize) -> Self {
         self.shape.insert(dim, size);
         self.strides.insert(dim, 0);
         self
     }
 
-    /// Changes the factors of a stored tensor as this view changes the tensor. The tensor is the product of the factors,
-    /// summed over the rank. A factor has the tensor's dimensions, which are repeated if it does not depend on them, and
-    /// the rank. Returns `[.., rank, columns]` and `[.., rows, rank]`, and the index of the factor with the columns.
+    /// Changes the factors of a stored tensor in the same way as this view changes the tensor. The tensor is the
+    /// product of the two factors, summed over the rank. A factor has the dimensions of the tensor and the rank;
+    /// dimensions on which it does not depend are repeated. Returns the factors with the dimensions `[.., rank,
+    /// columns]` and `[.., rows, rank]`, and the index in `factors` of the factor that has the columns.
     pub fn factors(&self, factors: &[Self; 2]) -> Result<([Self; 2], usize)> {
         let wrong = || format!("the factors of {} cannot be reordered as the model's tensor is", self.name());
         let is_scaled = self.steps.iter().all(|step| matches!(step, Step::Times(_)));
@@ -217,7 +219,7 @@ impl<'f> View<'f> {
             ensure!(size == 1 || (size - 1) * step < self.leaf.shape[axis], wrong());
             strides.push(factors.each_ref().map(|half| if size == 1 { 0 } else { half.strides[axis] * step }));
         }
-        // Dimensions of the view for the columns, for the rows, and for several matrices.
+        // Ends of the view's dimensions that are columns, that are rows, and that are several matrices.
         let mut ends = [self.shape.len(); 3];
         let dims = self.dims();
         for (group, dim) in dims.iter().rev().take(2).enumerate() {
@@ -284,14 +286,14 @@ impl<'f> View<'f> {
         }
     }
 
-    /// The stored blocks, if the view is a whole tensor of type `kind`, unchanged.
+    /// Returns the stored blocks, if the view is an unchanged whole tensor of type `kind`.
     pub fn blocks(&self, kind: TensorType) -> Option<&'f [u8]> {
         let is_whole = self.shape == self.leaf.shape && self.strides == self.leaf.strides && self.steps.is_empty();
         (is_whole && self.leaf.coding == Coding::Blocks(kind)).then(|| self.leaf.blocks(kind, 0, self.len()))
     }
 
-    /// The stored bytes of the `len` values from index `start` on, if they are floats of type `kind` that follow each other
-    /// and that the view does not change.
+    /// The stored bytes of the `len` values from index `start` on, if they are consecutive floats of type `kind` that
+    /// the view does not change.
     pub fn floats(&self, kind: TensorType, start: usize, len: usize) -> Option<&'f [u8]> {
         let Leaf { bytes, coding, scale: None, of_columns: None, rounding: None, .. } = &*self.leaf else {
             return None;
@@ -325,7 +327,7 @@ impl<'f> View<'f> {
         });
     }
 
-    /// Returns true if each block of `size` values of a row is stored in one piece that starts at a multiple of `size`, and
+    /// Returns true if each block of `size` values of a row is stored contiguously from a multiple of `size` on, and if
     /// the view does not change the values.
     pub fn has_whole_blocks(&self, size: usize) -> bool {
         let (Some(inner), Some(1)) = (self.shape.last(), self.strides.last()) else { return false };
@@ -336,8 +338,8 @@ impl<'f> View<'f> {
             && outer.iter().all(|stride| stride.is_multiple_of(size))
     }
 
-    /// Calls `run` for each run of values with one stride: position in the output, position in the stored tensor,
-    /// length, and stride.
+    /// Calls `run` for each sequence of values with a constant stride. The arguments are the position in the output,
+    /// the position in the stored tensor, the length, and the stride.
     pub fn runs(&self, start: usize, len: usize, mut run: impl FnMut(usize, usize, usize, usize)) {
         let inner = self.shape.last().copied().unwrap_or(1).max(1);
         let stride = self.strides.last().copied().unwrap_or(1);
@@ -383,7 +385,7 @@ mod tests {
 
     #[test]
     fn rows_are_permuted_as_by_reshapes() {
-        // Two heads of four rows: rows half a head apart become neighbours.
+        // The matrix has two heads of four rows. Rows that are half a head apart become neighbours.
         let view = numbers(&[8, 3]).reshape(&[2, 2, 2, 3]).unwrap().swap(1, 2).unwrap();
         let rows: Vec<usize> = values(&view).chunks(3).map(|row| row[0] as usize / 3).collect();
         assert_eq!(rows, [0, 2, 1, 3, 4, 6, 5, 7]);

@@ -1,10 +1,10 @@
-//! Speech models of whisper.cpp (`ggml-*.bin`). They have the sizes and the names of OpenAI's checkpoints, and a
-//! vocabulary.
+//! Speech models of whisper.cpp (`ggml-*.bin`). The files have the same sizes and names as OpenAI's checkpoints, and
+//! also a vocabulary.
 //!
 //! Source: `whisper_model_load` of whisper.cpp. A number has 32 bits, the lowest byte first. The parts of a file are a
-//! magic number, the sizes, the filter bank, the tokens by id, and the tensors. The tensors fill the rest of the file,
-//! each as the number of dimensions, the length of the name, the type, the dimensions (the contiguous one first), the
-//! name, the data.
+//! magic number, the sizes, the filter bank, the tokens by id, and the tensors. The tensors fill the rest of the file.
+//! Each tensor consists of the number of dimensions, the length of the name, the type, the dimensions (the contiguous
+//! dimension first), the name, and the data.
 
 use anyhow::{Context, Result, bail, ensure};
 use arenite::quant::TensorType;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::leaf::{Coding, Leaf};
 
-/// The sizes at the start of a file, by their names in OpenAI's checkpoints.
+/// The sizes at the start of a file, under the names that OpenAI's checkpoints use.
 const SIZES: [&str; 10] = [
     "n_vocab",
     "n_audio_ctx",
@@ -37,7 +37,8 @@ pub struct WhisperFile<'f> {
     pub tensors: Vec<Leaf<'f>>,
 }
 
-/// Returns whether a file is a speech model. Old language models begin with the same magic number.
+/// Returns true if a file is a speech model. The sizes are checked, too, because old language models begin with the
+/// same magic number.
 pub fn is_model(bytes: &[u8]) -> bool {
     let rows = bytes.get(4..8).and_then(|rows| rows.first_chunk()).map(|rows| u32::from_le_bytes(*rows));
     bytes.starts_with(b"lmgg") && matches!(rows, Some(51864..=51866))

@@ -1,8 +1,9 @@
-//! Parts of an adapter that are more than a product of two matrices, as products: DoRA, IA3, saved modules, trained tokens
-//! and biases.
+//! Converts parts of an adapter that are not products of two matrices to products: DoRA, IA3, saved modules, trained
+//! tokens and biases.
 //!
-//! The product is the difference between the new and the old matrix, times an identity matrix, so it has the rank of the
-//! smaller side. This needs the weights of the adapter's base model. A bias is a further column of the second matrix.
+//! A product is the difference between the new and the old matrix times an identity matrix, so its rank is the smaller
+//! side of the matrix. The weights of the adapter's base model are needed to compute the difference. A bias becomes a
+//! further column of the second matrix.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ pub struct Made {
     bytes: Vec<u8>,
 }
 
-/// The matrices that replace parts of an adapter, and the names of the parts.
+/// The matrices that replace parts of an adapter, and the names of the replaced parts.
 #[derive(Default)]
 pub struct Whole {
     made: Vec<Made>,
@@ -38,8 +39,8 @@ const MAGNITUDE: &str = ".lora_magnitude_vector";
 const TOKENS: &str = ".token_adapter.trainable_tokens_delta";
 const FACTORS: &str = ".ia3_l";
 
-/// Gives saved modules the names that they have in the model. PEFT's `save_embedding_layers` stores a saved embedding or
-/// head under this name as well, and the model's own beside it.
+/// Gives saved modules the names that they have in the model. With `save_embedding_layers`, PEFT stores a saved
+/// embedding or head under the model's name as well, and the untrained weights beside it.
 pub fn name_saved(adapter: &mut Checkpoint<'_>) -> Result<()> {
     adapter.tensors.retain(|name, _| !name.contains(".original_module."));
     let saved: Vec<String> =
@@ -54,7 +55,8 @@ pub fn name_saved(adapter: &mut Checkpoint<'_>) -> Result<()> {
 }
 
 impl Whole {
-    /// Computes the matrices, if the adapter has such parts. `base` is the folder of its model.
+    /// Computes the matrices, if the adapter has parts that are not products. `base` is the folder of the adapter's
+    /// base model.
     pub fn of(adapter: &Checkpoint<'_>, settings: &Settings, config: &Config, base: &Path) -> Result<Self> {
         let is_saved =
             |name: &&String| !name.contains(".lora_") && !name.contains(".base_layer.") && name.ends_with(".weight");
@@ -219,7 +221,7 @@ impl Whole {
         self.product(settings, stem, shape, delta)
     }
 
-    /// A module that was trained as a whole and replaces the model's.
+    /// A module that was trained as a whole and replaces the module of the model.
     fn saved(&mut self, adapter: &Checkpoint<'_>, settings: &Settings, model: &Model<'_>, name: &str) -> Result<()> {
         let new = &adapter.tensors[name];
         let shape = match new.shape[..] {
@@ -243,7 +245,7 @@ impl Whole {
         }
     }
 
-    /// Rows of an embedding that were trained and replace the model's.
+    /// Trained rows of an embedding, which replace the rows of the model.
     fn tokens(&mut self, adapter: &Checkpoint<'_>, settings: &Settings, model: &Model<'_>, stem: &str) -> Result<()> {
         ensure!(is_embedding(stem), "it is not the embedding of tokens, which is not supported");
         let name = format!("{stem}{TOKENS}");
@@ -276,7 +278,7 @@ impl Whole {
         self.lookup(settings, stem, Some(&ids), shape, delta)
     }
 
-    /// Adds the pair for a difference `[rows, columns]` of a matrix.
+    /// Adds the pair of matrices for the difference `delta` of a `[rows, columns]` matrix.
     fn product(&mut self, settings: &Settings, stem: &str, [rows, columns]: [usize; 2], delta: Vec<f32>) -> Result<()> {
         let ends = ["lora_A.weight", "lora_B.weight"];
         if rows < columns {
@@ -286,7 +288,8 @@ impl Whole {
         }
     }
 
-    /// Adds the pair for a difference of an embedding `[rows, columns]`: of these rows, or of all.
+    /// Adds the pair of matrices for the difference of an embedding `[rows, columns]`. The difference has the given
+    /// rows, or all rows.
     fn lookup(
         &mut self,
         settings: &Settings,
@@ -321,7 +324,8 @@ impl Whole {
         }
     }
 
-    /// Adds a pair. The second matrix is divided by the factor that the adapter's settings put on the product.
+    /// Adds a pair of matrices. The second matrix is divided by the factor that the adapter's settings apply to the
+    /// product.
     fn pair(
         &mut self,
         settings: &Settings,
@@ -350,7 +354,7 @@ struct Model<'m> {
 }
 
 impl Model<'_> {
-    /// Sizes and values of a matrix. A missing head is the embedding.
+    /// Returns the sizes and the values of a matrix. If the head is missing, the embedding is returned.
     fn matrix(&self, name: &str) -> Result<([usize; 2], Vec<f32>)> {
         let short = |name: &str| name.trim_start_matches("model.").trim_start_matches("transformer.").to_owned();
         let named = |wanted: &str| self.weights.tensors.iter().find(|(name, _)| short(name) == short(wanted));
@@ -371,7 +375,7 @@ fn is_bias(name: &str) -> bool {
     name.contains(".lora_B.") && name.ends_with(".bias")
 }
 
-/// Returns true for the names of modules that look up the rows of tokens.
+/// Returns true for the names of modules that look up rows by token id.
 fn is_embedding(stem: &str) -> bool {
     ["embed_tokens", "wte", "word_embeddings", "embed_in"].contains(&stem.rsplit('.').next().unwrap_or(stem))
 }

@@ -3,7 +3,7 @@
 //! | version | begins with | matrices |
 //! |---|---|---|
 //! | 0 | seven i32; a negative vocabulary size means a separate output matrix | f32, with two rotation tables before the output matrix |
-//! | 1 | magic, version, seven i32, whether the output matrix is tied; 256 bytes | f32, norms first |
+//! | 1 | magic, version, seven i32, a flag for a tied output matrix; padded to 256 bytes | f32, norms first |
 //! | 2 | the same, and the group size | norms in f32; int8 with an f32 scale per group |
 
 use anyhow::{Context, Result, bail, ensure};
@@ -41,7 +41,8 @@ enum Data<'s> {
     Int8 { numbers: &'s [u8], scales: &'s [u8] },
 }
 
-/// Returns whether a file may be a llama2.c checkpoint: it has the magic, or starts with seven plausible numbers.
+/// Returns true if a file may be a llama2.c checkpoint, because it has the magic number or starts with seven plausible
+/// numbers.
 pub fn is_checkpoint(file: &[u8]) -> bool {
     file.starts_with(&MAGIC.to_le_bytes()) || Checkpoint::numbers(file, 0).is_ok()
 }
@@ -111,7 +112,8 @@ impl<'s> Checkpoint<'s> {
         Ok(checkpoint)
     }
 
-    /// Reads the seven dimensions, and whether the sign of the vocabulary size says that the output matrix is tied.
+    /// Reads the seven dimensions. The second value is true if the output matrix is tied, which the sign of the
+    /// vocabulary size tells.
     fn numbers(file: &[u8], at: usize) -> Result<(Self, bool)> {
         let words = file
             .get(at..)
@@ -162,7 +164,7 @@ impl<'s> Checkpoint<'s> {
             self.each_layer(rest, name, rows, columns);
         }
         self.vector(rest, "output_norm.weight".to_string());
-        // Skip the tables of cosines and sines, because they are computed instead.
+        // Skip the tables of cosines and sines, because readers compute them.
         rest.take(self.context as u64 * (dim / self.heads) as u64, 4);
         if !tied {
             self.matrix(rest, "output.weight".to_string(), vocab, dim);
@@ -247,7 +249,7 @@ impl<'s> Checkpoint<'s> {
         }
     }
 
-    /// Converts the tensors to GGUF. Adds a line to `notes` for everything that is not kept exactly.
+    /// Converts the tensors to GGUF. Adds a line to `notes` for each group of values that is not kept exactly.
     pub fn tensors(self, int8: Int8, notes: &mut Vec<String>) -> Vec<Tensor<'s>> {
         let (group, mut kept, mut requantized, mut wide) = (self.group, 0, 0, 0);
         let tensors = self.tensors.into_iter().map(|(name, dims, data)| {
@@ -296,7 +298,7 @@ fn scales_of(scales: &[u8]) -> impl Iterator<Item = f32> {
     scales.as_chunks().0.iter().map(|scale| f32::from_le_bytes(*scale))
 }
 
-/// Returns the tensor type that stores groups of this size unchanged.
+/// Returns the tensor type that stores groups of size `group` unchanged.
 fn kept_type(group: usize, dims: &[u64]) -> Option<TensorType> {
     let is_whole = dims.first().is_some_and(|row| row.is_multiple_of(group as u64));
     match group {
@@ -346,7 +348,8 @@ fn q8_0(numbers: &[u8], scales: &[u8], group: usize, row: Option<u64>) -> Option
 mod tests {
     use super::*;
 
-    /// A version 2 file of one layer: dim 4, hidden 6, one head, three tokens.
+    /// Returns a version 2 file of a model with one layer, width 4, a feed-forward of width 6, one head and three
+    /// tokens.
     fn version_2(group: usize, tied: bool) -> Vec<u8> {
         let mut file = MAGIC.to_le_bytes().to_vec();
         [2, 4, 6, 1, 2, 1, 3, 8].iter().for_each(|n: &i32| file.extend(n.to_le_bytes()));

@@ -18,7 +18,7 @@ pub use checkpoint::is_checkpoint;
 /// Conversion of int8 groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Int8 {
-    /// Keep groups of 32 and 64, and with them the arithmetic of `runq.c`.
+    /// Keep groups of 32 and 64 values, so that the arithmetic is the same as in `runq.c`.
     Kept,
     /// Convert to Q8_0, which other programs can read.
     Q8_0,

@@ -1,5 +1,5 @@
-//! Reads `tokenizer.bin`: the length of the longest token, then score, length and bytes of each token. Spaces stand
-//! for SentencePiece's `▁`.
+//! Reads `tokenizer.bin`: the length of the longest token, then score, length and bytes of each token. The file has
+//! spaces in place of SentencePiece's `▁`.
 
 use anyhow::{Context, Result, ensure};
 
@@ -63,7 +63,8 @@ impl Vocabulary {
         self.types.push(kind);
     }
 
-    /// Writes the keys of the vocabulary. BOS also ends a text, as in `run.c`, because it separated texts in training.
+    /// Writes the keys of the vocabulary. BOS is also the end token, as in `run.c`, because BOS separated texts in
+    /// training.
     pub fn keys(&self, header: &mut Header) {
         header.set("tokenizer.ggml.model", "llama");
         header.set("tokenizer.ggml.pre", "default");

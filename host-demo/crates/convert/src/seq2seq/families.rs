@@ -1,4 +1,4 @@
-//! Reads the model families: the fields in the `config.json` of each family, and the names of the family's tensors.
+//! Reads the fields in the `config.json` of each model family, and maps the names of the family's tensors.
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
@@ -12,7 +12,7 @@ use arenite_gguf_writer::Header;
 pub enum Family {
     /// Hugging Face's `MarianMTModel`.
     Marian,
-    /// torch's `nn.Transformer` between two embeddings and a linear layer.
+    /// torch's `nn.Transformer` with two embeddings before it and a linear layer after it.
     Torch,
     /// The English-Hindi translator.
     EnglishHindi,
@@ -114,7 +114,7 @@ const STACKS: [(&str, &str); 2] = [("encoder", "enc"), ("decoder", "dec")];
 const KINDS: [&str; 2] = ["weight", "bias"];
 
 impl Family {
-    /// Recognizes the family by the config, otherwise by tensor names.
+    /// Recognizes the family by the config. If the config does not tell, the names of the tensors decide.
     pub fn of(config: &Value, source: &Source<'_>) -> Option<Self> {
         if config["model_type"] == "marian" {
             Some(Self::Marian)

@@ -6,7 +6,7 @@
 //! | key | |
 //! |---|---|
 //! | `block_count`, `decoder_block_count` | layers of the encoder and of the decoder |
-//! | `attention.decoder_head_count`, `decoder_feed_forward_length` | if different from the encoder's |
+//! | `attention.decoder_head_count`, `decoder_feed_forward_length` | if the decoder's differ from the encoder's |
 //! | `norm.kind` | `layer`: `(x - mean) / sqrt(variance + eps)`; `layer_unbiased`: `(x - mean) / (std + eps)`, where the divisor of the variance is n - 1; `rms` |
 //! | `norm.placement` | `pre`: before each sublayer; `post`: after the sublayer's residual |
 //! | `norm.final` | whether each stack ends with a norm |
@@ -20,7 +20,7 @@
 //! The tensors have llama.cpp's names for T5: `enc.blk.N.attn_q.weight`, `dec.blk.N.cross_attn_q.weight`, ...; norms
 //! `attn_norm`, `cross_attn_norm`, `ffn_norm` (pre) or `attn_output_norm`, `cross_attn_output_norm`,
 //! `layer_output_norm` (post). Without `enc.token_embd`, the encoder shares the decoder's `token_embd`; without
-//! `output`, the head does. `output.bias` is added to the logits.
+//! `output`, the head shares it. `output.bias` is added to the logits.
 
 mod families;
 mod tensors;

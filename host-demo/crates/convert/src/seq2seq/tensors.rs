@@ -45,12 +45,14 @@ impl<'s> Source<'s> {
         }
     }
 
-    /// Takes the tensor `name` as `new`: a matrix unchanged, anything else as a vector of f32.
+    /// Adds the tensor `name` to the output under the name `new`. A matrix is unchanged; any other tensor becomes a
+    /// vector of f32.
     pub fn take(&mut self, name: &str, new: impl Into<String>) -> Result<()> {
         self.take_part(name, 0, 1, new)
     }
 
-    /// Divides a vector, or the rows of a matrix, into `parts` equal parts, and takes part number `part` as `new`.
+    /// Adds slice `part` of `parts` equal slices of a vector or of a matrix's rows to the output, under the name `new`.
+    /// For example, a fused matrix of q, k and v becomes three tensors.
     pub fn take_part(&mut self, name: &str, part: usize, parts: usize, new: impl Into<String>) -> Result<()> {
         let view = self.view(name)?;
         self.taken.insert(name.to_owned());
@@ -83,7 +85,7 @@ impl<'s> Source<'s> {
         Ok(())
     }
 
-    /// Skips the tensor `name`, if present. It must be equal to `twin`.
+    /// Skips the tensor `name`, if the file has it. Its values must equal those of `twin`.
     pub fn skip_copy(&mut self, name: &str, twin: &str) -> Result<()> {
         if let Ok(copy) = self.file.tensor(name) {
             ensure!(

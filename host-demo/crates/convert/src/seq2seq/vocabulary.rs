@@ -62,7 +62,7 @@ pub fn read(directory: &Path, family: Family, model: &Model<'_>, header: &mut He
     Ok(())
 }
 
-/// Reads `source.spm`, for Marian with the ids of `vocab.json`.
+/// Reads `source.spm`. For Marian, the ids of the tokens come from `vocab.json`.
 fn pieces(directory: &Path, family: Family, model: &Model<'_>, header: &mut Header) -> Result<()> {
     let source = SentencePiece::decode(&*read_file(directory, "source.spm")?).context("source.spm is damaged")?;
     let kind = source.trainer.as_ref().and_then(|trainer| trainer.model_type).unwrap_or(1);
@@ -74,7 +74,7 @@ fn pieces(directory: &Path, family: Family, model: &Model<'_>, header: &mut Head
         let ids: HashMap<String, u64> =
             serde_json::from_slice(&read_file(directory, "vocab.json")?).context("vocab.json is not a list of ids")?;
         let found: HashMap<&str, &Piece> = source.pieces.iter().map(|piece| (piece.piece.as_str(), piece)).collect();
-        // Refuse a piece without an id, because Marian would encode the piece as the unknown token.
+        // Refuse a piece without an id, because Marian would encode such a piece as the unknown token.
         for piece in &source.pieces {
             let known = ids.contains_key(&piece.piece) || kind_of(piece) != NORMAL;
             ensure!(known, "the piece {:?} of source.spm is not in vocab.json", piece.piece);
@@ -116,8 +116,8 @@ fn pieces(directory: &Path, family: Family, model: &Model<'_>, header: &mut Head
     Ok(())
 }
 
-/// Reads `tokenizer.json` with a BPE model and the `Whitespace` pre-tokenizer. If tokens inside of words have a
-/// prefix (`##`), it is removed, and tokens at the start of a word get `▁`.
+/// Reads `tokenizer.json` with a BPE model and the `Whitespace` pre-tokenizer. If tokens inside of words have a prefix
+/// (`##`), the prefix is removed, and tokens at the start of a word get `▁`.
 fn pairs(directory: &Path, model: &Model<'_>, header: &mut Header) -> Result<()> {
     let json: Value =
         serde_json::from_slice(&read_file(directory, "tokenizer.json")?).context("tokenizer.json is not JSON")?;
@@ -154,7 +154,7 @@ fn pairs(directory: &Path, model: &Model<'_>, header: &mut Header) -> Result<()>
         vocabulary.set(*id, token, 0.0, if Some(*token) == unknown { UNKNOWN } else { CONTROL })?;
     }
     let merges = bpe["merges"].as_array().context("tokenizer.json has no merges")?.iter().map(|merge| {
-        // A merge is a list of two texts, or in older files one text with a space.
+        // A merge is a list of two texts. In older files, it is one text in which a space separates the two.
         let pair = match merge {
             Value::String(text) => text.split_once(' '),
             pair => pair[0].as_str().zip(pair[1].as_str()),

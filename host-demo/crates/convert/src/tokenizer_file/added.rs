@@ -1,4 +1,4 @@
-//! Added tokens in the files beside a vocabulary: `added_tokens.json` and `tokenizer_config.json`.
+//! Reads added tokens from the files beside a vocabulary: `added_tokens.json` and `tokenizer_config.json`.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use super::special;
 use super::support::list;
 
-/// Returns the added tokens of `tokenizer_config.json`, or else those of `added_tokens.json`, in the form of a
-/// `tokenizer.json`, in the order of their ids.
+/// Returns the added tokens in the form of a `tokenizer.json`, ordered by id. They come from `tokenizer_config.json`,
+/// or from `added_tokens.json` if the former lists none.
 pub fn beside(folder: &Path, settings: &Value) -> Result<Vec<Value>> {
     let mut tokens = Vec::new();
     for (id, token) in settings["added_tokens_decoder"].as_object().into_iter().flatten() {
@@ -42,8 +42,8 @@ pub fn special(settings: &Value) -> Vec<String> {
     named.into_iter().chain(others).filter_map(text).collect()
 }
 
-/// Adds the tokens that other files name and a `tokenizer.json` lacks. As in transformers, a token of the vocabulary keeps
-/// its id, and any other gets the next one.
+/// Adds the tokens that other files name and a `tokenizer.json` lacks. As in transformers, a token that is in the
+/// vocabulary keeps its id, and any other token gets the next free id.
 pub fn complete(json: &mut Value, folder: &Path, settings: &Value) -> Result<()> {
     let known = |json: &Value, text: &str| list(&json["added_tokens"]).any(|token| token["content"] == text);
     let named = special(settings).into_iter().map(|text| json!({ "content": text, "special": true }));

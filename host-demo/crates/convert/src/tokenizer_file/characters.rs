@@ -25,7 +25,8 @@ pub fn read(file: &[u8]) -> Result<Vocabulary> {
     }
     ensure!(vocabulary.ids().len() == characters.len(), "itos has an id or a character twice");
     if vocabulary.tokens.values().all(|token| token.text.is_ascii()) {
-        // A character of one byte is a token of byte-level BPE. As in llama.cpp, characters without a token are skipped.
+        // Characters of one byte become tokens of byte-level BPE. As in llama.cpp, characters without a token are
+        // skipped.
         vocabulary.tokens.values_mut().for_each(|token| token.text = text(token.text.as_bytes()));
         vocabulary.key("model", "gpt2");
         vocabulary.key("pre", "gpt-2");

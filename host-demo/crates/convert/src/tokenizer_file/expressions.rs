@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 const GPT2: &str = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
 /// One digit at a time. [`known`] converts `\d`, `\p{Nd}` and `[0-9]` to this expression.
 const DIGITS: &str = r"\p{N}";
-/// Expressions that match fewer characters than [`DIGITS`]: they leave out characters such as ½ and Ⅷ.
+/// Expressions that match fewer characters than [`DIGITS`], because they leave out characters such as ½ and Ⅷ.
 pub const SOME_DIGITS: [&str; 3] = [r"\d", r"\p{Nd}", r"[0-9]"];
 const NUMBERS_BY_THREE: &str = r"\p{N}{1,3}";
 const CJK: &str = "[一-龥\u{3040}-ゟ゠-ヿ]+";
@@ -15,24 +15,26 @@ pub const QWEN2: &str =
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 /// The words of Llama 3.
 const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-/// The same words: tiktoken's spelling. White space ends with its last line break in both.
+/// Tiktoken's spelling of an expression that splits the same words. In both spellings, white space ends with its last
+/// line break.
 const CL100K: &str =
     r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+";
-/// The words of DeepSeek LLM: letters of alphabets with cases. [`known`] shortens the expression to its beginning.
+/// The expression for DeepSeek LLM's words, which consist of letters of alphabets with cases. [`known`] replaces the
+/// whole expression by this beginning.
 const CASED_LETTERS: &str = r"\s?[A-Za-zµÀ-ÖØ-öø-ƺ";
 const CJK_HANGUL: &str = "[一-龥ࠀ-一가-\u{d7ff}]+";
 const PUNCTUATION: &str = "punctuation";
-/// The signs that `Punctuation` isolates: ASCII's and Unicode's.
+/// The signs that `Punctuation` isolates: the signs of ASCII and the punctuation of Unicode.
 const SIGNS: &str = r"[\p{P}!-/:-@\[-`{-~]";
 const BLOOM: &str = " ?[^(\\s|[.,!?…。，、।۔،])]+";
 const GPT4O: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-/// The words of Kimi K2: those of GPT-4o, with Chinese characters apart.
+/// The words of Kimi K2: like the words of GPT-4o, but Chinese characters form separate words.
 pub const KIMI: &str = r"[\p{Han}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 const DEEPSEEK3: &str = "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+";
 /// Digits in groups of three, counted from the end. [`known`] converts [`SOME_THREES`] to this expression.
 const THREES: &str = r"\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))";
-/// Expressions that match fewer numbers than [`THREES`]: some leave out characters such as ½, some a number that a letter
-/// follows.
+/// Expressions that match fewer numbers than [`THREES`]. Some leave out characters such as ½, some leave out a number
+/// before a letter.
 pub const SOME_THREES: [&str; 3] =
     [r"\d{1,3}(?=(?:\d{3})*\b)", r"\p{N}{1,3}(?=(?:\p{N}{3})*\b)", r"\d{1,3}(?=(?:\d{3})*(?!\d))"];
 /// Lines and the line breaks between them.
@@ -84,7 +86,8 @@ const KNOWN: &[(&str, &[&str])] = &[
     ),
     ("deepseek-v3", &[NUMBERS_BY_THREE, CJK, DEEPSEEK3]),
     ("deepseek-coder", &[r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", CJK_HANGUL, DIGITS]),
-    // Vocabularies whose numbers are split into digits have no longer tokens of digits.
+    // This name splits numbers into digits. It is also right for `\p{N}+`, because these vocabularies have no tokens of
+    // several digits.
     ("deepseek-llm", &[r"[\r\n]", CASED_LETTERS, "\\s?[!-/:-~！-／：-～‘-‟\u{3000}-。]+", r"\s+$", CJK_HANGUL, DIGITS]),
     (
         "deepseek-llm",
@@ -145,8 +148,8 @@ pub fn name(pre_tokenizer: &Value, ignore_merges: bool) -> Result<&'static str> 
     }
 }
 
-/// Returns whether a word that is a token becomes that token without merges, if the name of the pre-tokenizer does not
-/// imply it.
+/// Returns true if a word that is a token becomes this token without merges; `None` if the name of the pre-tokenizer
+/// already implies the value.
 pub fn ignores_merges(name: &str, ignores: bool) -> Option<bool> {
     (ignores != matches!(name, "llama-bpe" | "tekken" | "minicpm5" | "youtu")).then_some(ignores)
 }
@@ -169,9 +172,9 @@ fn collect<'v>(value: &'v Value, found: &mut Vec<&'v str>) -> Result<()> {
         "Split" => match (&value["pattern"]["Regex"], &value["pattern"]["String"]) {
             (Value::String(expression), _) => {
                 let (behavior, is_inverted) = (value["behavior"].as_str(), value["invert"] == true);
-                // An expression that ends with white space matches every character, so no text is removed.
+                // An expression that ends with white space matches every character, so `Removed` removes no text.
                 let keeps_all = match behavior {
-                    // Splits after a line as well, where the rest of the chain would split, too.
+                    // This expression splits the text after each line, which the rest of the chain would do anyway.
                     Some("MergedWithNext") => expression == LINE_STARTS && !is_inverted,
                     Some("Isolated") if expression == LINE_STARTS => false,
                     Some("Removed") => is_inverted && expression.ends_with(r"|\s+"),
@@ -241,7 +244,7 @@ mod tests {
         json!({ "type": "Sequence", "pretokenizers": parts })
     }
 
-    /// Each name splits texts like the model's own expressions, in the spellings of their files.
+    /// Each name splits texts like the model's own expressions, in the spellings of the models' files.
     /// `tests/fixtures/pretokenizers.py` has the same expressions.
     #[test]
     fn words_of_single_families() {

@@ -1,4 +1,5 @@
-//! Vocabularies in other files than `tokenizer.json`, read in its form: Mistral's `tekken.json`, and those of `slow`.
+//! Reads vocabularies from files other than `tokenizer.json`, and converts them to the form of `tokenizer.json`:
+//! Mistral's `tekken.json`, and the files that `slow` reads.
 
 use std::path::Path;
 
@@ -14,7 +15,8 @@ use super::slow;
 /// Files that [`tokenizer`] reads, in order of preference.
 pub const FILES: [&str; 3] = ["tokenizer.json", "tekken.json", "vocab.json"];
 
-/// Reads a file, or the one of [`FILES`] in a folder, in the form of `tokenizer.json`. Returns `None` if there is none.
+/// Reads a vocabulary in the form of `tokenizer.json`, from the file `path` or from one of [`FILES`] in the folder
+/// `path`. Returns `None` if there is no such file.
 pub fn tokenizer(path: &Path) -> Result<Option<Value>> {
     let path = if path.is_dir() {
         FILES.iter().map(|name| path.join(name)).find(|path| path.is_file())
@@ -45,7 +47,7 @@ pub fn parse(path: &Path, file: &[u8]) -> Result<Value> {
 const TEKKEN: &str = "<unk> <s> </s> [INST] [/INST] [AVAILABLE_TOOLS] [/AVAILABLE_TOOLS] [TOOL_RESULTS] [/TOOL_RESULTS] \
     [TOOL_CALLS] [IMG] <pad> [IMG_BREAK] [IMG_END] [PREFIX] [MIDDLE] [SUFFIX] [SYSTEM_PROMPT] [/SYSTEM_PROMPT] [TOOL_CONTENT]";
 
-/// Converts a `tekken.json`: special tokens come first, and the ranks of the others are those of merges.
+/// Converts a `tekken.json`. The special tokens come first; the ranks of all other tokens are the ranks of the merges.
 fn tekken(json: &Value) -> Result<Value> {
     let size = |name: &str| json["config"][name].as_u64().map(|size| size as usize);
     let count = size("default_num_special_tokens").context("it has no default_num_special_tokens")?;

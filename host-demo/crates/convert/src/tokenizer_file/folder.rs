@@ -1,4 +1,4 @@
-//! Reads the vocabulary in a model's folder, with the metadata that llama.cpp's converter writes.
+//! Reads the vocabulary in a model's folder, and writes the same metadata as llama.cpp's converter.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -59,7 +59,7 @@ fn find(wanted: &Wanted<'_>, notes: &mut Vec<String>) -> Result<PathBuf> {
         bail!("there is no tokenizer in {}: none of {}", directory.display(), FILES.join(", "))
     };
     let model = others.first().filter(|path| path.extension().is_some_and(|kind| kind == "model"));
-    // Gemma 4 needs tokenizer.json, because its merges are only there.
+    // Gemma 4 needs tokenizer.json, because no other file has its merges.
     let Some(model) = model.filter(|_| first.ends_with("tokenizer.json") && wanted.architecture != "gemma4") else {
         return Ok(first.clone());
     };
@@ -76,7 +76,7 @@ fn find(wanted: &Wanted<'_>, notes: &mut Vec<String>) -> Result<PathBuf> {
     Ok(first.clone())
 }
 
-/// Returns true if the tokens of a `tokenizer.json` are those of a SentencePiece file, apart from added tokens.
+/// Returns true if a `tokenizer.json` and a SentencePiece file have the same tokens, apart from added tokens.
 fn is_same(json: &Value, model: &[u8]) -> bool {
     let Ok(model) = sentencepiece::read(model) else { return false };
     let added: Vec<_> = support::list(&json["added_tokens"]).filter_map(|token| token["content"].as_str()).collect();
@@ -90,7 +90,7 @@ fn is_same(json: &Value, model: &[u8]) -> bool {
 
 fn read(wanted: &Wanted<'_>, path: &Path, folder: &Path, file: &[u8], header: &mut Header) -> Result<Vec<String>> {
     let mut notes = Vec::new();
-    // The unknown token of a SentencePiece file, found before `added` can change its type.
+    // The unknown token of a SentencePiece file is found here, before `added` can change its type.
     let mut unknown = None;
     let settings = special::config(folder)?;
     let json = as_json(wanted, path, folder, file, &settings)?;
@@ -125,7 +125,8 @@ fn read(wanted: &Wanted<'_>, path: &Path, folder: &Path, file: &[u8], header: &m
                 vocabulary.keys.retain(|(key, _)| *key != "add_space_prefix");
                 vocabulary.key("add_space_prefix", false);
             }
-            // Hugging Face's tokenizer, in the tokenizer.json beside this file, leaves out the normalization.
+            // The normalization is left out, because Hugging Face's tokenizer in the tokenizer.json beside this file
+            // leaves it out, too.
             let is_plain = is_spm && wanted.directory.is_dir() && folder.join("tokenizer.json").is_file();
             vocabulary.keys.retain(|(key, value)| match *key {
                 "add_space_prefix" if is_spm => *value == Meta::from(false),
@@ -147,7 +148,7 @@ fn read(wanted: &Wanted<'_>, path: &Path, folder: &Path, file: &[u8], header: &m
     }
     vocabulary.chat_templates = special::without_start(special::chat_templates(folder, &settings)?, &settings);
     let unknown = unknown.or(vocabulary.unknown());
-    // Without the key, readers use this token as the end token.
+    // Without the key for the end token, readers use this default token as the end token.
     let default = match &vocabulary {
         byte_level if byte_level.keys.contains(&("model", Meta::from("gpt2"))) => Some(11),
         _ if characters::is(file) => Some(2),
@@ -172,7 +173,7 @@ fn read(wanted: &Wanted<'_>, path: &Path, folder: &Path, file: &[u8], header: &m
     Ok(notes)
 }
 
-/// Writes a vocabulary that comes with the weights, in the form of a `tokenizer.json`.
+/// Writes a vocabulary that is stored with the weights, in the form of a `tokenizer.json`.
 pub fn write_json(wanted: &Wanted<'_>, json: &Value, header: &mut Header) -> Result<()> {
     let model = json::Model { architecture: wanted.architecture, pre: None };
     let vocabulary = json::read(&model, json, &mut Vec::new())?;
@@ -189,7 +190,7 @@ fn finish(
     header: &mut Header,
 ) -> Result<Option<String>> {
     adjust(wanted, &mut vocabulary);
-    // The id of the unknown token is written only if it is not llama.cpp's default.
+    // The id of the unknown token is written only if it differs from llama.cpp's default.
     let default = if vocabulary.keys.contains(&("model", Meta::from("t5"))) { 2 } else { 0 };
     if let Some(unknown) = unknown.filter(|id| *id != default)
         && !header.has("tokenizer.ggml.unknown_token_id")
@@ -280,8 +281,8 @@ fn added_pieces(vocabulary: &mut Vocabulary, folder: &Path, settings: &Value, wa
     Ok(())
 }
 
-/// Returns T5's tokens `<extra_id_N>`, which its class adds after SentencePiece's in descending order; none if the vocabulary
-/// has them.
+/// Returns T5's tokens `<extra_id_N>`, which its class adds in descending order after the tokens of SentencePiece.
+/// Returns no tokens if the vocabulary already has them.
 fn sentinels(vocabulary: &Vocabulary, settings: &Value, wanted: &Wanted<'_>) -> Vec<(u64, String)> {
     let is_t5 = matches!(settings["tokenizer_class"].as_str(), Some("T5Tokenizer" | "T5TokenizerFast"));
     let has = vocabulary.tokens.values().any(|token| token.text == "<extra_id_0>");
@@ -293,8 +294,8 @@ fn sentinels(vocabulary: &Vocabulary, settings: &Value, wanted: &Wanted<'_>) -> 
     (0..count).map(|number| (first + count - 1 - number, format!("<extra_id_{number}>"))).collect()
 }
 
-/// Returns the vocabulary in the form of a `tokenizer.json`, completed from the other files of the folder; `None` for files that
-/// are read in another way.
+/// Returns the vocabulary in the form of a `tokenizer.json`, completed from the other files of the folder; `None` for
+/// files that other functions read.
 fn as_json(wanted: &Wanted<'_>, path: &Path, folder: &Path, file: &[u8], settings: &Value) -> Result<Option<Value>> {
     let mut json = match () {
         // llama2.c's.
@@ -320,7 +321,8 @@ fn as_json(wanted: &Wanted<'_>, path: &Path, folder: &Path, file: &[u8], setting
     Ok(Some(json))
 }
 
-/// Changes whether a `tokenizer.json` adds a space before a text, as transformers' class does if the settings say so.
+/// Changes whether a `tokenizer.json` adds a space before a text: transformers' class overrides the file if the
+/// settings have `add_prefix_space`.
 fn prefix_as_class(json: &mut Value, settings: &Value, adds: bool) {
     let class = settings["tokenizer_class"].as_str().unwrap_or_default();
     let class = class.strip_suffix("Fast").unwrap_or(class);
@@ -347,8 +349,8 @@ fn prefix_as_class(json: &mut Value, settings: &Value, adds: bool) {
     }
 }
 
-/// Changes the normalizer of a `tokenizer.json` as transformers' class does, which replaces it by the settings and its
-/// defaults.
+/// Changes the normalizer of a `tokenizer.json` in the same way as transformers' class, which replaces the normalizer's
+/// values by the settings and by its own defaults.
 fn normalize_as_bert(json: &mut Value, settings: &Value, config: &Value) {
     let class = settings["tokenizer_class"].as_str().map(|class| class.strip_suffix("Fast").unwrap_or(class));
     let kind = match class {
@@ -369,8 +371,8 @@ fn normalize_as_bert(json: &mut Value, settings: &Value, config: &Value) {
 }
 
 impl Vocabulary {
-    /// Removes added tokens without a row in the embedding, such as those for pictures beside a model for text. A text
-    /// that has them cannot be computed anyway. Returns a message.
+    /// Removes added tokens without a row in the embedding, such as tokens for pictures in a model that reads only
+    /// text. The model cannot process a text with such a token anyway. Returns a message if tokens were removed.
     fn leave_out(&mut self, rows: usize) -> Option<String> {
         let beyond: Vec<u32> = self.tokens.range(rows as u32..).map(|(id, _)| *id).collect();
         let is_added = |id: &u32| matches!(self.tokens[id].kind, CONTROL | USER_DEFINED | super::UNUSED);
@@ -386,7 +388,7 @@ impl Vocabulary {
         self.tokens.iter().find(|(_, token)| token.kind == UNKNOWN).map(|(id, _)| *id)
     }
 
-    /// Writes exactly the keys that llama.cpp's converter writes, and those of normalizers.
+    /// Writes exactly the keys that llama.cpp's converter writes, and the keys of normalizers.
     fn write_as_llama(mut self, rows: usize, header: &mut Header) -> Result<()> {
         let count = self.tokens.last_key_value().map_or(0, |(last, _)| *last as usize + 1);
         if count > rows {
@@ -405,7 +407,8 @@ impl Vocabulary {
             (0..rows as u32).map(|id| self.tokens.remove(&id).unwrap_or_else(|| unused(id))).collect();
         for (name, value) in self.keys {
             let key = format!("tokenizer.ggml.{name}");
-            // The post-processor and the settings take precedence: `false` is only unigram's default.
+            // The post-processor and the settings take precedence over this value, because `false` is only unigram's
+            // default.
             if name != "add_bos_token" || !header.has(&key) {
                 header.set(&key, value);
             }
@@ -433,7 +436,7 @@ mod tests {
     use super::sentencepiece::{Piece, SentencePiece, Trainer};
     use super::*;
 
-    /// The values are those of `AutoTokenizer.from_pretrained` in transformers 5.24.
+    /// The expected values come from `AutoTokenizer.from_pretrained` in transformers 5.24.
     #[test]
     fn settings_replace_the_normalizer_of_bert() {
         let bert = json!({ "model_type": "bert" });
@@ -494,7 +497,8 @@ mod tests {
         })
     }
 
-    /// A model's vocabulary in the files of a folder, as texts and types of tokens, and the number of merges.
+    /// Returns the vocabulary of a folder with these files: the texts of the tokens, the types of the tokens, and the
+    /// number of merges.
     fn vocabulary(wanted: &Wanted<'_>, files: &[(&str, &[u8])]) -> (Vec<String>, Vec<i32>, usize) {
         files.iter().for_each(|(name, file)| fs::write(wanted.directory.join(name), file).unwrap());
         let mut header = Header::new();
@@ -515,9 +519,9 @@ mod tests {
         (texts(array("tokens").unwrap()), kinds, array("merges").map_or(0, |merges| merges.len()))
     }
 
-    /// The expected tokens and types are those of llama.cpp's converter (in llama-cpp-python 0.3.36) for the same
-    /// files: the methods `set_vocab` of `Phi3MiniModel`, `LlamaModel`, `Gemma4Model` and `XLMRobertaModel`. (With a
-    /// `tokenizer.json`, Llama's added tokens are read as Phi 3's.)
+    /// The expected tokens and types come from llama.cpp's converter (in llama-cpp-python 0.3.36), which read the same
+    /// files with the methods `set_vocab` of `Phi3MiniModel`, `LlamaModel`, `Gemma4Model` and `XLMRobertaModel`. (With
+    /// a `tokenizer.json`, Llama's added tokens are read in the same way as Phi 3's.)
     #[test]
     fn added_tokens_and_merges_are_llama_cpps() {
         let settings = json!({"added_tokens_decoder": {
@@ -533,7 +537,8 @@ mod tests {
         let xlm_roberta = [("tokenizer.json", unigram.as_bytes())];
         let six = ["<unk>", "<s>", "</s>", "▁a", "▁", "a"];
         let roberta = ["<s>", "<pad>", "</s>", "<unk>", "▁a", "<mask>", "<x>"];
-        // Gemma 4 keeps its merges. Only the type of its <unk> is compared, because transformers changes the others.
+        // Gemma 4 keeps its merges. Only the type of its <unk> is compared, because transformers changes the types of
+        // other tokens.
         for (architecture, files, first, others, kinds, merges) in [
             (
                 "phi3",
@@ -558,7 +563,7 @@ mod tests {
         }
     }
 
-    /// The texts and types are those of llama.cpp's converter for RWKV World, PLaMo 2 and mmBERT.
+    /// The expected texts and types come from llama.cpp's converter for RWKV World, PLaMo 2 and mmBERT.
     #[test]
     fn vocabularies_of_single_families() {
         let world = "1 'a' 1\n2 '\\n\\n' 2\n3 b'\\xff' 1\n";

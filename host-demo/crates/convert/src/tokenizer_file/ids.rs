@@ -1,5 +1,5 @@
-//! Tests: ids and texts from converted folders are those of Hugging Face's tokenizers 0.23.3, and of transformers 5.24 where
-//! the settings matter.
+//! Tests: converted folders give the same ids and texts as Hugging Face's tokenizers 0.23.3, and as transformers 5.24
+//! where the settings matter.
 
 use std::fs;
 use std::io::Cursor;
@@ -13,7 +13,7 @@ use super::folder;
 use super::wanted::Wanted;
 use arenite_gguf_writer::Header;
 
-/// The vocabulary of a folder with a `tokenizer.json` and a `tokenizer_config.json`, as a file.
+/// Converts a folder with a `tokenizer.json` and a `tokenizer_config.json`, and returns the vocabulary as a file.
 fn converted(tokenizer: &Value, settings: &Value) -> anyhow::Result<Vec<u8>> {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("tokenizer.json"), tokenizer.to_string()).unwrap();
@@ -30,7 +30,8 @@ fn converted(tokenizer: &Value, settings: &Value) -> anyhow::Result<Vec<u8>> {
     Ok(header.write(Cursor::new(Vec::new()))?.finish()?.into_inner())
 }
 
-/// The ids of a text with control tokens in it and none around it, and the text of the ids.
+/// Returns the ids of a text, and the text of these ids. Control tokens in the text count, and no tokens are added
+/// around the text.
 fn ids(file: &[u8], text: &str) -> (Vec<u32>, String) {
     let (gguf, mut index) = (Gguf::parse(file).unwrap(), Vec::new());
     let tokenizer = arenite_text::tokenizer(&gguf, &mut index).unwrap();
@@ -53,7 +54,7 @@ fn byte_level(vocab: Value, merges: Value, unknown: Option<&str>) -> Value {
     })
 }
 
-/// `</s>` is an ordinary token, and `<PRE>` an added one that is not special.
+/// The file says that `</s>` is an ordinary token, and that `<PRE>` is an added token that is not special.
 #[test]
 fn well_known_spellings_are_text_if_the_file_says_so() {
     let vocab = json!({"<": 0, "/": 1, "s": 2, ">": 3, "x": 4, "P": 5, "R": 6, "E": 7, "</s>": 8});
@@ -64,7 +65,8 @@ fn well_known_spellings_are_text_if_the_file_says_so() {
     assert_eq!(ids(&file, "x<PRE>"), (vec![4, 9], "x<PRE>".to_owned()));
 }
 
-/// A byte without a token is an unknown token. If there is none, its neighbours merge.
+/// A byte without a token becomes an unknown token. If the vocabulary has no unknown token, the byte is dropped and its
+/// neighbours merge.
 #[test]
 fn bytes_without_a_token() {
     let vocab = json!({"<unk>": 0, "a": 1, "b": 2, "ab": 3, "c": 4});

@@ -81,16 +81,16 @@ pub fn read(wanted: &Model<'_>, json: &Value, notes: &mut Vec<String>) -> Result
             true => CONTROL,
             false => USER_DEFINED,
         };
-        // An added token that the model has no score for is found only by its spelling.
+        // An added token without a score in the model is found only by its spelling.
         let unscored = if kind == USER_DEFINED && model["type"] == "Unigram" { f32::NEG_INFINITY } else { 0.0 };
         let score = vocabulary.tokens.get(&u32::try_from(id).unwrap_or(u32::MAX)).map_or(unscored, |token| token.score);
-        // Only vocabularies with this mark for spaces, because it stands for itself in others.
+        // Only vocabularies that spell a space as `▁` are changed, because in all others `▁` stands for itself.
         let has_marks = !is_byte_level(json) && !support::splits_words(json);
         let text = if kind == USER_DEFINED && has_marks { text.replace('▁', " ") } else { text.to_owned() };
         vocabulary.set(id, text, score, kind)?;
     }
     if merging(wanted, json) == Some(MMBERT) {
-        // As in llama.cpp, added tokens of spaces are ordinary ones.
+        // As in llama.cpp, added tokens that consist of spaces are ordinary tokens.
         let of_spaces = |token: &&mut Token| token.kind == USER_DEFINED && token.text.bytes().all(|byte| byte == b' ');
         for token in vocabulary.tokens.values_mut().filter(of_spaces) {
             (token.text, token.kind) = (token.text.replace(' ', "▁"), NORMAL);
@@ -108,13 +108,14 @@ pub fn read(wanted: &Model<'_>, json: &Value, notes: &mut Vec<String>) -> Result
     Ok(vocabulary)
 }
 
-/// Names, under `model` and `pre`, of vocabularies of characters whose merges decide, and not their scores.
+/// The values of the keys `model` and `pre` for a vocabulary of characters whose merges, not scores, determine the
+/// tokens.
 type Merging = (&'static str, Option<&'static str>);
 
 const GEMMA4: Merging = ("gemma4", None);
 const MMBERT: Merging = ("gpt2", Some("mmbert"));
 
-/// Returns the names of a vocabulary of characters with byte tokens, if its merges decide.
+/// Returns the names for a vocabulary of characters and byte tokens, if its merges determine the tokens.
 fn merging(wanted: &Model<'_>, json: &Value) -> Option<Merging> {
     let space = part(&json["pre_tokenizer"], "Metaspace");
     let starts_words = space.is_some_and(|it| it["prepend_scheme"] == "always" && it["split"] != false);
@@ -125,7 +126,7 @@ fn merging(wanted: &Model<'_>, json: &Value) -> Option<Merging> {
     }
 }
 
-/// Adds the rules by which added tokens are found: white space that they absorb, and whole words.
+/// Adds the rules for finding added tokens. A token may absorb white space beside it, or match only as a whole word.
 pub fn rules(json: &Value, vocabulary: &mut Vocabulary) {
     let entry = |token: &Value| {
         let bits = ["lstrip", "rstrip", "single_word"].iter().zip([1, 2, 4]);
@@ -146,7 +147,7 @@ fn vocab(json: &Value) -> Result<impl Iterator<Item = Result<(&str, u64)>>> {
 /// The two halves of each merge.
 fn merges(json: &Value) -> Result<Vec<(&str, &str)>> {
     fn merge(merge: &Value) -> Result<(&str, &str)> {
-        // A merge is a list of two texts, or in older files one text with a space.
+        // A merge is a list of two texts. In older files, it is one text in which a space separates the two.
         let pair = match merge {
             Value::String(text) => text.split_once(' '),
             pair => pair[0].as_str().zip(pair[1].as_str()),
@@ -184,7 +185,8 @@ fn byte_level(wanted: &Model<'_>, json: &Value, vocabulary: &mut Vocabulary) -> 
     Ok(())
 }
 
-/// Writes the unknown token that the model names. Without one, bytes or characters that are no tokens are left out.
+/// Writes the unknown token that the model names. If the model names none, bytes or characters without a token are left
+/// out.
 fn unknown(json: &Value, vocabulary: &mut Vocabulary) -> Result<()> {
     if let Some(id) = json["model"]["unk_token"].as_str().and_then(|text| json["model"]["vocab"][text].as_u64()) {
         vocabulary.key("unknown_token_id", u32::try_from(id)?);
@@ -206,7 +208,7 @@ fn pieces_by_merges(wanted: &Model<'_>, json: &Value, vocabulary: &mut Vocabular
         vocabulary.set(id, token.to_owned(), score, if is_byte(token) { BYTE } else { NORMAL })?;
     }
     if let Some((model, pre)) = merging(wanted, json) {
-        // The merges determine the result; the scores are llama.cpp's placeholder.
+        // The merges determine the tokens; -1000 is llama.cpp's placeholder for scores.
         vocabulary.tokens.values_mut().for_each(|token| token.score = -1000.0);
         vocabulary.key("model", model);
         if let Some(pre) = pre {
@@ -217,7 +219,7 @@ fn pieces_by_merges(wanted: &Model<'_>, json: &Value, vocabulary: &mut Vocabular
         vocabulary.key("model", "llama");
         vocabulary.key("pre", "default");
         space_prefix(json, vocabulary);
-        // Written only if it is not SentencePiece's rule and has an effect.
+        // The key is written only if the value differs from SentencePiece's rule and has an effect.
         if json["model"]["fuse_unk"] != true && json["model"]["byte_fallback"] != true {
             vocabulary.key("fuse_unk", false);
         }
@@ -240,8 +242,8 @@ fn words_by_merges(json: &Value, vocabulary: &mut Vocabulary) -> Result<()> {
     unknown(json, vocabulary)
 }
 
-/// Returns a note if SentencePiece's rule, by which any two neighbours merge that form a token, gives other tokens than the
-/// merges.
+/// Returns a note if SentencePiece's rule gives other tokens than the merges of the file. By this rule, any two
+/// neighbours merge if they form a token.
 fn other_merges(wanted: &Model<'_>, json: &Value) -> Result<Option<String>> {
     if merging(wanted, json).is_some() {
         return Ok(None);
@@ -277,8 +279,8 @@ fn is_byte(token: &str) -> bool {
     token.len() == 6 && token.starts_with("<0x") && token.ends_with('>')
 }
 
-/// Sets whether a space is added before a text, and the flags that limit this: 1 adds none before a text that begins
-/// with a space, 2 adds none after a special token.
+/// Writes whether a space is added before a text, and the flags that limit this. Flag 1: no space before a text that
+/// begins with a space. Flag 2: no space after a special token.
 pub fn space_prefix(json: &Value, vocabulary: &mut Vocabulary) {
     let adds = adds_space(json);
     vocabulary.key("add_space_prefix", adds);
@@ -332,7 +334,7 @@ fn word_pieces(json: &Value, vocabulary: &mut Vocabulary) -> Result<()> {
     let does = |name: &str| normalizer.is_some_and(|normalizer| normalizer[name] != false);
     let lowercase = does("lowercase");
     vocabulary.key("normalizer.lowercase", lowercase);
-    // The key is written only if its value is not llama.cpp's default, which is the value of `lowercase`.
+    // The key is written only if its value differs from llama.cpp's default, which is the value of `lowercase`.
     let strips = normalizer.and_then(|normalizer| normalizer["strip_accents"].as_bool());
     if let Some(strips) = strips.filter(|strips| *strips != lowercase) {
         vocabulary.key("normalizer.strip_accents", strips);
@@ -352,7 +354,7 @@ fn word_pieces(json: &Value, vocabulary: &mut Vocabulary) -> Result<()> {
     Ok(())
 }
 
-/// Reads the special tokens before and after a text. If `is_complete`, a text gets no others.
+/// Reads the special tokens before and after a text. If `is_complete` is true, a text gets no other special tokens.
 fn ends(json: &Value, is_complete: bool, vocabulary: &mut Vocabulary) {
     let processor = &json["post_processor"];
     let template = part(processor, "TemplateProcessing");

@@ -50,7 +50,7 @@ struct Vocabulary {
     tokens: BTreeMap<u32, Token>,
     /// Metadata of the vocabulary, under `tokenizer.ggml`.
     keys: Vec<(&'static str, Meta)>,
-    /// The chat templates from files in the same directory: names and sources. The default one has an empty name.
+    /// The chat templates from files in the same directory: names and sources. The default template has an empty name.
     chat_templates: Vec<(String, String)>,
 }
 
@@ -124,8 +124,8 @@ pub fn with_tokenizer(gguf: &Gguf<'_>, tokenizer: &Path) -> Result<Vec<u8>> {
 /// Returns the header of the file that [`with_tokenizer`] makes.
 pub fn header_with(gguf: &Gguf<'_>, tokenizer: &Path) -> Result<Header> {
     let mut header = Header::new();
-    // Keeps the ids of special tokens, such as BOS and EOS, and whether they are added, unless the new vocabulary sets
-    // them.
+    // The ids of special tokens such as BOS and EOS, and the flags that say whether these tokens are added, stay unless
+    // the new vocabulary sets them.
     let stays = |key: &str| match key.strip_prefix("tokenizer.ggml.") {
         Some(name) => name.ends_with("_token_id") || name.starts_with("add_") && name.ends_with("_token"),
         None => ![INDEX_KEY, INDEX_HASH_KEY].contains(&key),

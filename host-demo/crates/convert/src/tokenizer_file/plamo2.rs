@@ -1,4 +1,5 @@
-//! Reads the vocabulary of PLaMo 2 and 3, `tokenizer.jsonl`: a list per line with a token's text, its score and its type.
+//! Reads the vocabulary of PLaMo 2 and 3, `tokenizer.jsonl`. Each line is a list with a token's text, its score and its
+//! type.
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -8,7 +9,7 @@ use super::{BYTE, CONTROL, NORMAL, UNKNOWN, UNUSED, Vocabulary};
 /// The token that ends a turn of a conversation, as in llama.cpp.
 const END_OF_TURN: &str = "<|plamo:op|>";
 
-/// Returns true for a file that begins like such a vocabulary.
+/// Returns true if the file begins like a `tokenizer.jsonl`.
 pub fn is(file: &[u8]) -> bool {
     let first = file.split(|byte| *byte == b'\n').next().unwrap_or_default();
     serde_json::from_slice::<Value>(first).is_ok_and(|line| line[0].is_string() && line[1].is_number())

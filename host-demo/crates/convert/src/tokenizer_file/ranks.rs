@@ -1,4 +1,5 @@
-//! Byte-level vocabularies whose ids are the ranks of their merges, as in tiktoken's files: the merges are not stored.
+//! Byte-level vocabularies whose ids are the ranks of the merges, as in tiktoken's files. The merges themselves are not
+//! stored.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -21,18 +22,18 @@ impl<'t> Ranks<'t> {
         Self { tokens, by_bytes }
     }
 
-    /// The ids of a piece that the pre-tokenizer does not split.
+    /// Returns the ids of `piece`, which is not split by the pre-tokenizer.
     pub fn encode(&self, piece: &[u8]) -> Vec<u32> {
         let parts = self.parts(piece, u32::MAX);
         parts.into_iter().filter_map(|part| self.by_bytes.get(&piece[part]).copied()).collect()
     }
 
-    /// The tokens as text, each byte as one character, with their ids.
+    /// Returns the tokens and their ids. A token's text has one character for each byte.
     pub fn texts(&self) -> impl Iterator<Item = (String, u32)> {
         (0..).zip(self.tokens).map(|(id, token)| (text(token), id))
     }
 
-    /// The two halves of each token that a merge makes, as text with a space between them.
+    /// Returns a text for each token that a merge makes: the two merged halves with a space between them.
     pub fn merges(&self) -> Vec<String> {
         let merge = |(rank, token): (u32, &&[u8])| match &self.parts(token, rank)[..] {
             [left, right] => Some(format!("{} {}", text(&token[left.clone()]), text(&token[right.clone()]))),
@@ -41,8 +42,8 @@ impl<'t> Ranks<'t> {
         (0..).zip(self.tokens).filter_map(merge).collect()
     }
 
-    /// Splits `piece` into bytes, and merges the neighbours whose token has the lowest rank, as long as this rank is
-    /// below `end`.
+    /// Splits `piece` into bytes. Then merges two neighbours again and again, always the two that form the token with
+    /// the lowest rank, as long as this rank is below `end`.
     fn parts(&self, piece: &[u8], end: u32) -> Vec<Range<usize>> {
         let mut parts: Vec<Range<usize>> = (0..piece.len()).map(|at| at..at + 1).collect();
         loop {
@@ -54,14 +55,15 @@ impl<'t> Ranks<'t> {
     }
 }
 
-/// Returns true for tiktoken's file, which has a token in base64 and its rank in each line.
+/// Returns true for tiktoken's file: each line has a token in base64 and the token's rank.
 pub fn is(file: &[u8]) -> bool {
     let first = file.split(|byte| *byte == b'\n').next().and_then(|line| str::from_utf8(line).ok()).unwrap_or_default();
     let parts = first.trim_end().split_once(' ');
     parts.is_some_and(|(token, rank)| BASE64.decode(token).is_ok() && rank.parse::<u32>().is_ok())
 }
 
-/// Converts bytes to GPT-2's characters: printable bytes keep their character, the others get one from U+0100 on.
+/// Converts bytes to GPT-2's characters: printable bytes keep their character, and all other bytes get a character from
+/// U+0100 on.
 pub fn text(token: &[u8]) -> String {
     let is_own = |byte: u8| matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
     let character = |byte: u8| match is_own(byte) {

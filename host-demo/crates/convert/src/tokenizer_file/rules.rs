@@ -5,7 +5,7 @@
 pub struct VocabularyRules {
     /// The size of the vocabulary is rounded up to a multiple of this number.
     pub multiple: usize,
-    /// True if a space is added before a text; `None` follows the tokenizer.
+    /// True if a space is added before a text; `None` if the tokenizer file decides.
     pub space_prefix: Option<bool>,
     /// Names and values of further `*_id` keys.
     pub ids: &'static [(&'static str, u32)],

@@ -111,8 +111,8 @@ pub(super) fn read(file: &[u8]) -> Result<Vocabulary> {
     Ok(vocabulary)
 }
 
-/// Sets how texts are converted before they are tokenized. The core converts texts for unigram only, and separately
-/// on each side of a user-defined token; everything else becomes steps for this program.
+/// Sets how texts are converted before they are tokenized. The core converts texts for unigram only, and separately on
+/// each side of a user-defined token; everything else becomes steps that this program applies before the core.
 fn normalization(normalizer: &Normalizer, unigram: bool, vocabulary: &mut Vocabulary) {
     let (prefix, merges) = (normalizer.adds_prefix(), normalizer.merges_spaces());
     let has_shown = vocabulary.tokens.values().any(|token| token.kind == USER_DEFINED);
@@ -131,7 +131,7 @@ fn normalization(normalizer: &Normalizer, unigram: bool, vocabulary: &mut Vocabu
         vocabulary.key("normalizer.steps", names.as_str());
     }
     if has_prefix {
-        // The core adds no space to a text that has one, and none after a token.
+        // The core adds no space before a text that begins with a space, and no space after a token.
         vocabulary.key("add_space_prefix_rule", 3u32);
     }
 }
@@ -187,7 +187,7 @@ mod tests {
         SentencePiece { pieces, trainer, normalizer: Some(normalizer) }.encode_to_vec()
     }
 
-    /// The ids are those of sentencepiece 0.2.3 for the same files.
+    /// The expected ids come from sentencepiece 0.2.3 for the same files.
     #[test]
     fn ids_are_sentencepieces() {
         let texts = ["the cAt", "  The  cat \t ", " ", "<x>", "a<x> cat<x>c", "<x>  the", "ez \tzz", "the \tHat"];

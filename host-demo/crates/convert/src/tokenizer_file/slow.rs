@@ -1,5 +1,6 @@
-//! Vocabularies without a `tokenizer.json`, as transformers' classes in Python saved them: `vocab.json` with `merges.txt`,
-//! `vocab.txt`, and `sentencepiece.bpe.model`. They become a `tokenizer.json`; the class's code adds the rest.
+//! Vocabularies without a `tokenizer.json`, as transformers' classes in Python saved them: `vocab.json` with
+//! `merges.txt`, `vocab.txt`, and `sentencepiece.bpe.model`. They are converted to the form of `tokenizer.json`, and
+//! completed with the settings that the code of the class adds.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,7 +15,8 @@ use super::expressions::split;
 use super::sentencepiece::SentencePiece;
 use super::{added, expressions, special};
 
-/// Classes of transformers whose vocabulary is `vocab.json` and `merges.txt`, and what their code adds to it.
+/// Classes of transformers whose vocabulary is `vocab.json` and `merges.txt`. The classes differ in the settings that
+/// their code adds.
 enum Class {
     /// Words of GPT-2.
     Gpt2,
@@ -46,7 +48,8 @@ impl Class {
     }
 }
 
-/// The special tokens of a class: names in `tokenizer_config.json`, and the texts of those that it does not name.
+/// The special tokens of a class: the name of each token in `tokenizer_config.json`, and its text if that file does not
+/// name it.
 type Defaults = [(&'static str, &'static str); 7];
 
 const ANGLED: Defaults = [
@@ -119,14 +122,14 @@ impl Tokens {
         Ok(json!([text, id]))
     }
 
-    /// Returns the template of a class that puts this token before each text.
+    /// Returns the template of a class that puts the token `name` before each text.
     fn first(&self, name: &str) -> Result<Value> {
         let begin = self.pair(name)?;
         let single = [shown(&begin), text("A")];
         Ok(template(&single, &[&single[..], &[shown(&begin), text("B")]].concat(), &[begin]))
     }
 
-    /// Returns the template `cls A sep`. In a pair, `between` tokens `sep` separate the two texts.
+    /// Returns the template `cls A sep`. In a pair, the token `sep` is repeated `between` times between the two texts.
     fn around(&self, between: usize) -> Result<Value> {
         let (cls, sep) = (self.pair("cls")?, self.pair("sep")?);
         let single = [shown(&cls), text("A"), shown(&sep)];
@@ -135,7 +138,7 @@ impl Tokens {
     }
 }
 
-/// A special token in a template, from a pair of text and id.
+/// Returns a special token in the form that templates have. `token` is a pair of text and id.
 fn shown(token: &Value) -> Value {
     json!({ "SpecialToken": { "id": token[0] } })
 }
@@ -228,12 +231,13 @@ pub fn words(file: &[u8], folder: &Path, settings: &Value) -> Result<Value> {
     }))
 }
 
-/// Tokens that fairseq put in place of SentencePiece's first pieces, and the number of pieces that they replace:
-/// XLM-RoBERTa's and CamemBERT's.
+/// Tokens that fairseq put in place of SentencePiece's first pieces, and the number of pieces that these tokens
+/// replace, for XLM-RoBERTa and for CamemBERT.
 const XLM_ROBERTA: (&[&str], usize) = (&["<s>", "<pad>", "</s>", "<unk>"], 3);
 const CAMEMBERT: (&[&str], usize) = (&["<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED"], 1);
 
-/// Converts `sentencepiece.bpe.model`: the ids of the models that fairseq trained are not SentencePiece's.
+/// Converts `sentencepiece.bpe.model`. The ids must be converted, because models that fairseq trained do not use
+/// SentencePiece's ids.
 pub fn fairseq(file: &[u8], folder: &Path, settings: &Value, config: &Value) -> Result<Value> {
     let model = SentencePiece::decode(file).context("it is not SentencePiece's model")?;
     let class = settings["tokenizer_class"].as_str().or_else(|| config["model_type"].as_str()).unwrap_or_default();
@@ -310,7 +314,7 @@ mod tests {
         }
     }
 
-    /// The ids are those of transformers' slow classes: `fairseq_tokens_to_ids` and `fairseq_offset`.
+    /// The expected ids come from transformers' slow classes: `fairseq_tokens_to_ids` and `fairseq_offset`.
     #[test]
     fn ids_of_fairseq() {
         let pieces = ["<unk>", "<s>", "</s>", "▁a"];

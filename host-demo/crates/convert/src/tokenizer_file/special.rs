@@ -23,8 +23,9 @@ const NAMES: [(&str, &str); 8] = [
     ("eom", "eom"),
 ];
 
-/// Returns `tokenizer_config.json`, or null. As in transformers, `special_tokens_map.json` adds the tokens that it does not
-/// name. If the settings have no `added_tokens_decoder`, as in folders of older versions, the map takes precedence.
+/// Returns `tokenizer_config.json`, or null. As in transformers, `special_tokens_map.json` adds the tokens that
+/// `tokenizer_config.json` does not name. If `tokenizer_config.json` has no `added_tokens_decoder`, as in folders of
+/// older versions, `special_tokens_map.json` takes precedence.
 pub fn config(folder: &Path) -> Result<Value> {
     let mut settings = optional_json(&folder.join("tokenizer_config.json"))?;
     let map = optional_json(&folder.join("special_tokens_map.json"))?;
@@ -39,8 +40,8 @@ pub fn config(folder: &Path) -> Result<Value> {
     Ok(settings)
 }
 
-/// Reads a JSON file that a folder may lack; null then. A file that is there and cannot be read, or is not JSON, is an
-/// error: without it, the result would be another model.
+/// Reads a JSON file that may be missing; returns null if it is missing. A file that exists but cannot be read, or is
+/// not JSON, is an error, because ignoring it would give a different model.
 pub fn optional_json(path: &Path) -> Result<Value> {
     if !path.exists() {
         return Ok(Value::Null);
@@ -48,8 +49,8 @@ pub fn optional_json(path: &Path) -> Result<Value> {
     serde_json::from_slice(&arenite_files::read(path)?).with_context(|| format!("{} is not JSON", path.display()))
 }
 
-/// Returns the chat templates with their names; the default one has an empty name. As in transformers, files of their
-/// own replace the template in the settings.
+/// Returns the chat templates with their names; the default template has an empty name. As in transformers, separate
+/// template files replace the template in the settings.
 pub fn chat_templates(folder: &Path, settings: &Value) -> Result<Vec<(String, String)>> {
     let read = |path: &Path| fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()));
     let default = |text: &str| vec![(String::new(), text.to_owned())];
@@ -88,10 +89,11 @@ pub fn chat_templates(folder: &Path, settings: &Value) -> Result<Vec<(String, St
     }
 }
 
-/// Sets `bos_token` to nothing in templates, as transformers does if the settings have no start token. Programs that
-/// read GGUF files use the start token of the model, which many have without using it.
+/// Makes `bos_token` empty in templates if the settings have no start token, as transformers does. Otherwise programs
+/// that read GGUF files would use the model's start token, which many models have but do not use.
 pub fn without_start(templates: Vec<(String, String)>, settings: &Value) -> Vec<(String, String)> {
-    // A missing setting means no start token for these classes only, because others have one by default.
+    // For these classes, a missing setting means that there is no start token. All other classes have a start token by
+    // default.
     let class = settings["tokenizer_class"].as_str().map(|class| class.strip_suffix("Fast").unwrap_or(class));
     let is_plain = matches!(class, None | Some("PreTrainedTokenizer" | "TokenizersBackend" | "Qwen2Tokenizer"));
     let has_none = match settings.get("bos_token") {
@@ -110,8 +112,8 @@ fn key_name(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
 }
 
-/// Returns all ids that end an answer: those of `generation_config.json`, or else of `config.json`. transformers stops at
-/// each of them.
+/// Returns all ids that end an answer. They come from `generation_config.json`, or from `config.json` if the former has
+/// none. transformers stops at each of these ids.
 pub fn ends(folder: &Path, config: &Value, rows: usize) -> Result<Vec<u32>> {
     let generation = optional_json(&folder.join("generation_config.json"))?;
     let found = [&generation["eos_token_id"], &config["eos_token_id"]].into_iter().find(|ids| !ids.is_null());
@@ -132,7 +134,7 @@ pub fn ends(folder: &Path, config: &Value, rows: usize) -> Result<Vec<u32>> {
 pub struct Special {
     ids: Vec<(&'static str, u32)>,
     adds: Vec<(&'static str, bool)>,
-    /// Number of special tokens between the texts of a pair, if it is not what readers assume.
+    /// Number of special tokens between the texts of a pair, if it differs from the number that readers assume.
     between: Option<u32>,
     /// Messages about ids that are left out.
     notes: Vec<String>,
@@ -149,7 +151,8 @@ impl Texts {
         self.by_name.get(name).map(String::as_str)
     }
 
-    /// Lets the tokens around a classifier's text stand for those around any text that have no name.
+    /// Uses a classifier's tokens for the start token and the end token, if these have no names: `cls` becomes the
+    /// start token, and `sep` becomes the end token.
     fn stand_in(&mut self) {
         for (name, other) in [("bos", "cls"), ("eos", "sep")] {
             if let (None, Some(text)) = (self.get(name), self.get(other)) {
@@ -185,7 +188,7 @@ impl Special {
                 Some(all) => all.iter().for_each(|processor| self::processor(processor, &mut texts)),
                 None => self::processor(processor, &mut texts),
             }
-            // Again, because a post-processor can name the tokens that the settings do not.
+            // Called a second time, because a post-processor can name tokens that the settings do not name.
             texts.stand_in();
             if drops_unknown(json) {
                 texts.by_name.remove("unk");
@@ -209,7 +212,8 @@ impl Special {
             match (id, wanted.config[&field].as_u64()) {
                 (Some(id), _) => special.ids.push((key, id)),
                 (None, Some(id)) if id < wanted.rows as u64 => special.ids.push((key, id as u32)),
-                // Only a note, because many config classes set such an id by default, for a larger vocabulary.
+                // This is only a note and not an error, because many config classes set such an id by default, for a
+                // larger vocabulary.
                 (None, Some(id)) => special.notes.push(format!(
                     "{field} in config.json is {id}, but the model has {} tokens: it is left out",
                     wanted.rows
@@ -225,7 +229,8 @@ impl Special {
         let has_none =
             |name: &str| texts.get(name).is_none() && settings.get(format!("{name}_token")).is_some_and(Value::is_null);
         let is_known = |name: &str| special.ids.iter().any(|(known, _)| *known == name) && !has_none(name);
-        // Without an id, readers would add their default token, which is some other text.
+        // If the token has no id, the flag is written as false: readers would otherwise add their default token, which
+        // is some other text.
         let adds = texts
             .adds
             .iter()
@@ -254,9 +259,10 @@ impl Special {
     }
 }
 
-/// Returns whether the settings add a token to texts, and whether this replaces the post-processor of the `tokenizer.json`.
-/// It does so for classes that build the post-processor, which add the start token by default; transformers 5 keeps one in
-/// the file. For other classes the settings have no effect.
+/// Returns two flags: whether the settings add a token to texts, and whether they replace the post-processor of the
+/// `tokenizer.json`. The settings replace the post-processor for classes that build it themselves; these classes add
+/// the start token by default. transformers 5 keeps a post-processor that the file has. For all other classes, the
+/// settings have no effect.
 fn stated_adds(name: &str, json: Option<&Value>, settings: &Value, config: &Value) -> Option<(bool, bool)> {
     let stated = settings[format!("add_{name}_token")].as_bool().filter(|_| matches!(name, "bos" | "eos" | "sep"));
     let Some(json) = json else { return Some((stated?, true)) };
@@ -276,17 +282,17 @@ fn stated_adds(name: &str, json: Option<&Value>, settings: &Value, config: &Valu
     Some((stated.or(default)?, true))
 }
 
-/// Returns true for the classes of transformers 4 whose settings replace the post-processor of a `tokenizer.json`. Their
-/// vocabularies are those of Llama and of DeepSeek's models.
+/// Returns true for the classes of transformers 4 whose settings replace the post-processor of a `tokenizer.json`.
+/// Llama and DeepSeek's models use these classes.
 fn builds_processor(settings: &Value) -> bool {
     let class = settings["tokenizer_class"].as_str().unwrap_or_default();
     let class = class.strip_suffix("Fast").unwrap_or(class);
     matches!(class, "LlamaTokenizer" | "CodeLlamaTokenizer" | "GemmaTokenizer" | "CohereTokenizer")
 }
 
-/// Returns true if a text gets no other special tokens than those of the post-processor: if there is a template, or if
-/// the settings name no class that has its own rule. Returns false for byte-level vocabularies, whose texts get no
-/// special tokens by default.
+/// Returns true if a text gets only the special tokens of the post-processor. This is the case if the post-processor
+/// has a template, or if the settings do not name a class with a rule of its own. Returns false for byte-level
+/// vocabularies, whose texts get no special tokens by default.
 pub fn adds_no_others(json: &Value, settings: &Value) -> bool {
     let class = settings["tokenizer_class"].as_str();
     let is_plain = matches!(class, None | Some("PreTrainedTokenizerFast" | "TokenizersBackend"));
@@ -295,7 +301,7 @@ pub fn adds_no_others(json: &Value, settings: &Value) -> bool {
     is_explicit && !is_byte_level(json)
 }
 
-/// Returns true if characters or bytes without a token are left out, whatever the settings name as the unknown token.
+/// Returns true if characters or bytes without a token are left out, regardless of the unknown token in the settings.
 fn drops_unknown(json: &Value) -> bool {
     (splits_words(json) || is_byte_level(json) && missing_bytes(json) > 0)
         && json["model"]["type"] == "BPE"
@@ -390,7 +396,7 @@ mod tests {
 
     use super::*;
 
-    /// transformers keeps a dict as it is, and makes one of a list.
+    /// transformers keeps a dict of templates as it is, and converts a list of templates to a dict.
     #[test]
     fn several_templates_are_a_list_or_a_dict() {
         let folder = tempfile::tempdir().unwrap();
@@ -410,7 +416,8 @@ mod tests {
         assert_eq!(read("c".into()), [(String::new(), "c".to_owned())]);
     }
 
-    /// transformers 5.24 adds no token to a text that has no name in the settings, or is none of the vocabulary.
+    /// transformers 5.24 adds no token to a text if the settings do not name the token, or if the vocabulary does not
+    /// have it.
     #[test]
     fn tokens_without_an_id_are_not_added() {
         let folder = tempfile::tempdir().unwrap();
@@ -432,7 +439,7 @@ mod tests {
         let mut named = llama.clone();
         named["bos_token"] = "<e>".into();
         assert_eq!(adds(bytes.clone(), named, Value::Null), (Some(true), Some(false)));
-        // The class has a default, unless the settings say that there is none.
+        // The class adds the token by default, unless the settings say that the model has no such token.
         assert_eq!(adds(bytes.clone(), llama.clone(), json!({ "bos_token_id": 1 })), (Some(true), Some(false)));
         let mut none = llama;
         none["bos_token"] = Value::Null;
@@ -442,7 +449,7 @@ mod tests {
         assert_eq!(adds(around, json!({ "bos_token": null }), Value::Null), (Some(false), Some(true)));
     }
 
-    /// Each template is rendered without a start token by transformers 5.24 if the second value is true.
+    /// If the second value is true, transformers 5.24 renders the template without a start token.
     #[test]
     fn templates_have_no_start_token_if_the_tokenizer_has_none() {
         let template = |settings: &Value, text: &str| without_start(vec![(String::new(), text.to_owned())], settings);

@@ -10,7 +10,7 @@ pub fn list(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-/// Returns `value` if it has the type `name`, otherwise the first element inside it with this type.
+/// Returns `value` if its type is `name`, otherwise the first element inside `value` with this type.
 pub fn part<'v>(value: &'v Value, name: &str) -> Option<&'v Value> {
     if value["type"] == name {
         return Some(value);
@@ -34,8 +34,8 @@ pub fn looks_special(text: &str) -> bool {
         || between("<unused", ">")
 }
 
-/// Returns the steps that convert a text before everything else. Refuses settings that would give other ids. A setting
-/// that changes few texts is accepted and becomes a line in `notes`.
+/// Returns the steps that convert a text before it is tokenized. Refuses settings that would give other ids. A setting
+/// that changes only few texts is accepted, and a line about it is added to `notes`.
 pub fn check(json: &Value, notes: &mut Vec<String>) -> Result<Vec<Step>> {
     let (mut normalizers, mut pre_tokenizers) = (Vec::new(), Vec::new());
     flatten(&json["normalizer"], "normalizers", &mut normalizers);
@@ -48,7 +48,7 @@ pub fn check(json: &Value, notes: &mut Vec<String>) -> Result<Vec<Step>> {
     Ok(steps)
 }
 
-/// Checks the normalizers, and returns those that become steps.
+/// Checks the normalizers, and returns the normalizers that the host applies as steps.
 fn normalization(json: &Value, normalizers: &[&Value], notes: &mut Vec<String>) -> Result<Vec<Step>> {
     let mut steps = Vec::new();
     let splits = part(&json["pre_tokenizer"], "WhitespaceSplit").is_some();
@@ -63,7 +63,8 @@ fn normalization(json: &Value, normalizers: &[&Value], notes: &mut Vec<String>) 
     for (at, normalizer) in normalizers.iter().enumerate() {
         let kind = normalizer["type"].as_str().unwrap_or("of no type");
         match Step::of_normalizer(kind) {
-            // A step may only follow normalizers that do not change its result, because the host applies steps first.
+            // A step is accepted only if the normalizers before it do not change its result, because the host applies
+            // all steps first.
             Some(step) if normalizers[..at].iter().all(|before| commute(before, step, strips_spaces)) => {
                 steps.push(step)
             }
@@ -76,7 +77,7 @@ fn normalization(json: &Value, normalizers: &[&Value], notes: &mut Vec<String>) 
     Ok(steps)
 }
 
-/// Checks the pre-tokenizers, and adds those that become steps.
+/// Checks the pre-tokenizers, and adds the pre-tokenizers that the host applies as steps.
 fn words(json: &Value, pre_tokenizers: &[&Value], steps: &mut Vec<Step>, notes: &mut Vec<String>) -> Result<()> {
     let kinds = kinds(pre_tokenizers);
     for (expressions, texts) in [
@@ -96,7 +97,8 @@ fn words(json: &Value, pre_tokenizers: &[&Value], steps: &mut Vec<Step>, notes: 
         if *kind == "Metaspace" && it["replacement"].as_str().is_some_and(|text| text != "▁") {
             bail!("its pre-tokenizer replaces spaces by {}: only \"▁\" is supported", it["replacement"]);
         }
-        // Without white space the words have no marks, so SentencePiece's rule of a space before each word is wrong.
+        // If the text has no white space, words do not begin with `▁`, so SentencePiece's rule of a space before each
+        // word would be wrong.
         let marks_all =
             it["prepend_scheme"].as_str().unwrap_or("always") == "always" && it["add_prefix_space"] != false;
         if *kind == "Metaspace" && !marks_all && kinds.iter().take(at).any(|kind| *kind == "WhitespaceSplit") {
@@ -109,7 +111,7 @@ fn words(json: &Value, pre_tokenizers: &[&Value], steps: &mut Vec<Step>, notes: 
                     bail!("its pre-tokenizer has add_prefix_space, which is not supported for a byte-level vocabulary");
                 }
                 // Words that were split at numbers have the same tokens as before if no token mixes numbers with other
-                // characters. (Falcon's vocabulary was trained with words that were split so.)
+                // characters. (Falcon's vocabulary was trained with words that were split at numbers.)
                 let is_after_bytes = kinds.iter().take(at).any(|kind| *kind == "ByteLevel");
                 let separates = *kind == "Digits" && it["individual_digits"] != true;
                 if separates && (!is_after_bytes || mixes_numbers(json)) {
@@ -139,7 +141,8 @@ fn spaces(json: &Value, normalizers: &[&Value], pre_tokenizers: &[&Value], notes
     let kinds = kinds(pre_tokenizers);
     let has = |kind: &str| normalizers.iter().any(|it| it["type"] == kind);
     // Repeated spaces are merged as in SentencePiece, which also drops a space at the end. In Hugging Face's tokenizer,
-    // `Strip` drops it if it comes after the map, which converts other characters to spaces.
+    // `Strip` drops a space at the end only if `Strip` comes after the map, because the map converts other characters
+    // to spaces.
     let after_map = normalizers.iter().rev().take_while(|it| it["type"] != "Precompiled");
     let strips = after_map.into_iter().any(|it| it["type"] == "Strip" && it["strip_right"] != false);
     let drops_last = strips || kinds.contains(&"WhitespaceSplit");
@@ -193,7 +196,7 @@ fn model(json: &Value, notes: &mut Vec<String>) -> Result<()> {
 /// Number of bytes that occur in UTF-8.
 const UTF8_BYTES: usize = 243;
 
-/// Returns true for the spelling, in the byte-level alphabet, of a byte that occurs in UTF-8.
+/// Returns true if `text` is one byte, spelled in the byte-level alphabet, that can occur in UTF-8.
 fn is_byte_of_utf8(text: &str) -> bool {
     let mut chars = text.chars();
     let is_byte = |c| matches!(c, '!'..='~' | '\u{a1}'..='\u{ac}' | '\u{ae}'..='\u{143}');
@@ -207,7 +210,8 @@ pub fn missing_bytes(json: &Value) -> usize {
     UTF8_BYTES.saturating_sub(texts.filter(|(text, _)| is_byte_of_utf8(text)).count())
 }
 
-/// Adds notes about texts with characters that the vocabulary lacks, and about scores, where they get other tokens.
+/// Adds notes about texts that get other tokens than from Hugging Face's tokenizer, because the vocabulary lacks
+/// characters or because scores are rounded.
 fn unknown(json: &Value, notes: &mut Vec<String>) {
     let model = &json["model"];
     let is_bpe = model["type"] == "BPE";
@@ -224,7 +228,8 @@ fn unknown(json: &Value, notes: &mut Vec<String>) {
         );
     }
     let is_longer = |entry: &Value| entry[1].as_f64().is_some_and(|score| f64::from(score as f32) != score);
-    // A file made of a SentencePiece model has the digits of f32 only, up to a few sums.
+    // If the file was converted from a SentencePiece model, its scores have no more digits than f32, except for a few
+    // sums.
     let longer = list(&model["vocab"]).filter(|entry| is_longer(entry)).count();
     if model["type"] == "Unigram" && longer * 2 > list(&model["vocab"]).count() {
         notes.push(
@@ -233,9 +238,9 @@ fn unknown(json: &Value, notes: &mut Vec<String>) {
     }
 }
 
-/// Returns true if the host may apply `step` although `normalizer`, which the core replaces, comes before it in the file.
-/// (The map converts white space to spaces. If the core drops spaces at the ends, the order of `Strip` and the map does
-/// not matter.)
+/// Returns true if the host may apply `step` although the file has `normalizer`, which the core replaces, before
+/// `step`. (The map converts white space to spaces. If the core drops spaces at the ends, the order of `Strip` and the
+/// map does not matter.)
 fn commute(normalizer: &Value, step: Step, strips_spaces: bool) -> bool {
     let is_step = normalizer["type"].as_str().is_some_and(|kind| Step::of_normalizer(kind).is_some());
     let is_strip = normalizer["type"] == "Strip" && strips_spaces;
@@ -244,8 +249,8 @@ fn commute(normalizer: &Value, step: Step, strips_spaces: bool) -> bool {
         || step.keeps_spaces() && (normalizer["type"] == "Prepend" || replaces_space(normalizer))
 }
 
-/// Refuses added tokens that the file's tokenizer finds at another stage. Arenite finds control tokens before
-/// normalization and other tokens after it.
+/// Refuses added tokens that the file's tokenizer finds at a stage at which Arenite does not. Arenite finds control
+/// tokens before normalization and all other added tokens after it.
 fn added(json: &Value, normalizers: &[&Value], steps: &[Step], notes: &mut Vec<String>) -> Result<()> {
     let lowers = |it: &&Value| it["type"] == "BertNormalizer" && it["lowercase"] != false;
     let prepends = normalizers.iter().any(|it| it["type"] == "Prepend");
@@ -283,7 +288,7 @@ fn added(json: &Value, normalizers: &[&Value], steps: &[Step], notes: &mut Vec<S
     Ok(())
 }
 
-/// Returns true if an added token is also formed from other tokens of its model.
+/// Returns true if the model also forms the added token by merging other tokens.
 fn is_ordinary(json: &Value, token: &Value) -> bool {
     let (model, text) = (&json["model"], token["content"].as_str().unwrap_or_default());
     let has_score = || model["vocab"][token["id"].as_u64()? as usize][0].as_str().map(|known| known == text);
@@ -310,8 +315,8 @@ fn is_supported(json: &Value, kind: &str, normalizer: &Value) -> bool {
     }
 }
 
-/// Returns true if a run of spaces becomes one: by a normalizer, or because words are split at white space. Files with
-/// this rule get SentencePiece's, which also drops spaces at both ends.
+/// Returns true if several spaces in a row become one space, by a normalizer or because words are split at white space.
+/// For such files, SentencePiece's rule is used, which also drops spaces at both ends.
 pub fn has_single_spaces(json: &Value) -> bool {
     let mut normalizers = Vec::new();
     flatten(&json["normalizer"], "normalizers", &mut normalizers);
@@ -319,7 +324,7 @@ pub fn has_single_spaces(json: &Value) -> bool {
         || part(&json["pre_tokenizer"], "WhitespaceSplit").is_some()
 }
 
-/// Returns true if a text is split into words and signs, and white space is left out.
+/// Returns true if a text is split into words and signs, and white space is dropped.
 pub fn splits_words(json: &Value) -> bool {
     json["pre_tokenizer"]["type"] == "Whitespace"
 }
@@ -329,8 +334,8 @@ fn converts_spaces(normalizer: &&Value) -> bool {
     normalizer["type"] == "Precompiled" || normalizer["type"] == "Nmt"
 }
 
-/// Returns true if a token of the model's vocabulary has numbers and other characters. Added tokens are found before
-/// words are split.
+/// Returns true if a token of the model's vocabulary consists of numbers and other characters. Added tokens do not
+/// count, because they are found before words are split.
 fn mixes_numbers(json: &Value) -> bool {
     let added: Vec<_> = list(&json["added_tokens"]).filter_map(|token| token["content"].as_str()).collect();
     let mixes = |token: &str| token.contains(char::is_numeric) && token.contains(|c: char| !c.is_numeric());

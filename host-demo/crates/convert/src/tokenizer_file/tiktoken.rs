@@ -1,5 +1,5 @@
 //! Vocabularies in tiktoken's files, read in the form of `tokenizer.json`: Kimi's `tiktoken.model` and Qwen 1's
-//! `qwen.tiktoken`. Words and special tokens are those of the models' own classes.
+//! `qwen.tiktoken`. The rules for words and the special tokens come from the models' own classes.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ const QWEN_FILE: &str = "qwen.tiktoken";
 const KIMI_SPECIAL: usize = 256;
 const QWEN_EXTRA: usize = 205;
 
-/// Returns true for a file that [`read`] reads, by its name.
+/// Returns true if the name of a file says that [`read`] can read it.
 pub fn is(path: &Path) -> bool {
     path.ends_with(KIMI_FILE) || path.ends_with(QWEN_FILE)
 }
@@ -50,7 +50,7 @@ fn token((at, line): (usize, &str)) -> Result<Vec<u8>> {
     BASE64.decode(token).with_context(|| format!("the token in line {} is not base64", at + 1))
 }
 
-/// Kimi's special tokens: those that the settings name, and reserved ones between them.
+/// Returns Kimi's special tokens: the tokens that the settings name, and reserved tokens for the ids between them.
 fn kimi(first: usize, settings: &Value) -> Vec<Value> {
     let token = |id: usize| {
         let named = &settings["added_tokens_decoder"][id.to_string()];
@@ -73,7 +73,7 @@ fn qwen(first: usize) -> Vec<Value> {
 mod tests {
     use super::*;
 
-    /// The tokens are those of `tokenization_kimi.py` and `tokenization_qwen.py`.
+    /// The expected tokens come from `tokenization_kimi.py` and `tokenization_qwen.py`.
     #[test]
     fn special_tokens_follow_the_others() {
         let file = b"YQ== 0\nYg== 1\nYWI= 2\n";

@@ -1,4 +1,4 @@
-//! What is known about a model before its vocabulary is read.
+//! Facts about a model that are known before its vocabulary is read.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! Reads the vocabulary of RWKV World: a text file with a token per line, as its id, a literal of Python, and its length
-//! in bytes.
+//! Reads the vocabulary of RWKV World: a text file with one token per line. Each line has the token's id, the token as
+//! a Python literal, and the token's length in bytes.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ use super::{CONTROL, NORMAL, Vocabulary};
 /// The token that ends an answer; the vocabulary has no special tokens.
 const END_OF_TURN: &str = r"\n\n";
 
-/// Returns true for a file that begins like such a vocabulary.
+/// Returns true if the file begins like a vocabulary of RWKV World.
 pub fn is(file: &[u8]) -> bool {
     let first = file.split(|byte| *byte == b'\n').next().unwrap_or_default();
     std::str::from_utf8(first).is_ok_and(|line| token(line).is_ok())
@@ -48,7 +48,7 @@ fn token(line: &str) -> Result<(u64, Vec<u8>)> {
     Ok((id, bytes))
 }
 
-/// Bytes of a literal of Python, `'...'` or `b'...'`. A text stands for its UTF-8.
+/// Returns the bytes of a Python literal, `'...'` or `b'...'`. A text literal stands for its bytes in UTF-8.
 fn literal(text: &str) -> Option<Vec<u8>> {
     let (is_bytes, quoted) = text.strip_prefix('b').map_or((false, text), |quoted| (true, quoted));
     let quote = quoted.chars().next().filter(|quote| matches!(quote, '\'' | '"'))?;
@@ -89,7 +89,7 @@ fn literal(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Bytes as Python prints them, without the quotes: the spelling of tokens in GGUF.
+/// Returns the bytes as Python prints them, without the quotes. GGUF spells the tokens in this way.
 fn spelled(bytes: &[u8]) -> String {
     let mut text = String::new();
     // Python quotes with " if a text has ' and no ".
@@ -112,7 +112,7 @@ fn spelled(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    /// The expected bytes and spellings are those of Python's `ast.literal_eval` and `repr`.
+    /// The expected bytes and spellings come from Python's `ast.literal_eval` and `repr`.
     #[test]
     fn literals_of_python() {
         let cases: [(&str, &[u8], &str); 8] = [

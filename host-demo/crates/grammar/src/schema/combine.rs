@@ -73,7 +73,8 @@ impl Reader<'_> {
             }
         }
         if a.contains_key("properties") || b.contains_key("properties") {
-            // Needed even if only one schema lists properties, because the other schema may forbid them.
+            // The properties are combined even if only one schema lists properties, because the other schema may forbid
+            // them.
             a.insert("properties".into(), self.properties(&a, &b, path)?);
         }
         if a.contains_key("prefixItems") || b.contains_key("prefixItems") {
@@ -104,8 +105,8 @@ impl Reader<'_> {
             Value::Array(values) => values.clone(),
             one => vec![one.clone()],
         };
-        // Charge the work first, because two lists are compared element by element, and an `anyOf` list is copied again
-        // for each element of the other list. Other values are copied once.
+        // Charge the budget before the work, because two lists are compared element by element, and an `anyOf` list is
+        // copied again for each element of the other list. Other values are copied once.
         let len = |value: &Value| value.as_array().map_or(1, Vec::len);
         let (times, other_times) = if key == "anyOf" { (1 + len(b), 1 + len(a)) } else { (1, 1) };
         let counted = self.budget.copies(a, times).and_then(|()| self.budget.copies(b, other_times));
@@ -168,8 +169,8 @@ impl Reader<'_> {
         }))
     }
 
-    /// Combines the properties of both schemas. A property that only one schema lists may be an additional property
-    /// of the other.
+    /// Combines the properties of both schemas. If only one schema lists a property, the `additionalProperties` of the
+    /// other schema may apply to it.
     fn properties(&self, a: &Map<String, Value>, b: &Map<String, Value>, path: &str) -> Result<Value> {
         let of = |schema: &Map<String, Value>| match schema.get("properties") {
             Some(Value::Object(properties)) => properties.clone(),
@@ -187,8 +188,9 @@ impl Reader<'_> {
         Ok(Value::Object(all))
     }
 
-    /// Returns a function from a name to the `additionalProperties` of `schema`; `None` if `schema` has none or if one
-    /// of its patterns matches the name. The budget is charged for one call with each of `names`.
+    /// Returns a function from a name to the `additionalProperties` of `schema`; the function returns `None` if
+    /// `schema` has none, or if one of its patterns matches the name. The budget is charged in advance for one call
+    /// with each of `names`.
     fn additional<'s>(
         &self,
         schema: &'s Map<String, Value>,
@@ -202,8 +204,8 @@ impl Reader<'_> {
         Ok(move |name: &str| others.filter(|_| !patterns.iter().any(|(regex, _)| regex.is_match(name))))
     }
 
-    /// Combines the `prefixItems` of both schemas. Elements that only one schema lists fall under the `items` of the
-    /// other.
+    /// Combines the `prefixItems` of both schemas. If only one schema lists an element, the `items` of the other schema
+    /// apply to it.
     fn elements(&self, a: &Map<String, Value>, b: &Map<String, Value>, path: &str) -> Result<Value> {
         let of = |schema: &Map<String, Value>| match schema.get("prefixItems") {
             Some(Value::Array(elements)) => elements.clone(),
@@ -233,8 +235,8 @@ impl Reader<'_> {
     }
 }
 
-/// Keywords for everything not covered by other keywords, and the keywords that replace them once all schemas are
-/// combined.
+/// Keywords that apply to values which no other keyword covers, and the keywords that replace them after all schemas
+/// are combined.
 pub(super) const UNEVALUATED: [(&str, &str); 2] =
     [("unevaluatedProperties", "additionalProperties"), ("unevaluatedItems", "items")];
 

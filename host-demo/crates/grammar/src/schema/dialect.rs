@@ -8,12 +8,12 @@ use super::{TYPES, UNSUPPORTED, declared_types, implied_types, is_assertion};
 
 const LIMITS: [(&str, &str); 2] = [("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")];
 
-/// Converts floats without a fraction to integers: 1.0 equals 1 ("Instance Equality" in
+/// Converts floats without a fraction to integers: JSON schema treats 1.0 and 1 as equal ("Instance Equality" in
 /// <https://json-schema.org/draft/2020-12/json-schema-core>), but `Value` distinguishes them.
 pub(super) fn with_integers(mut schema: Value) -> Value {
     match &mut schema {
         Value::Number(number) if number.is_f64() => {
-            // Up to 2^53, because beyond it not every integer has an exact `f64`.
+            // Only numbers up to 2^53 are converted, because not every larger integer has an exact `f64`.
             let whole = number.as_f64().filter(|f| f.fract() == 0.0 && f.abs() <= (1u64 << 53) as f64);
             whole.map_or(schema, |whole| json!(whole as i64))
         }
@@ -34,7 +34,7 @@ pub(super) fn has_switch(schema: &Map<String, Value>) -> bool {
         || left_types(schema).is_some()
 }
 
-/// Returns whether a schema allows nothing because of `not`: zod writes `{"not": {}}`.
+/// Returns true if a schema allows no value because of `not`: zod writes `{"not": {}}`.
 pub(super) fn is_never(schema: &Map<String, Value>) -> bool {
     schema.get("not").is_some_and(allows_all)
 }
@@ -51,7 +51,8 @@ fn asserting(schema: &Map<String, Value>) -> impl Iterator<Item = &str> {
     schema.keys().map(String::as_str).filter(is_asserting)
 }
 
-/// Returns the types that `not` leaves; `None` if there is no `not`, or if it may exclude more than types.
+/// Returns the types that `not` does not exclude; `None` if the schema has no `not`, or if `not` may exclude more than
+/// types.
 fn left_types(schema: &Map<String, Value>) -> Option<Vec<&'static str>> {
     let of = |schema: &Map<String, Value>| {
         let named = declared_types(schema, "").ok()?;
@@ -66,7 +67,7 @@ fn left_types(schema: &Map<String, Value>) -> Option<Vec<&'static str>> {
     };
     let has = |name| excluded.contains(&name);
     let mut left = of(schema)?;
-    // Not supported because only numbers that are not whole would be left, and a grammar cannot match just these.
+    // This is not supported because only fractional numbers would be left, and a grammar cannot match only these.
     if has("integer") && !has("number") && left.contains(&"number") {
         return None;
     }
@@ -83,7 +84,7 @@ pub(super) fn without_switches(mut schema: Map<String, Value>, path: &str) -> Re
             schema.insert(switch.into(), limit);
         }
     }
-    // (Without a type, null is allowed regardless of the switch.)
+    // (If the schema has no type, it allows null regardless of the switch.)
     if schema.contains_key("type") && schema.remove("nullable") == Some(json!(true)) {
         let mut types = declared_types(&schema, path)?;
         if !types.contains(&"null") {

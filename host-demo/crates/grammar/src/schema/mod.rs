@@ -1,8 +1,8 @@
 //! Converts JSON schemas to rules for the texts of the values that they allow.
 //!
-//! Every text that the rules allow is a valid value, except where [`Schemas::differences`] names a keyword that is not enforced.
-//! Not every valid value can be generated. Properties come in the order of the schema, and other properties only if the
-//! schema mentions them (as in llama.cpp).
+//! Every text that the rules allow is a valid value, except where [`Schemas::differences`] names a keyword that is not
+//! enforced. Not every valid value can be generated. Properties are generated in the order of the schema. As in
+//! llama.cpp, unlisted properties are generated only if the schema mentions them.
 
 mod combine;
 mod dialect;
@@ -40,8 +40,8 @@ const UNSUPPORTED: [&str; 14] = [
     "unevaluatedProperties",
 ];
 
-/// Keywords that constrain values, and from which no type is inferred. Keywords that are neither here nor in [`OF_TYPES`] or
-/// [`UNSUPPORTED`] are annotations.
+/// Keywords that constrain values, but do not imply a type. Keywords that are neither in this list nor in [`OF_TYPES`]
+/// or [`UNSUPPORTED`] are annotations.
 const UNTYPED: [&str; 12] = [
     "$ref",
     "allOf",
@@ -57,7 +57,7 @@ const UNTYPED: [&str; 12] = [
     "unevaluatedProperties",
 ];
 
-/// Keywords that constrain values of one type and assert nothing about others.
+/// Keywords that constrain only values of one type; values of other types are always valid.
 const OF_TYPES: [(&str, &[&str]); 4] = [
     (
         "object",
@@ -82,12 +82,12 @@ const TYPES: [&str; 7] = ["object", "array", "string", "number", "integer", "boo
 const MAX_RULES: usize = 4000;
 /// Maximum nesting of schemas.
 const MAX_NESTING: usize = 100;
-/// Number of listed elements that count as one level of nesting, because an element's expression contains those of all
-/// later elements.
+/// Number of listed elements that count as one level of nesting, because the expression of an element contains the
+/// expressions of all later elements.
 const ELEMENTS: usize = 4;
 
-/// Maximum number of listed values for which `uniqueItems` is enforced. It is low because each set of used values takes
-/// a rule.
+/// Maximum number of listed values for which `uniqueItems` is enforced. The number is low because each set of used
+/// values takes a rule.
 const MOST_DISTINCT: usize = 8;
 /// A limit beyond this many characters or elements is left out, because no answer is so long.
 const BEYOND: u32 = 1 << 20;
@@ -98,8 +98,8 @@ pub struct Schemas {
     pub rules: Rules,
     /// See [`Table::differences`](crate::Table::differences).
     pub differences: Vec<String>,
-    /// Rules of texts with a pattern or a format, by the keywords' values. They are shared because a hundred functions
-    /// have the same few.
+    /// Rules of texts with a pattern or a format, by the keywords' values. The rules are shared because even a hundred
+    /// functions use only a few different patterns and formats.
     texts: HashMap<String, usize>,
     /// The rule for any value.
     value: Option<usize>,
@@ -130,7 +130,7 @@ struct Reader<'s> {
     all: &'s mut Schemas,
     /// Rules of the schemas with `$ref` or `allOf`, by the schema's text.
     named: HashMap<String, usize>,
-    /// Schemas with `$ref` or `allOf` that are still to be converted: rule, schema and path.
+    /// Schemas with `$ref` or `allOf` that are not yet converted. Each entry has the rule, the schema and the path.
     left: VecDeque<(usize, Map<String, Value>, String)>,
     depth: usize,
 }
@@ -166,7 +166,7 @@ fn names<'s>(schema: &'s Map<String, Value>, key: &str, path: &str) -> Result<Ve
     }
 }
 
-/// Matches `first` and more elements after commas, `min` to `max` in all.
+/// Matches a list of `min` to `max` elements with commas between them.
 fn list(element: Expr, min: u32, max: Option<u32>) -> Expr {
     if max == Some(0) {
         return Expr::empty();
@@ -312,7 +312,7 @@ impl Reader<'_> {
                 self.root.pointer(pointer).ok_or_else(none)?
             }
             Some(anchor) => {
-                // Charge for the whole schema, because the search may visit all of it.
+                // Charge the budget for the whole schema, because the search may visit all of it.
                 self.budget.copy(self.root).with_context(|| path.to_string())?;
                 anchored(self.root, anchor).ok_or_else(none)?
             }
@@ -349,10 +349,10 @@ impl Reader<'_> {
         Ok(Expr::Alt(each.collect::<Result<_>>()?))
     }
 
-    /// Matches those of the listed values that the rest of the schema allows.
+    /// Matches the listed values that the rest of the schema allows.
     fn values(&mut self, values: &[Value], schema: &Map<String, Value>, path: &str) -> Result<Expr> {
         let mut allowed = Vec::new();
-        // Once and not for each value, because a client chooses their number.
+        // Called once and not for each value, because a client chooses the number of values.
         if values.iter().any(Value::is_string) {
             self.differ_in_format(schema, path);
         }
@@ -405,7 +405,8 @@ impl Reader<'_> {
     fn array(&mut self, schema: &Map<String, Value>, path: &str) -> Result<Expr> {
         let min = count(schema, "minItems", path)?.unwrap_or(0);
         let max = count(schema, "maxItems", path)?;
-        // Before 2020-12, `items` could also be the list, and `additionalItems` applied to the elements after it.
+        // Before 2020-12, `items` could also be a list of schemas, and `additionalItems` applied to the elements after
+        // the list.
         let (first, first_key, others) = match (schema.get("prefixItems"), schema.get("items")) {
             (Some(first), others) => (Some(first), "prefixItems", others.map(|others| (others, "items"))),
             (None, Some(first @ Value::Array(_))) => {
@@ -427,7 +428,8 @@ impl Reader<'_> {
         }
         self.differ_in_uniqueness(schema, max, path);
         let known = first.len() as u32;
-        // Elements without a schema are generated only if `minItems` requires them or no elements are described at all.
+        // Elements without a schema are generated only if `minItems` requires them or if the schema describes no
+        // elements at all.
         let mut rest = match others {
             Some((others, key)) => self.schema(others, &format!("{path}.{key}"))?,
             None if known == 0 || min > known => self.any_value(),
@@ -460,8 +462,8 @@ impl Reader<'_> {
         Ok(Expr::seq([Expr::text("["), space(), inner, space(), Expr::text("]")]))
     }
 
-    /// Returns the values of a schema that lists at most [`MOST_DISTINCT`]; `None` for other schemas, whose
-    /// `uniqueItems` is not enforced.
+    /// Returns the values that a schema lists, if it lists at most [`MOST_DISTINCT`] values. Returns `None` for other
+    /// schemas, because `uniqueItems` is not enforced for them.
     fn few_values(&self, schema: &Value, path: &str) -> Result<Option<Vec<Value>>> {
         let flat = if schema.get("$ref").is_some() { &self.flat(schema, path, 0)? } else { schema };
         let Some(values) = flat.get("enum").and_then(Value::as_array) else { return Ok(None) };
@@ -483,7 +485,7 @@ impl Reader<'_> {
         Ok(Some(distinct))
     }
 
-    /// Matches `min` to `max` of these values in any order, each at most once: one rule for each set of used values.
+    /// Matches `min` to `max` of `values` in any order, each value at most once. Each set of used values has one rule.
     fn distinct(&mut self, values: &[Value], min: u32, max: Option<u32>, path: &str) -> Expr {
         let first = self.all.rules.0.len();
         for used in 0..1usize << values.len() {
@@ -543,7 +545,8 @@ impl Reader<'_> {
     }
 }
 
-/// The schema with this `$anchor`. Drafts before 2019-09 write an `$id` of `#name` instead; draft 4 writes `id`.
+/// Returns the schema with the `$anchor` `name`. In drafts before 2019-09, an `$id` of `#name` has the same meaning;
+/// draft 4 writes `id`.
 fn anchored<'s>(root: &'s Value, anchor: &str) -> Option<&'s Value> {
     let mut left = vec![root];
     while let Some(schema) = left.pop() {
@@ -554,7 +557,7 @@ fn anchored<'s>(root: &'s Value, anchor: &str) -> Option<&'s Value> {
                 if text("$anchor") == Some(anchor) || is_id("$id") || is_id("id") {
                     return Some(schema);
                 }
-                // Not within `const` and `enum`, because listed values are not schemas.
+                // `const` and `enum` are not searched, because listed values are not schemas.
                 left.extend(
                     object.iter().filter(|(key, _)| !["const", "enum"].contains(&key.as_str())).map(|(_, value)| value),
                 );
@@ -582,12 +585,12 @@ fn declared_types(schema: &Map<String, Value>, path: &str) -> Result<Vec<&'stati
     }
 }
 
-/// Returns whether a keyword is in [`UNTYPED`] or [`OF_TYPES`].
+/// Returns true if a keyword is in [`UNTYPED`] or [`OF_TYPES`].
 fn is_assertion(key: &str) -> bool {
     UNTYPED.contains(&key) || OF_TYPES.iter().any(|(_, keys)| keys.contains(&key))
 }
 
-/// Returns the types that the keywords of a schema without `type` apply to.
+/// Returns the types to which the keywords of a schema without `type` apply.
 fn implied_types(schema: &Map<String, Value>) -> Vec<&'static str> {
     let mut types = Vec::new();
     for (name, keys) in OF_TYPES {
@@ -633,7 +636,7 @@ fn is_of_type(value: &Value, name: &str) -> bool {
     }
 }
 
-/// Returns whether a listed value satisfies the rest of its schema.
+/// Returns true if a listed value satisfies the rest of its schema.
 fn is_allowed(value: &Value, all: &[Value], schema: &Map<String, Value>, path: &str) -> Result<bool> {
     let types = declared_types(schema, path)?;
     if !types.is_empty() && !types.iter().any(|name| is_of_type(value, name)) {
@@ -653,7 +656,8 @@ fn is_allowed(value: &Value, all: &[Value], schema: &Map<String, Value>, path: &
             "exclusiveMaximum" => compared(number, |a, b| a < b),
             "minLength" => compared(length, |a, b| a >= b),
             "maxLength" => compared(length, |a, b| a <= b),
-            // True here because patterns and formats are intersected with the text instead.
+            // Patterns and formats count as satisfied here, because the text of the value is later intersected with
+            // them.
             "type" | "nullable" | "pattern" | "format" => true,
             "unevaluatedProperties" => !value.is_object(),
             "unevaluatedItems" => !value.is_array(),

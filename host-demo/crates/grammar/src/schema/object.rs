@@ -11,12 +11,12 @@ use super::overlap::listed;
 use super::{Reader, UNSUPPORTED, comma, count, is_allowed, is_assertion, list, names, pattern, short, space, string};
 use crate::expr::{Chars, Expr};
 
-/// Maximum size of a compiled name pattern in bytes. It is limited because it also bounds the steps of a match for each
-/// byte of a name.
+/// Maximum size of a compiled name pattern in bytes. The size is limited because it bounds the number of steps for each
+/// byte of a matched name.
 const MAX_COMPILED: usize = 1 << 16;
 /// Budget steps to match one byte of a name with one pattern.
 pub(super) const LOOKS: usize = 200;
-/// Supported keywords of a `propertyNames` that lists no names.
+/// Keywords that are supported in a `propertyNames` without a list of names.
 const OF_NAMES: [&str; 4] = ["minLength", "maxLength", "pattern", "format"];
 
 const ANY: Value = Value::Bool(true);
@@ -47,8 +47,9 @@ impl Reader<'_> {
             members.push((member(literal_key(name), value), is_required.contains(name.as_str())));
         }
         let rest = if listed.is_some() { None } else { self.others(schema, properties, &required, path)? };
-        // A property that only `required` or `propertyNames` lists has the schema of the patterns that its name matches,
-        // or of `additionalProperties`, or any value.
+        // If only `required` or `propertyNames` lists a property, its value has the schema of the patterns that match
+        // the name. Without such patterns, it has the schema of `additionalProperties`, and without these, any value is
+        // allowed.
         let mut additional = None;
         for name in unlisted {
             let by_pattern = self.with_patterns(name, &ANY, &patterned);
@@ -91,8 +92,8 @@ impl Reader<'_> {
         Ok(Expr::seq([Expr::text("{"), space(), inner, space(), Expr::text("}")]))
     }
 
-    /// Matches `min` to `max` members. Only one unlisted member counts towards `min`, because unlisted names may
-    /// repeat.
+    /// Matches `min` to `max` members. Only one unlisted member counts towards `min`, because names of unlisted members
+    /// may repeat.
     fn counted(
         &mut self,
         members: Vec<(Expr, bool)>,
@@ -138,7 +139,7 @@ impl Reader<'_> {
         Ok(after.swap_remove(0))
     }
 
-    /// Matches a property that is not listed; `None` if there may be none.
+    /// Matches a property that is not listed; `None` if the schema allows only listed properties.
     fn others(
         &mut self,
         schema: &Map<String, Value>,
@@ -151,14 +152,15 @@ impl Reader<'_> {
         // The expression of each pattern excludes all listed names and all other patterns.
         let parts = known.iter().map(|name| pattern::WAYS * name.len()).sum::<usize>()
             + patterns.iter().map(|(_, key, _)| key.parts()).sum::<usize>();
-        // Free if there are no patterns and no other names, because nothing is built then.
+        // The cost is zero if there are no patterns and no other names are allowed, because nothing is built then.
         let is_closed = schema.get("additionalProperties").is_none_or(|others| *others == Value::Bool(false));
         let times = if is_closed { patterns.len() } else { 1 + patterns.len() };
         self.budget.steps(parts * times).with_context(|| format!("{path}.patternProperties"))?;
         let names = known.iter().map(|name| pattern::literal(name));
         let mut members = Vec::new();
         for (i, (name, key, value)) in patterns.iter().enumerate() {
-            // Exclude the other patterns, because a name that matches several would have to satisfy all of them.
+            // Exclude the other patterns, because the value of a name that matches several patterns would have to
+            // satisfy the schemas of all of them.
             let others = patterns.iter().enumerate().filter(|(j, _)| *j != i).map(|(_, (_, key, _))| key.clone());
             let key = without(key.clone(), names.clone().chain(others));
             let value = self.schema(value, &format!("{path}.patternProperties.{}", short(name)))?;
@@ -202,7 +204,7 @@ impl Reader<'_> {
         string(&names, &path, self.budget).map(Some)
     }
 
-    /// The names that `propertyNames` lists in `enum` or `const`; `None` without such a list.
+    /// Returns the names that `propertyNames` lists in `enum` or `const`; `None` if there is no such list.
     fn listed_names(&self, schema: &Map<String, Value>, path: &str) -> Result<Option<Vec<String>>> {
         let Some(names) = schema.get("propertyNames") else { return Ok(None) };
         let path = format!("{path}.propertyNames");
@@ -226,7 +228,7 @@ impl Reader<'_> {
         Ok(Some(allowed))
     }
 
-    /// The compiled patterns of names, with the schemas of their values.
+    /// Returns the compiled patterns of names, and for each pattern the schema of the values.
     pub(super) fn patterned<'s>(&self, schema: &'s Map<String, Value>, path: &str) -> Result<Vec<(Regex, &'s Value)>> {
         let Some(Value::Object(patterns)) = schema.get("patternProperties") else { return Ok(Vec::new()) };
         let each = patterns.iter().map(|(pattern, value)| {

@@ -19,7 +19,7 @@ pub(super) fn string(schema: &Map<String, Value>, path: &str, budget: &Budget) -
         return Ok(Expr::never());
     }
     let mut conditions = Vec::new();
-    // A list, because combined schemas may have several patterns.
+    // The patterns are a list, because combined schemas may have several patterns.
     let patterns = match schema.get("pattern") {
         Some(Value::Array(patterns)) => patterns.iter().collect(),
         one => one.into_iter().collect::<Vec<_>>(),
@@ -42,12 +42,13 @@ pub(super) fn string(schema: &Map<String, Value>, path: &str, budget: &Budget) -
     if conditions.is_empty() {
         return Ok(pattern::any_char().repeat(min, max));
     }
-    // Leave out limits that a pattern keeps anyway, because an intersection takes many states.
+    // Leave out a limit that a pattern enforces anyway, because an intersection takes many states.
     let is_kept = conditions.iter().any(|one| one.least >= min)
         && max.is_none_or(|max| conditions.iter().any(|one| one.most.is_some_and(|most| most <= max)));
     let mut conditions: Vec<Expr> = conditions.into_iter().map(|one| one.expr).collect();
     if !is_kept {
-        // The values of formats with a limit are printable ASCII without quotes and backslashes, which takes fewer states.
+        // Texts of formats with a limit consist of printable ASCII without quotes and backslashes. Counting only these
+        // characters takes fewer states.
         let counted = if has_format { Chars::of([(0x21, 0x21), (0x23, 0x5b), (0x5d, 0x7e)]) } else { Chars::any() };
         conditions.push(pattern::one_of(&counted).repeat(min, max));
     }
@@ -131,7 +132,8 @@ pub(super) fn number(mut is_integer: bool, schema: &Map<String, Value>, path: &s
     })
 }
 
-/// The digits after the point of the multiples of a divisor of 1: 25, 5, 75 and 0 for 0.25.
+/// Returns the digits after the point of the multiples of `value`, up to 1, if `value` divides 1. For 0.25, they are
+/// 25, 5, 75 and 0.
 fn parts_of_one(value: f64) -> Option<Vec<String>> {
     const MAX: u64 = 1000;
     let text = format!("{value}");
@@ -145,8 +147,8 @@ fn parts_of_one(value: f64) -> Option<Vec<String>> {
     (step > 0 && one.is_multiple_of(step) && one / step <= MAX).then(|| (1..=one / step).map(part).collect())
 }
 
-/// Returns the limit `key` as an integer, if it is written as a whole number and is the tightest limit. The `f64` of
-/// `limit` may be rounded.
+/// Returns the limit `key` as an integer, if the limit is written as a whole number and no other limit is tighter. The
+/// `f64` of `limit` may be rounded.
 fn exact(schema: &Map<String, Value>, key: &str, limit: Option<Limit>) -> Option<i128> {
     let limit = limit.filter(|limit| !limit.is_exclusive)?;
     let value = schema.get(key)?;

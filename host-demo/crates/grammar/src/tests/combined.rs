@@ -37,8 +37,8 @@ fn ways(value: &Value) -> Vec<String> {
     orders(&members).into_iter().map(|order| format!("{{{}}}", order.join(","))).collect()
 }
 
-/// Like `exactly`, for two schemas that must both hold: in one `allOf` in either order, and with `b` in an `allOf`
-/// inside `a`.
+/// Like `exactly`, for two schemas that must both hold. The two are combined in one `allOf` in either order, and with
+/// `b` in an `allOf` inside `a`.
 fn both(a: Value, b: Value, valid: &[Value], invalid: &[Value]) {
     exactly(&json!({ "allOf": [a, b] }), valid, invalid);
     exactly(&json!({ "allOf": [b, a] }), valid, invalid);
@@ -114,7 +114,7 @@ fn types_and_listed_values() {
 #[test]
 fn properties() {
     let integer = json!({ "type": "integer" });
-    // A property that one schema lists is an additional property of the other.
+    // A property that only one schema lists is an additional property of the other schema.
     both(
         json!({ "properties": { "a": integer, "b": { "minimum": 3, "type": "number" } }, "additionalProperties": integer }),
         json!({ "properties": { "b": integer, "c": { "maximum": 9 } }, "required": ["c"] }),
@@ -179,7 +179,7 @@ fn elements() {
         &[json!([3, "a"]), json!([])],
         &[json!([2, "a"]), json!([3, 4])],
     );
-    // Elements that one schema lists fall under the `items` of the other.
+    // If only one schema lists an element, the `items` of the other schema apply to it.
     both(
         json!({ "prefixItems": [integer], "items": string }),
         json!({ "items": { "maximum": 5, "maxLength": 1 } }),
@@ -213,7 +213,7 @@ fn what_is_left_unevaluated() {
         &[json!({ "a": 1, "b": 1 })],
         &[json!({ "c": 1 })],
     );
-    // `required` and other keywords do not evaluate a property.
+    // A property that only `required` or a similar keyword names does not count as evaluated.
     exactly(&json!({ "type": "object", "unevaluatedProperties": false }), &[json!({})], &[json!({ "a": 1 })]);
     exactly(
         &json!({ "anyOf": [{ "required": ["a"] }, { "type": "null" }], "unevaluatedProperties": false }),
@@ -256,7 +256,7 @@ fn switches() {
         &[json!(4)],
         &[json!(3), json!(5)],
     );
-    // `nullable` is OpenAPI's; the validator does not support it.
+    // `nullable` is a keyword of OpenAPI; the validator does not support it.
     let nullable = |schema: Value, good: &[&str], bad: &[&str]| {
         check(&schema.to_string(), &from_json_schema(&schema, &Budget::of_command()).unwrap(), good, bad);
     };
@@ -276,13 +276,14 @@ fn switches() {
 #[test]
 fn alternatives_that_exclude_each_other() {
     let (integer, nothing) = (json!({ "type": "integer" }), json!({ "type": "null" }));
-    // The first alternative excludes both alternatives inside the second one.
+    // The first alternative excludes both alternatives of the `anyOf` in the second alternative.
     exactly(
         &json!({ "oneOf": [integer, { "anyOf": [{ "type": "string" }, nothing] }] }),
         &[json!(1), json!("a"), json!(null)],
         &[json!(true)],
     );
-    // If one alternative is closed, a property that the other requires is enough.
+    // If one alternative allows only listed properties, a property that the other alternative requires is enough to
+    // distinguish them.
     let closed = json!({ "type": "object", "properties": { "a": integer }, "additionalProperties": false });
     let other = json!({ "type": "object", "properties": { "b": integer }, "required": ["b"] });
     exactly(
@@ -326,7 +327,7 @@ fn patterns() {
     pattern("(ab|^c)", &["ab", "xaby", "cx"], &["xc", "ba"]);
     pattern("(?:(b$)|^)", &["b", "xb", "x"], &[]);
     pattern("(?<year>[0-9]{2})", &["2012", "x20"], &["2", "x"]);
-    // Alternatives with different ends, of which several may be found in a text.
+    // The alternatives have different anchors, and a text may contain matches of several alternatives.
     pattern("ab|^c|d$|^e$|(?:cd|^$)", &["xabx", "cx", "xd", "e", "abcd", ""], &["xc", "dx", "xe", "ex"]);
     let words: Vec<String> = (0..40).map(|n| format!("word_{n}")).collect();
     pattern(&words.join("|"), &["word_7", "x word_39 word_3"], &["word_", "word-1"]);
@@ -402,7 +403,7 @@ fn whatever_parts_allow_together_is_valid() {
         for _ in 0..6 {
             let Some(text) = random_text(&grammar, &mut random) else { continue };
             let value: Value = serde_json::from_str(&text).unwrap();
-            // The validator computes with floats, which integers of more than 64 bits become.
+            // The validator converts integers of more than 64 bits to floats, so its result is not exact for them.
             let is_exact = value.is_i64() || value.is_u64() || value.as_f64().is_none_or(|value| value.abs() < 1e15);
             assert!(!is_exact || validator.is_valid(&value), "{schema}: {text}");
             texts += 1;

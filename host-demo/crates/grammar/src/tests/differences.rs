@@ -39,7 +39,7 @@ fn differences_are_named() {
     }
 }
 
-/// The differences of several schemas are listed once, up to a limit.
+/// If several schemas have the same difference, it is listed once. The number of listed differences is limited.
 #[test]
 fn differences_of_several_schemas() {
     let schema =

@@ -15,7 +15,7 @@ fn gbnf(text: &str, says: &str) {
     assert!(error.contains(says) && error.len() < 1000, "{error} instead of {says}");
 }
 
-/// Puts the schema in the first of three properties; the error must name it.
+/// Puts the schema `one` in the first of three properties; the error must name this property.
 fn property(one: Value, says: &str) {
     let text = json!({ "type": "string", "maxLength": 20 });
     let properties = json!({ "small": text, "one": one, "other": text });
@@ -157,7 +157,7 @@ fn many_names() {
         &json!({ "allOf": [{ "required": names }, { "required": backwards }] }),
         "$.allOf[1].required: this is too much work",
     );
-    // Each listed property or element copies the other schema's rule for unlisted ones.
+    // Each listed property or element copies the rule that the other schema has for unlisted properties or elements.
     let large = json!({ "enum": vec!["x".repeat(1000); 100] });
     schema(
         &json!({ "allOf": [{ "properties": all }, { "additionalProperties": large }] }),
@@ -181,10 +181,11 @@ fn many_names() {
 #[test]
 fn long_texts() {
     gbnf(&format!("root ::= \"{}\"", "a".repeat(2_000_000)), "the grammar has more than 1048576 bytes");
-    // Each rule starts with the next one, which takes one round per rule.
+    // Each rule starts with a call of the next rule, so the rules are processed in one round for each rule.
     let chain: String = (0..40_000).map(|i| format!("r{i} ::= r{}\n", i + 1)).collect();
     gbnf(&format!("root ::= r0\n{chain}r40000 ::= \"a\"?"), "1:1: this is too much work");
-    // Each source location is counted from the one before, so the time is proportional to the text.
+    // Each source location is counted from the previous location, so the time is proportional to the length of the
+    // text.
     let undefined: String = (0..100_000).map(|i| format!("u{i} ")).collect();
     gbnf(&format!("root ::= {undefined}"), "1:10: the rule `u0` is not defined");
     let class: String = "ab".repeat(250_000);

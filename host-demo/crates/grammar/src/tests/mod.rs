@@ -1,4 +1,4 @@
-//! Tests what grammars accept and refuse, from text to table, with the core's reader.
+//! Tests which texts grammars accept and refuse: each grammar is compiled to a table, and the core reads the table.
 
 mod combined;
 mod differences;

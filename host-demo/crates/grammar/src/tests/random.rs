@@ -1,4 +1,5 @@
-//! Random schemas: compiling must not fail unexpectedly, and every text that a grammar allows must be valid.
+//! Random schemas. Compiling must not fail unexpectedly, and every text that a grammar allows must be valid for the
+//! schema.
 
 use arenite::grammar::{Grammar, State};
 use serde_json::{Value, json};

@@ -141,7 +141,7 @@ fn of_combinations() {
         json!({ "oneOf": [{ "type": "null" }, { "type": "object", "required": ["a"] }, { "type": "object", "properties": { "a": {} } }] }),
         &ambiguous(1, 2),
     );
-    // A value of the alternatives inside the first alternative could also satisfy the second alternative.
+    // A value of an alternative inside the first alternative could also satisfy the second alternative.
     let kinds = json!([{ "properties": { "kind": { "type": "string" } } }, { "type": "string" }]);
     schema(
         json!({ "oneOf": [{ "properties": { "p": {} }, "anyOf": kinds }, { "type": "object", "required": ["kind"] }] }),

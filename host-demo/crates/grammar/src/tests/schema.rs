@@ -9,7 +9,7 @@ fn schema(schema: &str, good: &[&str], bad: &[&str]) {
     let value: Value = serde_json::from_str(schema).unwrap();
     let table = from_json_schema(&value, &Budget::of_command()).unwrap_or_else(|error| panic!("{schema}: {error:#}"));
     check(schema, &table, good, bad);
-    // Accepted texts must be valid according to an independent validator.
+    // An independent validator must also call the accepted texts valid.
     for text in good {
         let instance = serde_json::from_str(text).unwrap();
         assert!(
@@ -193,7 +193,7 @@ fn strings() {
     schema(r#"{"type": "string", "format": "color"}"#, &["\"red\""], &["1"]);
 }
 
-/// Patterns of decimals and addresses, as pydantic and zod write them.
+/// Patterns with look-ahead for decimals and addresses, in the form in which pydantic and zod write them.
 #[test]
 fn looking_ahead() {
     schema(
@@ -214,7 +214,7 @@ fn looking_ahead() {
     schema(r#"{"pattern": "^(?=[a-c])(?!b)[a-z]{1,2}$"}"#, &["\"a\"", "\"cz\""], &["\"b\"", "\"d\"", "\"abc\""]);
 }
 
-/// A limit that the pattern implies costs nothing; a large limit is counted by calls.
+/// A limit that the pattern already implies needs no states; a large limit is counted by calls.
 #[test]
 fn lengths() {
     let uri = |most: u32| format!(r#"{{"format": "uri", "minLength": 1, "maxLength": {most}}}"#);
@@ -236,7 +236,7 @@ fn lengths() {
     }
 }
 
-/// Limits of 64-bit integers, as schemas from Rust and OpenAPI have them.
+/// Limits of 64-bit integers, as in schemas written by Rust programs and OpenAPI.
 #[test]
 fn limits_of_64_bits() {
     schema(
@@ -258,7 +258,7 @@ fn classes_of_characters() {
     schema(r#"{"pattern": "^\\w+$"}"#, &["\"aZ_09\""], &["\"a-\"", "\"\u{e9}\""]);
     schema(r#"{"pattern": "^[\\W\\d]$"}"#, &["\"-\"", "\"\u{e9}\"", "\"7\""], &["\"a\"", "\"_\""]);
     schema(r#"{"pattern": "^[0-9]{2,}$"}"#, &["\"12\"", "\"123\""], &["\"1\"", "\"1a\""]);
-    // ECMA 262 has no set operations, which Rust would read here.
+    // ECMA 262 has no set operations in classes, but Rust would read these classes as set operations.
     for class in ["[a-f&&[^bd]]", "[a-f--b]", "[a-f~~c]", "[a[bc]]", "[[:digit:]]"] {
         refused(&format!(r#"{{"pattern": "{class}"}}"#), "$.pattern: `[`, `&&`, `--` and `~~` within a class");
     }
@@ -268,7 +268,7 @@ fn classes_of_characters() {
 
 #[test]
 fn formats() {
-    // Most values are those of JSON-Schema-Test-Suite, draft2020-12/optional/format.
+    // Most of the values come from JSON-Schema-Test-Suite, draft2020-12/optional/format.
     for (format, good, bad) in [
         (
             "date",
@@ -288,7 +288,8 @@ fn formats() {
         (
             "time",
             vec!["18:25:43.511Z", "00:00:00+01:30", "23:59:59.999Z", "23:59:59-23:59"],
-            // The last ones are left out, although RFC 3339 allows them: Python's and Go's packages do not read them.
+            // The last values are not allowed, although RFC 3339 allows them, because the packages of Python and Go
+            // cannot read them.
             vec![
                 "24:00:00Z",
                 "18:25",
@@ -510,7 +511,7 @@ fn arrays() {
         &["[1, true]", "[1, true, false]"],
         &["[1]", "[1, true, true, true]"],
     );
-    // `uniqueItems` is enforced for a few listed values, and ignored otherwise.
+    // `uniqueItems` is enforced only for a few listed values.
     schema(
         r#"{"items": {"enum": ["a", "b", 3]}, "uniqueItems": true, "minItems": 1}"#,
         &[r#"["a"]"#, r#"["b", "a"]"#, r#"[3, "a", "b"]"#],
@@ -687,7 +688,8 @@ fn names_by_pattern_with_others() {
     let open = r#"{"type": "object", "patternProperties": {"^x": {"type": "integer"}},
         "additionalProperties": {"type": "string"}}"#;
     schema(open, &[r#"{"x": 1, "z": "b"}"#, r#"{"": "b"}"#], &[r#"{"x": "b"}"#, r#"{"z": 1}"#]);
-    // A property whose name matches a pattern must satisfy its own schema and that of the pattern.
+    // If a pattern matches the name of a property, the property must satisfy both its own schema and the schema of the
+    // pattern.
     let both = r#"{"properties": {"x1": {"minimum": 3}}, "required": ["x1", "x2"],
         "patternProperties": {"^x": {"type": "integer", "maximum": 5}}}"#;
     schema(
@@ -697,7 +699,7 @@ fn names_by_pattern_with_others() {
     );
 }
 
-/// Names that `propertyNames` lists, as zod and pydantic write them.
+/// Names that `propertyNames` lists, in the form in which zod and pydantic write them.
 #[test]
 fn listed_names() {
     let record = r#"{"type": "object", "propertyNames": {"type": "string", "enum": ["a", "b"]},
@@ -723,7 +725,8 @@ fn listed_names() {
         &[r#"{"a": null}"#, r#"{"b": null, "c": null}"#],
         &["{}", r#"{"a": null, "b": null, "c": null}"#],
     );
-    // A listed property keeps its own schema and those of the patterns that match its name. All others are forbidden.
+    // A listed property must satisfy its own schema and the schemas of the patterns that match its name. All other
+    // properties are forbidden.
     schema(
         r#"{"propertyNames": {"enum": ["a", "x1", "x2", "b"]}, "properties": {"c": {}, "a": {"type": "null"}, "x1": {"minimum": 3}},
             "patternProperties": {"^x": {"type": "integer"}}, "additionalProperties": {"type": "boolean"}}"#,
@@ -750,7 +753,7 @@ fn listed_names() {
         r#"{"oneOf": [{"properties": {"a": {}}, "propertyNames": {"enum": ["a", "b"]}}, {"type": "object", "required": ["b"]}]}"#,
         "$.oneOf[0]: a value could also satisfy oneOf[1]",
     );
-    // Other conditions of names may come from a reference, too.
+    // Further conditions on names may also come from a reference.
     schema(
         r##"{"propertyNames": {"$ref": "#/$defs/e"}, "additionalProperties": {"type": "null"}, "$defs": {"e": {"pattern": "^x"}}}"##,
         &["{}", r#"{"x1": null}"#],

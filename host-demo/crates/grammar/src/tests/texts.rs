@@ -6,7 +6,7 @@ use arenite::grammar::{Grammar, State};
 pub fn accepts(table: &[u8], text: &str) -> bool {
     let grammar = Grammar::new(table).unwrap();
     let mut state = State::new(&grammar);
-    // The text comes in two halves: the position of the cut must not matter.
+    // The text is given in two halves, because the position of the cut must not matter.
     let (first, second) = text.as_bytes().split_at(text.len() / 2);
     state.accept(&grammar, first.iter().copied())
         && state.accept(&grammar, second.iter().copied())
@@ -31,7 +31,7 @@ impl Random {
     }
 }
 
-/// Generates a text that the grammar allows: random bytes, ending where possible.
+/// Generates a text that the grammar allows. The text consists of random bytes, and ends at random where it may end.
 pub fn random_text(grammar: &Grammar<'_>, random: &mut Random) -> Option<String> {
     let mut state = State::new(grammar);
     let mut text = Vec::new();
@@ -41,7 +41,7 @@ pub fn random_text(grammar: &Grammar<'_>, random: &mut Random) -> Option<String>
         }
         let mut bytes: Vec<u8> = (0..=255).filter(|byte| state.allows(grammar, [*byte].into_iter())).collect();
         assert!(!bytes.is_empty() || state.is_complete(), "a dead end after {:?}", String::from_utf8_lossy(&text));
-        // Bytes that end strings and lists are preferred: they would be rare among all bytes.
+        // Bytes that end strings and lists are preferred, because they would be rare among all bytes.
         let ends: Vec<u8> = bytes.iter().copied().filter(|byte| b"\"]},".contains(byte)).collect();
         if !ends.is_empty() && random.below(3) == 0 {
             bytes = ends;

@@ -46,14 +46,15 @@ pub fn mean(probabilities: &[f64]) -> f64 {
     probabilities.iter().zip(0u32..).map(|(p, level)| p * f64::from(level)).sum()
 }
 
-/// Returns how far the best of `count` options is from chance: 0 at equal probabilities, 1 if it is certain.
+/// Returns how far the probability of the best of `count` options is from chance: 0 if all options are equally
+/// probable, 1 if the best option is certain.
 fn certainty(best: f64, count: usize) -> f64 {
     let chance = 1.0 / count as f64;
     if count == 1 { 1.0 } else { ((best - chance) / (1.0 - chance)).max(0.0) }
 }
 
-/// Returns how close the levels are to the most probable one: 1 if that one is certain, 0 if they are as far from it as
-/// equally probable levels are from the middle.
+/// Returns how close the levels are to the most probable level: 1 if this level is certain. The result is 0 if the
+/// levels are as far from it as equally probable levels are from the middle.
 fn agreement(probabilities: &[f64], best: usize) -> f64 {
     let distance = |at: usize, from: f64| (at as f64 - from).abs();
     let count = probabilities.len();

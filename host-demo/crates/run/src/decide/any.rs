@@ -1,5 +1,5 @@
-//! Questions to models that are not trained for decisions: the options are texts, and the model's own probability of each
-//! text as the answer counts.
+//! Questions to models that are not trained for decisions. The options are texts, and the score of an option is the
+//! probability that the model itself gives to this text as the answer.
 
 use anyhow::Result;
 use arenite::TokenId;
@@ -13,11 +13,12 @@ use super::question::{Choice, Kind, Question};
 use super::{Reading, Scored};
 use arenite_text::shared;
 
-/// Maximum number of options of a question, as llama.cpp has it for decision models.
+/// Maximum number of options of a question. llama.cpp has the same limit for decision models.
 pub const MOST_OPTIONS: usize = 255;
 
-/// Returns the prompt of a question and the tokens of each option. If `is_shared`, the prompt begins with the state, so that
-/// all questions about it share the state; otherwise it begins with the question, so that all states share the question.
+/// Returns the prompt of a question and the tokens of each option. If `is_shared` is true, the prompt begins with the
+/// state, so that all questions about a state share it. Otherwise the prompt begins with the question, so that all
+/// states share the question.
 pub fn reading(
     (state, is_shared): (&Value, bool),
     question: &Question,
@@ -36,8 +37,8 @@ pub fn reading(
     }
     let how = Encode { add_special: true, parse_special: false };
     let prompt = format!("{asked}\n\nAnswer:");
-    // Prompt and answer are tokenized together, since a vocabulary may join or split tokens where they meet. A line
-    // break follows, so that an option that begins another one does not win.
+    // Prompt and answer are tokenized together, because a vocabulary may join or split tokens at their border. A line
+    // break ends the answer, so that an option which is the beginning of another option has no advantage.
     let whole = answers.map(|answer| text::encode(tokenizer, format!("{prompt} {answer}\n").as_bytes(), how));
     let whole = whole.collect::<Result<Vec<_>>>()?;
     let mut ids = text::encode(tokenizer, prompt.as_bytes(), how)?;
@@ -60,11 +61,12 @@ fn in_chat(
     let conversation = style.conversation(&[message], &[]);
     let quiet = Map::from_iter([("enable_thinking".to_string(), Value::Bool(false))]);
     let (prompt, _) = style.prompt(renderer, conversation, &quiet, Ending::Answer).map_err(anyhow::Error::msg)?;
-    // The end of the turn follows, so that an option that begins another one does not win.
+    // The end of the turn ends the answer, so that an option which is the beginning of another option has no advantage.
     let end = text::token(tokenizer, renderer.stop()).or(tokenizer.eos());
     let how = Encode { add_special: false, parse_special: false };
-    // The answer begins with the question's name, because SmolLM2 then chooses among texts rightly more often. Yes or
-    // no has none, because it is no better with the name, whose tokens are a quarter of a short question.
+    // The answer begins with the question's name, because SmolLM2 then chooses the right text more often. Yes-or-no
+    // questions have no name in the answer: the name does not improve their answers, and its tokens are a quarter of a
+    // short question.
     let (name, before) = match question.kind {
         Kind::Noul => (String::new(), ""),
         _ => (format!("{}:", question.id), " "),
@@ -80,8 +82,8 @@ fn in_chat(
     Ok(Reading { ids, scored: Scored::Labels(told_apart(labels)) })
 }
 
-/// Cuts each label behind the token that tells it from all others, because the tokens after it would only make long
-/// options less probable, and cost passes.
+/// Cuts each label after the first token that distinguishes it from all other labels. Later tokens would only make long
+/// options less probable, and each costs a pass.
 fn told_apart(labels: Vec<Vec<TokenId>>) -> Vec<Vec<TokenId>> {
     let cut = |(at, label): (usize, &Vec<TokenId>)| {
         let others = labels.iter().enumerate().filter(|(other, _)| *other != at);
@@ -91,7 +93,8 @@ fn told_apart(labels: Vec<Vec<TokenId>>) -> Vec<Vec<TokenId>> {
     labels.iter().enumerate().map(cut).collect()
 }
 
-/// The question after its options, so that questions with the same options share them.
+/// Returns the text of a question. The question follows its options, so that questions with the same options share the
+/// tokens of the options.
 fn words(question: &Question) -> String {
     let asked = written(&question.instructions);
     let listed = |options: &[Choice]| {

@@ -1,9 +1,9 @@
 //! Decisions about all questions of a request together (clef). One prompt holds all questions; a head of attention
 //! layers reads the states of its tokens and scores every option.
 //!
-//! Sources: llama.cpp's `src/models/clef.cpp` and `fill_task_joint`, after the class `JointSchemaHead` of the published
-//! models. The head is computed in f64, so that its result is close to the published model's. It is small beside the
-//! model.
+//! Sources: llama.cpp's `src/models/clef.cpp` and `fill_task_joint`, which follow the class `JointSchemaHead` of the
+//! published models. The head is computed in f64, so that the scores are close to the published model's. This costs
+//! little, because the head is small compared with the model.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -18,16 +18,17 @@ use arenite_text as text;
 
 use super::question::Kind;
 
-/// Text that the template puts between the pieces of a prompt, which are tokenized one by one.
+/// Separator that the template puts between the pieces of a prompt. Each piece is tokenized separately.
 pub const SEPARATOR: &str = "<<clef:sep>>";
 /// Text that the template puts before the piece with a question's or an option's text.
 pub const QUESTION: &str = "<<clef:question>>";
 pub const OPTION: &str = "<<clef:option>>";
-/// Beginning of these texts. It is replaced in requests, so that a client's text does not add pieces to a prompt.
+/// The text with which [`SEPARATOR`] and [`QUESTION`] begin. It is replaced in requests, so that a client's text cannot
+/// add pieces to a prompt.
 pub const MARKER: &str = "<<clef:";
 pub const NO_MARKER: &str = "<<clef ";
 
-/// A question in a prompt: its tokens and those of its options.
+/// A question in a prompt: the tokens of the question, and the tokens of its options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
     kind: Kind,
@@ -35,7 +36,7 @@ pub struct Field {
     options: Vec<Range<usize>>,
 }
 
-/// Tokenizes the pieces of a prompt, in which the questions have these types.
+/// Tokenizes the pieces of a prompt. `kinds` has the types of the questions in the prompt.
 pub fn tokens(prompt: &str, kinds: &[Kind], tokenizer: &Tokenizer<'_, '_>) -> Result<(Vec<TokenId>, Vec<Field>)> {
     let how = Encode { add_special: false, parse_special: true };
     let (mut ids, mut fields) = (Vec::new(), Vec::<Field>::new());
@@ -173,7 +174,7 @@ impl JointHead {
         Ok(head)
     }
 
-    /// Checks the shapes of all tensors, for a model of this width.
+    /// Checks the shapes of all tensors, for a model of width `dim`.
     fn check(&self, dim: usize) -> Result<()> {
         let width = self.width;
         ensure!(self.heads > 0 && width > 0 && width.is_multiple_of(self.heads), "decision.head_count does not fit");
@@ -263,7 +264,7 @@ impl JointHead {
         }))
     }
 
-    /// Attention of the rows of `x` to those of `memory`, without a mask.
+    /// Computes attention from the rows of `x` to the rows of `memory`, without a mask.
     fn attention(&self, name: &str, x: &Rows, memory: &Rows) -> Result<Rows> {
         let q = self.linear(&format!("{name}_q"), x)?;
         let (k, v) = (self.linear(&format!("{name}_k"), memory)?, self.linear(&format!("{name}_v"), memory)?);
@@ -310,7 +311,7 @@ struct Vectors {
 }
 
 impl Joint {
-    /// Scores all options in their order. `states` are those of the prompt's tokens after the final norm.
+    /// Scores all options in their order. `states` has the states of the prompt's tokens after the final norm.
     pub fn scores(&self, gguf: &Gguf<'_>, ids: &[TokenId], states: &[f32]) -> Result<Vec<f64>> {
         let head = &self.head;
         let dim = states.len().checked_div(ids.len()).unwrap_or(0);
@@ -349,7 +350,7 @@ impl Joint {
         Ok(options)
     }
 
-    /// The vectors of questions, after they have read each other and the prompt.
+    /// Returns the vectors of the questions after attention to each other and to the prompt.
     fn read_fields(&self, options: &Rows, memory: &Rows, vectors: &Vectors) -> Result<Rows> {
         let (head, owners) = (&self.head, &vectors.owners);
         let mut fields = head.linear("decision.proj_question", &vectors.questions)?;
@@ -381,7 +382,8 @@ impl Joint {
         head.norm("decision.field_norm", &fields)
     }
 
-    /// The score of each option: `a * prior + c * (b * cosine + residual)` with the three scales of the file.
+    /// Returns the score of each option: `a * prior + c * (b * cosine + residual)`, where `a`, `b` and `c` are the
+    /// scales in the file.
     fn compare(&self, options: &Rows, fields: &Rows, vectors: &Vectors) -> Result<Vec<f64>> {
         let (head, owners) = (&self.head, &vectors.owners);
         let options = head.norm("decision.option_norm", options)?;

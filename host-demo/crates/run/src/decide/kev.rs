@@ -1,9 +1,10 @@
-//! Text for models of the type kev, which read no JSON. Source: llama.cpp's `decision_kev_render`.
+//! Writes JSON values as plain text for models of the type kev, which are not trained to read JSON. Source: llama.cpp's
+//! `decision_kev_render`.
 
 use serde_json::Value;
 
-/// Returns a value as text. Names of special tokens in it become ordinary text, because the prompt's special tokens are
-/// parsed after the template is filled.
+/// Returns a value as text. Names of special tokens in the value become ordinary text, because the prompt's special
+/// tokens are parsed after the template is filled.
 pub fn text(value: &Value) -> String {
     without_special(&flat(value, 0))
 }
@@ -61,7 +62,7 @@ mod tests {
 
     use super::*;
 
-    /// The expected texts are those of the function in llama.cpp that `text` follows.
+    /// The expected texts come from the function in llama.cpp that `text` follows.
     #[test]
     fn values_are_flattened() {
         let nested = json!({"a": [1, {"b": null, "c": [true, "x"]}], "d": {"e": 12.5}, "f": false});

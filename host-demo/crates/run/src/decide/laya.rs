@@ -4,11 +4,11 @@
 use anyhow::{Result, ensure};
 use arenite::TokenId;
 
-/// Most tokens of an option, without its mark.
+/// Maximum number of tokens of an option, without the `[MASK]` before it.
 const OPTION: usize = 48;
-/// Tokens that are left for the question when options are cut.
+/// Number of tokens that are reserved for the question when options are cut.
 const RESERVED: usize = 16;
-/// Least number of tokens of an option with its mark, and of a question.
+/// Minimum number of tokens of an option with the `[MASK]` before it. The question has a minimum, too.
 const LEAST_OPTION: usize = 4;
 const LEAST_QUESTION: usize = 8;
 
@@ -22,7 +22,8 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Cuts a prompt with `count` options. Returns it with the positions of the options' marks.
+    /// Cuts a prompt with `count` options. Returns the tokens, and the positions of the `[MASK]` tokens before the
+    /// options.
     pub fn cut(self, ids: &[TokenId], count: usize) -> Result<(Vec<TokenId>, Vec<usize>)> {
         let Self { mark, separator, head } = self;
         let marks: Vec<usize> = (0..ids.len()).filter(|at| ids[*at] == mark).collect();
@@ -60,7 +61,7 @@ mod tests {
 
     const LAYOUT: Layout = Layout { mark: 1, separator: 2, head: 40 };
 
-    /// A prompt with a question and options of these lengths, and a state of three tokens.
+    /// Returns a prompt with a question and options of these lengths, and with a state of three tokens.
     fn prompt(question: usize, options: &[usize]) -> Vec<TokenId> {
         let mut ids = vec![0];
         ids.extend(vec![7; question]);
@@ -77,9 +78,9 @@ mod tests {
     fn long_parts_are_cut_and_the_state_is_not() {
         let whole = prompt(5, &[3, 4]);
         assert_eq!(LAYOUT.cut(&whole, 2).unwrap(), (whole.clone(), vec![7, 11]));
-        // The options are cut to (40 - 16) / 2 tokens, and the question to the rest.
+        // Each option is cut to (40 - 16) / 2 tokens, and the question gets the rest.
         assert_eq!(LAYOUT.cut(&prompt(50, &[20, 30]), 2).unwrap().0, prompt(16, &[11, 11]));
-        // At least 4 tokens of an option and 8 of a question are left.
+        // At least 4 tokens of each option and 8 tokens of the question are kept.
         assert_eq!(LAYOUT.cut(&prompt(50, &[9; 12]), 12).unwrap().0, prompt(8, &[3; 12]));
         assert!(LAYOUT.cut(&whole, 3).is_err() && LAYOUT.cut(&[0, 2, 2], 0).is_err());
     }

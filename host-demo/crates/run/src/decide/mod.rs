@@ -1,15 +1,15 @@
 //! Decisions: typed questions about a state, and answers with their probabilities. Nothing is generated.
 //!
 //! Models that are trained for decisions name their type in the key `decision.type`, and have a template for the prompt
-//! of a question (`tokenizer.chat_template.systemone`). For any other model the options are texts. The score of an option
-//! is the log-probability of its tokens after the prompt (a letter, or the text), or comes from the states of tokens in
-//! the prompt ([`Scored`]). Sources: llama.cpp b11434, `tools/server/server-decision.cpp`.
+//! of a question (`tokenizer.chat_template.systemone`). For all other models, the options are texts. The score of an
+//! option is the log-probability of its tokens after the prompt (a letter, or the text of the option), or is computed
+//! from the states of tokens in the prompt ([`Scored`]). Sources: llama.cpp b11434, `tools/server/server-decision.cpp`.
 //!
 //! | file | |
 //! |---|---|
 //! | `question` | requests |
-//! | `trained` | the types of decision models, their prompts and answers |
-//! | `kev`, `laya`, `joint` | prompts and scores that single types need |
+//! | `trained` | the types of decision models, with their prompts and answers |
+//! | `kev`, `laya`, `joint` | prompts and scores for the types of these names |
 //! | `any` | prompts for other models |
 //! | `answer` | scores to probabilities and answers |
 
@@ -42,22 +42,22 @@ pub struct Reading {
 /// How a prompt's options are scored.
 #[derive(Clone)]
 pub enum Scored {
-    /// By the log-probability of each option's tokens after the prompt.
+    /// An option's score is the log-probability of its tokens after the prompt.
     Labels(Vec<Vec<TokenId>>),
-    /// By the product of two vectors, for the token that ends each option: the first half of the last token's vector, and
-    /// the second half of that token's (kev).
+    /// An option's score is the product of two vectors: the first half of the vector of the prompt's last token, and
+    /// the second half of the vector of the token that ends the option (kev).
     Ends(Vec<usize>),
-    /// By an encoder that scores these positions, for a type of question (laya).
+    /// An encoder computes the scores at the positions `marks`, for a question of the type `kind` (laya).
     Marks { marks: Vec<usize>, kind: usize },
     /// By a head that reads the states of all tokens (clef).
     Joint(Joint),
 }
 
 impl Scored {
-    /// Tokens of the longest option that are read after the prompt.
+    /// Returns the number of tokens of the longest option that are read after the prompt.
     pub fn longest(&self) -> usize {
         match self {
-            // Without the last token of a label, because it is not read.
+            // The last token of a label does not count, because only its probability is needed.
             Self::Labels(labels) => labels.iter().map(|label| label.len().saturating_sub(1)).max().unwrap_or(0),
             _ => 0,
         }
@@ -68,18 +68,19 @@ impl Scored {
         matches!(self, Self::Labels(labels) if labels.iter().all(|label| label.len() == 1))
     }
 
-    /// Number of the prompt's tokens that may come from an earlier prompt, of `len` tokens.
+    /// Returns the number of tokens at the start of a prompt of `len` tokens that may be reused from an earlier prompt.
     pub fn shareable(&self, len: usize) -> usize {
         match self {
             Self::Labels(_) => len.saturating_sub(1),
-            // Up to the first option's end, because the states of all ends are needed.
+            // Only tokens before the end of the first option may be reused, because the states at the ends of all
+            // options are needed.
             Self::Ends(ends) => ends.first().copied().unwrap_or(0).min(len.saturating_sub(1)),
             Self::Marks { .. } | Self::Joint(_) => 0,
         }
     }
 }
 
-/// What answers questions: a decision model, or any other model with its own probabilities.
+/// The source of answers to questions: a decision model, or any other model with the probabilities of texts.
 pub enum Decider<'s> {
     Trained(&'s DecisionModel),
     Any { style: &'s Style, renderer: &'s Renderer },
@@ -90,7 +91,7 @@ impl Decider<'_> {
     ///
     /// # Errors
     ///
-    /// What llama.cpp refuses, in its words.
+    /// The same requests are refused as by llama.cpp, with the same messages.
     pub fn request(&self, state: Option<&Value>, questions: Option<&Value>) -> Result<Request, Refusal> {
         match self {
             Self::Trained(model) => {
@@ -102,8 +103,9 @@ impl Decider<'_> {
         }
     }
 
-    /// Returns the prompts of all questions. If `is_one_of_many`, the same questions are asked about other states; prompts
-    /// for models that are not trained for decisions then begin with the question, which all states share.
+    /// Returns the prompts of all questions. `is_one_of_many` is true if the same questions are asked about several
+    /// states. Prompts for models that are not trained for decisions then begin with the question, so that all states
+    /// share the question.
     ///
     /// # Errors
     ///
@@ -124,7 +126,7 @@ impl Decider<'_> {
         }
     }
 
-    /// Returns the answers by the questions' names, from the scores of each prompt's options.
+    /// Returns the answers, keyed by the names of the questions. `scores` has the scores of the options of each prompt.
     pub fn answers(&self, request: &Request, scores: &[Vec<f64>]) -> Value {
         match self {
             Self::Trained(model) => model.answers(request, scores).into(),

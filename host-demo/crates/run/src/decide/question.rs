@@ -18,7 +18,8 @@ pub struct Question {
     pub kind: Kind,
     /// What is asked: a text, or any other value.
     pub instructions: Value,
-    /// The possible answers: for yes or no, `false` and then `true`; for a scale, its levels from the lowest.
+    /// The possible answers. For yes or no, these are `false` and `true`, in this order; for a scale, its levels from
+    /// the lowest on.
     pub options: Vec<Choice>,
 }
 
@@ -54,7 +55,7 @@ impl Request {
     ///
     /// # Errors
     ///
-    /// What llama.cpp refuses, in its words.
+    /// The same requests are refused as by llama.cpp, with the same messages.
     pub fn read(state: Option<&Value>, questions: Option<&Value>, most: usize) -> Result<Self, Refusal> {
         let state = state.filter(|state| !state.is_null());
         let state = state.ok_or_else(|| Refusal::invalid("\"state\" must be provided"))?.clone();

@@ -22,7 +22,7 @@ const TEMPLATE: &str = "tokenizer.chat_template.systemone";
 const OPTION_END: &str = "<|box_end|>";
 /// Maximum number of options of a question.
 const MOST_OPTIONS: usize = 255;
-/// Number of ratings with which [`Type::Lev`] answers yes or no, from certainly no to certainly yes.
+/// Number of ratings with which [`Type::Lev`] answers yes or no. The ratings go from certainly no to certainly yes.
 const RATINGS: usize = 9;
 
 /// The types of decision models.
@@ -30,13 +30,13 @@ const RATINGS: usize = 9;
 enum Type {
     /// Options are letters after the prompt.
     OpenJev,
-    /// Options are labels after the prompt. Choices are asked in two orders.
+    /// The options are labels after the prompt. A choice is asked twice, with its options in two orders.
     Lev,
-    /// Options are labels after the prompt, which lists all questions.
+    /// The options are labels after the prompt. One prompt lists all questions.
     Nimble,
-    /// Options are vectors of tokens in the prompt, compared with that of the last token.
+    /// An option's score compares the vector of a token in the prompt with the vector of the last token.
     Kev,
-    /// An encoder scores marks before the options.
+    /// An encoder scores the `[MASK]` token before each option.
     Laya,
     /// A head decides about all questions together.
     Clef,
@@ -55,11 +55,11 @@ impl Type {
 
 /// What a type needs to find its options.
 enum Options {
-    /// The labels of options in their order, each with its token.
+    /// The labels of the options in order, and the token of each label.
     Labels(Vec<(String, TokenId)>),
     /// The token that ends each option.
     Ends(TokenId),
-    /// The text of the token before each option, and the prompt's structure.
+    /// The text of the token before each option, and the layout of the prompt.
     Marks(String, Layout),
     Joint(Arc<JointHead>),
 }
@@ -69,15 +69,15 @@ pub struct DecisionModel {
     kind: Type,
     template: Compiled,
     options: Options,
-    /// Temperatures by type of question, or by type and number of options: `choice`, `choice.3_5`.
+    /// Temperatures by type of question, or by type and range of the number of options: `choice`, `choice.3_5`.
     temperatures: HashMap<String, f64>,
 }
 
-/// Refuses a file with a type of decision that is not known.
+/// Refuses a file whose type of decision is unknown.
 ///
 /// # Errors
 ///
-/// The type's name, and the known ones.
+/// The error has the name of the type and the names of the known types.
 pub fn check_type(gguf: &Gguf<'_>) -> Result<()> {
     type_of(gguf).map(|_| ())
 }
@@ -96,11 +96,11 @@ fn type_of(gguf: &Gguf<'_>) -> Result<Option<Type>> {
 }
 
 impl DecisionModel {
-    /// Reads the decision keys of a file; `None` if it has none.
+    /// Reads the decision keys of a file; `None` if the file has no such keys.
     ///
     /// # Errors
     ///
-    /// The type is unknown, a temperature is not above 0, the template is missing, or labels are not tokens.
+    /// The type is unknown, a temperature is not above 0, the template is missing, or a label is not a token.
     pub fn new(gguf: &Gguf<'_>, tokenizer: &Tokenizer<'_, '_>) -> Result<Option<Self>> {
         let Some(kind) = type_of(gguf)? else { return Ok(None) };
         let template = gguf.keys().find(|(key, _)| *key == TEMPLATE);
@@ -129,7 +129,7 @@ impl DecisionModel {
         Ok(Some(Self { kind, template, options, temperatures }))
     }
 
-    /// The orders in which the options of a question are shown: one prompt for each.
+    /// Returns the orders in which the options of a question are shown. Each order has a prompt.
     fn orders(&self, question: &Question) -> Vec<Vec<usize>> {
         let count = question.options.len();
         match (self.kind, question.kind) {
@@ -152,7 +152,7 @@ impl DecisionModel {
         !matches!(self.kind, Type::Laya | Type::Clef)
     }
 
-    /// Puts the options of a request into the order of the answer.
+    /// Reorders the options of a request: they get the order that the answer has.
     pub fn arrange(&self, request: &mut Request) {
         if self.kind == Type::Clef {
             for question in request.questions.iter_mut().filter(|question| question.kind == Kind::Choice) {
@@ -161,7 +161,7 @@ impl DecisionModel {
         }
     }
 
-    /// Returns the prompts of all questions, in their order.
+    /// Returns the prompts of all questions, in the order of the questions.
     ///
     /// # Errors
     ///
@@ -204,7 +204,8 @@ impl DecisionModel {
         })
     }
 
-    /// Returns the texts of the prompts: one for each order of a question's options, or one for all questions.
+    /// Returns the texts of the prompts: one prompt for each order of a question's options, or one prompt for all
+    /// questions.
     ///
     /// # Errors
     ///
@@ -238,7 +239,7 @@ impl DecisionModel {
         self.template.fill(variables).context("the template of decisions does not work")
     }
 
-    /// The template's variables of a question whose options are shown in this order.
+    /// Returns the template's variables for a question whose options are shown in the order `order`.
     fn variables(&self, question: &Question, order: &[usize]) -> Value {
         let label = |place: usize| match &self.options {
             Options::Labels(labels) => labels.get(place).map(|(label, _)| label.as_str()),
@@ -258,8 +259,8 @@ impl DecisionModel {
         })
     }
 
-    /// Returns a value as the model was trained to read it: members of objects sorted, as text, or without the texts that
-    /// mark options.
+    /// Converts a value to the form with which the model was trained: with sorted members of objects, as text, or
+    /// without the texts that delimit options.
     fn prepared(&self, value: &Value) -> Value {
         let mut value = value.clone();
         if matches!(self.kind, Type::Lev | Type::Clef) {
@@ -273,7 +274,7 @@ impl DecisionModel {
         }
     }
 
-    /// True if a question is answered with a rating in place of one of its options.
+    /// Returns true if the model answers a question with a rating, not with one of the question's options.
     fn rates(&self, question: &Question) -> bool {
         self.kind == Type::Lev && question.kind == Kind::Noul
     }
@@ -293,7 +294,7 @@ impl DecisionModel {
         given.copied().unwrap_or(1.0)
     }
 
-    /// Returns the answers by the questions' names, from the scores of each prompt's options.
+    /// Returns the answers, keyed by the names of the questions. `scores` has the scores of the options of each prompt.
     pub fn answers(&self, request: &Request, scores: &[Vec<f64>]) -> Map<String, Value> {
         let mut prompts = scores.iter();
         let mut all = scores.first().map_or(&[][..], Vec::as_slice);
@@ -310,7 +311,7 @@ impl DecisionModel {
         request.questions.iter().map(answered).collect()
     }
 
-    /// Answers a question from the scores of its prompts' options.
+    /// Answers a question from the scores of the options in each of its prompts.
     fn answer(&self, question: &Question, scores: &[Vec<f64>]) -> Value {
         let temperature = self.temperature(question);
         let orders = self.orders(question);

@@ -1,15 +1,15 @@
-//! Weights that a token reads. Their ratio is the cost of a proposed token, because decoding is limited by reading
-//! them.
+//! Computes the size of the weights that are read for a token. The ratio of two sizes is the cost of a proposed token,
+//! because decoding is limited by reading weights.
 
 use arenite::{Gguf, Model, model::Experts};
 
 use crate::open_model::OpenModel;
 
-/// Cost of a step of the model's own layers, relative to a pass.
+/// Returns the cost of a step of the model's own draft layers, relative to a pass of the model.
 pub fn of_own(open: &OpenModel) -> f64 {
     let (gguf, model) = (open.gguf(), open.model());
     let layers = format!("blk.{}.", model.spec().layers);
-    // All of its blocks count, because a file beside the model has the layers alone.
+    // In a file beside the model, all blocks count, because such a file has only the draft layers.
     let of_layers = |name: &str| name.starts_with(&layers) || name.contains("nextn.");
     let (own, others) = match gguf.drafter() {
         Some(file) => (bytes(file, model, |name| name.starts_with("blk.") || name.starts_with("nextn.")), file),
@@ -20,7 +20,7 @@ pub fn of_own(open: &OpenModel) -> f64 {
     (own + if has_head { 0.0 } else { head(others, model) }) / pass.max(1.0)
 }
 
-/// Cost of a step of a smaller model, relative to a pass of the model.
+/// Returns the cost of a step of a smaller model, relative to a pass of the model.
 pub fn of_small(small: &OpenModel, open: &OpenModel) -> f64 {
     let all = |open: &OpenModel| {
         let (gguf, model) = (open.gguf(), open.model());
@@ -37,7 +37,8 @@ fn head(gguf: &Gguf<'_>, model: &Model<'_>) -> f64 {
     }
 }
 
-/// Bytes of the tensors whose names satisfy `is_read`; of experts, those that a token uses. Embeddings are looked up.
+/// Returns the number of bytes of the tensors whose names satisfy `is_read`. Of experts, only those that a token uses
+/// count. Embeddings do not count, because only one row is read.
 fn bytes(gguf: &Gguf<'_>, model: &Model<'_>, is_read: impl Fn(&str) -> bool) -> f64 {
     let used = match model.spec().experts() {
         Some(Experts { count, used, .. }) => used as f64 / count.max(1) as f64,

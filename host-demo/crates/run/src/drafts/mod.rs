@@ -1,7 +1,8 @@
-//! Drafts: tokens are proposed and then verified in one pass with the last token.
+//! Drafts: several tokens are proposed and then verified in one pass together with the last token.
 //!
-//! A proposal never changes an answer: each token is chosen from the same logits as without drafts. Each conversation has
-//! a [`Draft`]; [`Drafts`] proposes tokens for several conversations at once, whose drivers verify them.
+//! A proposal never changes an answer: each token is chosen from the same logits as without drafts. Each conversation
+//! has a [`Draft`]; [`Drafts`] proposes tokens for several conversations at once. The code that runs a conversation
+//! verifies its tokens.
 //!
 //! ```text
 //! pace   the length of drafts, from the acceptance seen      small  a smaller model that proposes tokens
@@ -42,12 +43,13 @@ impl Drafting {
     /// No drafts.
     pub const OFF: Self = Self { source: Kind::Lookup, most: 0 };
 
-    /// Chooses the source for a model. `has_others` tells whether several conversations may run at once.
+    /// Chooses the source for a model. `has_others` is true if several conversations may run at once.
     pub fn of(open: &OpenModel, has_others: bool) -> Self {
         let (model, options) = (open.model(), &open.options);
         let spec = model.spec();
         let continues = spec.has_head() && !spec.has_cross_attention();
-        // Shorter with several conversations, because their tokens share the pass with the drafts.
+        // Drafts are shorter if several conversations may run, because the tokens of all conversations share a pass
+        // with the drafts.
         let of_text = if has_others { 4 } else { 8 };
         let (source, most) = match &options.draft {
             _ if !continues => return Self::OFF,
@@ -55,7 +57,8 @@ impl Drafting {
             DraftChoice::Lookup => (Kind::Lookup, of_text),
             _ if model.can_draft() && open.small().is_none() => (Kind::Own, 3),
             DraftChoice::File(_) => (Kind::Small, 4),
-            // Off, because models that cannot undo would have to compute accepted tokens again.
+            // Drafts are off for models that cannot undo tokens, because they would have to compute accepted tokens
+            // again.
             DraftChoice::Auto | DraftChoice::Beside(_) if !spec.can_undo() => return Self::OFF,
             DraftChoice::Auto | DraftChoice::Beside(_) => (Kind::Lookup, of_text),
         };
@@ -68,7 +71,7 @@ impl Drafting {
         self.most > 0
     }
 
-    /// Adds what drafts of `parallel` conversations need to the options of a plan.
+    /// Adds the memory for drafts of `parallel` conversations to the options of a plan.
     pub fn planned(&self, options: Options, parallel: usize) -> Options {
         if self.most == 0 {
             return options;
@@ -78,7 +81,7 @@ impl Drafting {
     }
 }
 
-/// Numbers of tokens that were proposed and verified, and of those that were right.
+/// Number of tokens that were proposed and verified, and number of these tokens that were right.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DraftCounts {
     pub drafted: usize,
@@ -122,8 +125,8 @@ impl Draft {
         self.counts.drafted += self.len();
     }
 
-    /// Compares the next proposed token with the one that was chosen. Returns whether they are the same: the logits after
-    /// it are then known.
+    /// Compares the next proposed token with the token that was chosen. Returns true if they are equal: the logits
+    /// after this token are then known.
     pub fn take(&mut self, token: Option<TokenId>) -> bool {
         let is_right = token.is_some() && self.run.get(self.right + 1).copied() == token;
         self.right += usize::from(is_right);
@@ -131,8 +134,8 @@ impl Draft {
         is_right
     }
 
-    /// Ends the verification: tells the pace how many tokens were right, and forgets them. `is_over` tells whether the
-    /// answer has ended, because then the next token was not refused.
+    /// Ends the verification: reports the number of right tokens to the pace, and forgets the proposed tokens.
+    /// `is_over` is true if the answer has ended, because the next token was then not refused.
     pub fn end(&mut self, is_over: bool) {
         self.pace.add(self.right, self.right < self.len() && !is_over);
         self.run.clear();
@@ -150,7 +153,7 @@ pub struct Turn<'c> {
 pub struct Drafts<'a> {
     source: Source<'a>,
     most: usize,
-    /// Cost of a proposed token relative to a pass of one token, without that of verifying it.
+    /// Cost of proposing a token, relative to a pass for one token. The cost of verifying is not included.
     cost: f64,
 }
 
@@ -161,7 +164,7 @@ enum Source<'a> {
 }
 
 impl<'a> Drafts<'a> {
-    /// Creates the source for an opened model. `memory` holds the session of a smaller model, if there is one.
+    /// Creates the source for an opened model. If the source is a smaller model, `memory` is the memory of its session.
     pub fn new(
         open: &'a OpenModel,
         drafting: Drafting,
@@ -185,7 +188,8 @@ impl<'a> Drafts<'a> {
         self.most > 0
     }
 
-    /// Proposes tokens to follow the text of each turn, and fills the turns' [`Draft::run`]. There may be none.
+    /// Proposes tokens that may follow the text of each turn, and stores them in the turns' [`Draft::run`]. A turn may
+    /// get no proposals.
     pub fn propose(
         &mut self,
         engine: &mut Engine<'_, '_>,
@@ -219,7 +223,7 @@ impl<'a> Drafts<'a> {
         Ok(())
     }
 
-    /// Frees the smaller model's context of a conversation that has ended.
+    /// Frees the context that the smaller model has for a conversation that has ended.
     pub fn end(&mut self, draft: &mut Draft) {
         if let (Source::Small(small), Some(reader)) = (&mut self.source, draft.reader.take()) {
             small.close(reader);
@@ -227,7 +231,8 @@ impl<'a> Drafts<'a> {
     }
 }
 
-/// Proposes the best guesses of the model's own layers, a token for all turns at a time.
+/// Proposes the most probable tokens according to the model's own draft layers. Each step proposes one token for every
+/// turn.
 fn own(
     engine: &mut Engine<'_, '_>,
     turns: &mut [Turn<'_>],
@@ -250,7 +255,7 @@ fn own(
             break;
         }
         match engine.draft(&mut works) {
-            // Not an error, because proposals must not take the memory of others.
+            // This is not an error, because proposals must not take memory that conversations need.
             Err(Error::OutOfPages { .. }) => return Ok(()),
             done => done?,
         }

@@ -1,11 +1,12 @@
-//! The length of drafts, from the acceptance seen. There is no clock in it, so that the counts of a request repeat.
+//! Chooses the length of drafts from the share of proposed tokens that were accepted. No clock is used, so that the
+//! same request always has the same counts.
 //!
-//! The rule: `p` estimates the probability that a proposed token is right if those before it are. It begins at
-//! [`START`]; every proposed token that was compared moves it by an eighth of the way to 1 or 0. A draft of `n` tokens
-//! yields `1 + p + ... + p^n` tokens, and costs a pass and `n` times the cost of proposing and verifying a token
-//! ([`ROW`]). The length is the one with the most tokens per cost. If that is 0, a single token is proposed after
-//! some passes: at the next one if the last proposal was right, otherwise after twice as many as before, from
-//! [`WAIT`] to [`MOST_WAIT`].
+//! The rule: `p` estimates the probability that a proposed token is right if all proposed tokens before it are right.
+//! `p` begins at [`START`]; every proposed token that was compared moves `p` by an eighth of the distance to 1 or 0. A
+//! draft of `n` tokens yields `1 + p + ... + p^n` tokens, and costs a pass plus `n` times the cost of proposing and
+//! verifying a token ([`ROW`]). The chosen length has the most tokens per cost. If this length is 0, a single token is
+//! proposed after some passes: in the next pass if the last proposal was right, otherwise after twice as many passes as
+//! before, from [`WAIT`] to [`MOST_WAIT`].
 
 /// The first estimate.
 const START: f64 = 0.75;
@@ -21,7 +22,8 @@ const MOST_WAIT: u32 = 256;
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     accepted: f64,
-    /// Passes since the last draft, while drafts do not pay, and their number until the next one.
+    /// Number of passes since the last draft, while drafts are not worth their cost, and number of passes from one
+    /// draft to the next.
     passed: u32,
     wait: u32,
 }
@@ -33,7 +35,8 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// The length of the next draft, at most `most` tokens. `cost` is the cost of proposing a token, relative to a pass.
+    /// Returns the length of the next draft, at most `most` tokens. `cost` is the cost of proposing a token, relative
+    /// to a pass.
     pub fn length(&mut self, most: usize, cost: f64) -> usize {
         let (mut best, mut best_rate) = (0, 1.0);
         let (mut tokens, mut power) = (1.0, 1.0);
@@ -56,7 +59,8 @@ impl Pace {
         1
     }
 
-    /// Adds a draft whose first `right` tokens were accepted; `is_refused` tells whether the next one was refused.
+    /// Adds the result of a draft: its first `right` tokens were accepted. `is_refused` is true if the next token of
+    /// the draft was refused.
     pub fn add(&mut self, right: usize, is_refused: bool) {
         for _ in 0..right {
             self.accepted += WEIGHT * (1.0 - self.accepted);
@@ -81,7 +85,7 @@ mod tests {
             tokens += n;
             pace.add(0, n > 0);
         }
-        // In the end a pass in 256 has a draft of one token, which costs a tenth of a pass.
+        // In the long run, one pass of 256 has a draft of one token, which costs a tenth of a pass.
         assert!(tokens < 100, "{tokens}");
         assert_eq!(pace.length(8, 0.0), 0);
     }
@@ -103,7 +107,7 @@ mod tests {
         assert_eq!(pace.length(4, 1.0), 1); // the first guess shows whether it is right
         pace.add(0, true);
         assert!((1..16).all(|_| pace.length(4, 1.0) == 0));
-        // Once guesses are right, a draft as dear as this still pays.
+        // After many right proposals, a draft is worthwhile even at this cost.
         (0..40).for_each(|_| pace.add(1, false));
         assert_eq!(pace.length(4, 0.8), 4);
     }

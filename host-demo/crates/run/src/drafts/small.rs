@@ -8,7 +8,7 @@ use super::Turn;
 use crate::open_model::OpenModel;
 use crate::runtime::Memory;
 
-/// A conversation's context in the smaller model, and the tokens in it.
+/// The smaller model's context for a conversation, and the tokens that this context contains.
 #[derive(Debug)]
 pub struct Reader {
     context: Context,
@@ -18,12 +18,13 @@ pub struct Reader {
 /// The smaller model.
 pub struct Small<'a> {
     engine: Engine<'a, 'a>,
-    /// Number of ids that both models have. One of them may have more rows, which pad its vocabulary.
+    /// Number of ids that both models have. One model may have more rows, which pad its vocabulary.
     shared: usize,
 }
 
 impl<'a> Small<'a> {
-    /// Plans the model for `parallel` conversations of `context` positions. It runs on the threads of the large model.
+    /// Plans the model for `parallel` conversations of `context` positions. The smaller model runs on the threads of
+    /// the large model.
     pub fn new(
         small: &'a OpenModel,
         open: &'a OpenModel,
@@ -37,8 +38,8 @@ impl<'a> Small<'a> {
         Ok(Self { engine, shared })
     }
 
-    /// Proposes the greedy continuation of each turn's text. There is none if the model lacks one of the text's tokens,
-    /// or if its context is too short.
+    /// Proposes the greedy continuation of each turn's text. A turn gets no proposals if the smaller model lacks one of
+    /// the text's tokens, or if the smaller model's context is too short.
     pub fn propose(&mut self, turns: &mut [Turn<'_>], wanted: &[usize]) -> Result<()> {
         let Self { engine, shared } = self;
         let positions = engine.plan().options.context;
@@ -59,8 +60,8 @@ impl<'a> Small<'a> {
             reader.read.truncate(known);
             drafting.push((reader, &mut turn.draft.run, text, most));
         }
-        // Prefill the new tokens of the text except the last. Save the state before the last one, so that the model can
-        // go back when a proposal is refused.
+        // Prefill the new tokens of the text except the last. Save the state before the last token, so that the model
+        // can go back when a proposal is refused.
         for (reader, _, text, _) in &mut drafting {
             let unread = &text[reader.read.len()..text.len() - 1];
             if !unread.is_empty() {

@@ -1,5 +1,5 @@
-//! Pictures: the file that lets a model see, the text that stands for a picture, and the rows that the model reads in its
-//! place.
+//! Pictures: the encoder of pictures (projector), the text that replaces a picture's marker, and the rows that the
+//! model reads in place of the picture's tokens.
 //!
 //! | file | |
 //! |---|---|
@@ -40,7 +40,7 @@ pub struct Eyes {
     token: TokenId,
     /// Decoded files, and rows of pictures.
     known: Mutex<Known>,
-    /// Held while a picture is decoded and encoded, so that one picture at a time takes memory.
+    /// Locked while a picture is decoded and encoded, so that only one picture at a time takes memory.
     turn: Mutex<()>,
 }
 
@@ -66,9 +66,10 @@ pub struct Sight {
     pub is_together: bool,
 }
 
-/// Sizes of pictures of which one has the most views, if the processor cuts tiles, or else the most patches.
+/// Sizes of pictures. One of these pictures has the largest possible number of views (if the processor cuts pictures
+/// into tiles) or of patches (otherwise).
 const LARGE: [(usize, usize); 4] = [(4096, 4096), (4096, 2048), (2048, 4096), (4096, 400)];
-/// Range in bytes of [`Known::limit`], which is a multiple of the largest picture's rows.
+/// Range in bytes of [`Known::limit`], which is a multiple of the size of the largest picture's rows.
 const ROWS: (usize, usize) = (64 << 20, 1 << 30);
 
 /// Patches that are computed together.
@@ -86,10 +87,12 @@ struct KnownFile {
     views: Views,
 }
 
-/// Rows of pictures. The last ones are kept because a conversation sends its pictures with each turn.
+/// A cache of the rows of pictures. The most recent pictures are kept because a conversation sends its pictures again
+/// with each turn.
 struct Known {
     files: VecDeque<KnownFile>,
-    /// The last pictures, the last used one at the end. Their rows take at most half of `limit`.
+    /// The most recent pictures; the one that was used last is at the end. The rows of all pictures take at most half
+    /// of `limit`.
     kept: Vec<Arc<Sight>>,
     /// All pictures that a request or `kept` uses.
     used: Vec<Weak<Sight>>,
@@ -97,7 +100,7 @@ struct Known {
     limit: usize,
 }
 
-/// The machine on which pictures are encoded, and the largest pictures.
+/// The threads and kernels that encode pictures, and the limits on the size of pictures.
 #[derive(Clone, Copy)]
 pub struct Machine<'m> {
     /// The limits of pictures.
@@ -113,21 +116,22 @@ impl Eyes {
     ///
     /// # Errors
     ///
-    /// The file cannot be read, is no projector that is supported, or belongs to another model.
+    /// The file cannot be read, is not a supported projector, or belongs to a different model.
     pub fn open(path: &Path, model: &Model<'_>, tokenizer: &Tokenizer<'_, '_>) -> Result<Self> {
         let eyes = Self::of_vocabulary(path, tokenizer)?;
         eyes.vision().fits(model).with_context(|| path.display().to_string())?;
         Ok(eyes)
     }
 
-    /// Opens a projector's file for a vocabulary, without the check that it belongs to the model.
+    /// Opens a projector's file for a vocabulary, without checking that the projector belongs to the model.
     ///
     /// # Errors
     ///
     /// Same as [`open`](Self::open).
     pub fn of_vocabulary(path: &Path, tokenizer: &Tokenizer<'_, '_>) -> Result<Self> {
         let name = || path.display().to_string();
-        // Mapped and not copied, because an encoder runs once for a picture, and copying the file would take longer.
+        // The file is mapped and not copied, because the encoder runs only once for each picture, and copying would
+        // take longer.
         let file = ModelFile::open(Source { load: Load::Map, projector: Projector::None, ..Source::from(path) })?;
         let cell = Cell::try_new(file, |file| -> Result<_> { Vision::new(&file.gguf()?).with_context(name) })?;
         let vision = cell.borrow_dependent();
@@ -177,19 +181,20 @@ impl Eyes {
     /// Adds what pictures need to the options of a plan.
     pub fn planned(&self, options: arenite::Options) -> arenite::Options {
         let options = options.pictures(MOST_PICTURES);
-        // The batch holds a whole picture if its tokens attend to each other, because they are read in one pass.
+        // If the tokens of a picture attend to each other, they must be read in one pass, so the batch has room for a
+        // whole picture.
         let most = self.vision().views(1024, 1024).map_or(0, |views| views.tokens());
         if self.vision().is_together() { options.batch(options.batch.max(most)) } else { options }
     }
 
-    /// Upper bound in bytes for the memory of the encoder, for the largest picture.
+    /// Returns an upper bound in bytes for the memory of the encoder, for the largest picture within `limits`.
     pub fn most_bytes(&self, workers: usize, limits: &Limits) -> usize {
         let plans = LARGE.into_iter().filter_map(|(width, height)| plan(self.vision(), width, height, workers).ok());
         let encoder = plans.map(|plan| plan.workspace).max().unwrap_or(0);
         encoder + limits.memory() as usize + self.known().limit
     }
 
-    /// Puts pictures in their places in a prompt, and tokenizes and encodes it.
+    /// Encodes the pictures of a prompt, tokenizes the prompt, and puts the pictures in their places.
     ///
     /// # Errors
     ///
@@ -227,7 +232,7 @@ impl Eyes {
     ///
     /// # Errors
     ///
-    /// There are more or fewer such tokens than the pictures have rows.
+    /// The number of these tokens differs from the number of rows of the pictures.
     pub fn place(&self, ids: Vec<TokenId>, sights: &[Arc<Sight>]) -> Result<Sights> {
         Sights::new(ids, sights, self.token)
     }
@@ -236,7 +241,7 @@ impl Eyes {
     ///
     /// # Errors
     ///
-    /// A picture cannot be decoded, or the encoder takes no picture of its size.
+    /// A picture cannot be decoded, or the encoder does not accept pictures of its size.
     pub fn see(&self, pictures: &[PictureSource], machine: Machine<'_>) -> Result<Vec<Arc<Sight>>> {
         each(pictures, |file| self.see_one(file, machine))
     }
@@ -255,7 +260,7 @@ impl Eyes {
         Ok(sight)
     }
 
-    /// Returns the hash and the views of a picture file. Decodes it if it is new.
+    /// Returns the hash and the views of a picture file. Decodes the file if it is not in the cache.
     fn known_file(&self, file: &[u8], limits: &Limits) -> Result<KnownFile> {
         let hash = Sha256::digest(file).into();
         let known = || self.known().files.iter().find(|known| known.hash == hash).cloned();
@@ -263,7 +268,7 @@ impl Eyes {
             return Ok(known);
         }
         let _turn = self.turn();
-        // Look again, because another request may have decoded the same file meanwhile.
+        // Search again, because another request may have decoded the same file while this one waited.
         if let Some(known) = known() {
             return Ok(known);
         }
@@ -302,7 +307,7 @@ impl Eyes {
     }
 }
 
-/// Calls `each` for the files of pictures. Errors contain the number of the picture.
+/// Calls `each` for the file of each picture. Errors contain the number of the picture.
 fn each<T>(pictures: &[PictureSource], each: impl Fn(&Arc<[u8]>) -> Result<T>) -> Result<Vec<T>> {
     let one = |(index, picture): (usize, &PictureSource)| {
         picture.bytes().map_err(anyhow::Error::msg).and_then(&each).with_context(|| format!("picture {}", index + 1))

@@ -1,5 +1,5 @@
-//! The tokens of pictures in a prompt. The id of each is made from the picture's hash, because caches, histories and session
-//! files compare only ids: prompts with different pictures must have different ids.
+//! The tokens of pictures in a prompt. The id of each such token is computed from the picture's hash, because caches,
+//! histories and session files compare only ids: prompts with different pictures must have different ids.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -11,7 +11,7 @@ use arenite::{Session, Span, TokenId, Work};
 
 use super::Sight;
 
-/// Bit that marks the ids of rows of pictures. It marks no other id, because no vocabulary has so many tokens.
+/// Bit that is set in the ids of picture rows. It is set in no other id, because no vocabulary has so many tokens.
 const ROW: TokenId = 1 << 31;
 
 /// Returns true if an id stands for a row of a picture.
@@ -22,13 +22,13 @@ pub fn is_row(id: TokenId) -> bool {
 /// The tokens of a prompt, and the pictures among them.
 #[derive(Clone, Debug, Default)]
 pub struct Sights {
-    /// The tokens; those of pictures have ids of their own (see [`is_row`]).
+    /// The tokens. The tokens of pictures have special ids (see [`is_row`]).
     pub ids: Vec<TokenId>,
     /// The positions of the pictures.
     pub shown: Shown,
 }
 
-/// The positions of pictures in a prompt, which is read in pieces that cut no picture.
+/// The positions of pictures in a prompt. The prompt is read in pieces, and no piece ends inside a picture.
 #[derive(Clone, Debug, Default)]
 pub struct Shown {
     /// The places, in order.
@@ -58,7 +58,7 @@ pub struct Place {
 }
 
 impl Sights {
-    /// Finds the tokens of pictures: each occurrence of `token` takes the next row.
+    /// Finds the tokens of pictures in `ids`. Each occurrence of `token` becomes the next row.
     pub(super) fn new(mut ids: Vec<TokenId>, sights: &[Arc<Sight>], token: TokenId) -> Result<Self> {
         if sights.is_empty() {
             return Ok(ids.into());
@@ -74,7 +74,7 @@ impl Sights {
                 for row in rows {
                     let Some((at, id)) = tokens.next() else { break };
                     *id = row_id(&sight.key, row);
-                    // After a token between two lines of rows, such as `[IMG_BREAK]`, another place begins.
+                    // A new place begins after a token between two lines of rows, such as `[IMG_BREAK]`.
                     match places.last_mut().filter(|last| row > first && last.range().end == at) {
                         Some(last) => last.rows.end += 1,
                         None => places.push(Place { start: at, rows: row..row + 1, columns, sight: sight.clone() }),
@@ -107,18 +107,19 @@ impl Shown {
         self.places.is_empty()
     }
 
-    /// The range of the place that a cut before token `at` would divide.
+    /// Returns the range of the picture that a cut before token `at` would divide.
     fn around(&self, at: usize) -> Option<Range<usize>> {
         self.places.iter().map(Place::range).find(|range| range.start < at && at < range.end)
     }
 
-    /// The largest position up to `at` that is not within a picture.
+    /// Returns the largest position up to `at` that is not inside a picture.
     pub fn whole(&self, at: usize) -> usize {
         self.around(at).map_or(at, |range| range.start)
     }
 
-    /// The end of a piece of about `count` tokens from `from` on: a picture is in it whole, or not at all. A picture at its
-    /// start may have more tokens; the engine then needs several passes.
+    /// Returns the end of a piece of about `count` tokens that starts at `from`. Each picture is in one piece as a
+    /// whole. A picture at the start of a piece may have more than `count` tokens; the engine then needs several
+    /// passes.
     pub fn end(&self, from: usize, count: usize) -> usize {
         let end = from + count;
         match self.around(end) {
@@ -128,7 +129,7 @@ impl Shown {
         }
     }
 
-    /// The piece of a conversation with the tokens of `range`; `ids` are all of its tokens.
+    /// Returns the piece of a conversation with the tokens of `range`. `ids` has all tokens of the conversation.
     pub fn piece<'p>(&'p self, ids: &'p [TokenId], range: Range<usize>) -> Piece<'p> {
         let inside = self.places.iter().filter(|place| range.start <= place.start && place.range().end <= range.end);
         let spans: Vec<_> = inside.map(|place| place.span(range.start)).collect();
@@ -143,7 +144,7 @@ impl Shown {
 ///
 /// # Errors
 ///
-/// Those of [`Engine::run`](arenite::Engine::run).
+/// The errors of [`Engine::run`](arenite::Engine::run).
 pub fn prefill(session: &mut Session<'_, '_>, sights: &Sights) -> Result<()> {
     let Piece { ids, spans } = sights.shown.piece(&sights.ids, 0..sights.ids.len());
     let (engine, context) = session.parts();
@@ -173,8 +174,8 @@ fn views(views: &Views) -> impl Iterator<Item = (usize, Range<usize>)> + '_ {
     })
 }
 
-/// The id of a row: 31 bits of the picture's hash, combined with the number of the row. Eight adjacent rows use different
-/// bits, so together they depend on the whole hash.
+/// Returns the id of a row: 31 bits of the picture's hash, combined with the number of the row. Eight adjacent rows use
+/// different bits of the hash, so their ids together depend on the whole hash.
 fn row_id(key: &[u8; 32], row: usize) -> TokenId {
     let word = key.as_chunks::<4>().0[row % 8];
     (u32::from_le_bytes(word) ^ (row as u32).wrapping_mul(0x9e37_79b1)) | ROW

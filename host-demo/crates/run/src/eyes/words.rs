@@ -20,11 +20,12 @@ pub struct Words {
 enum Style {
     /// All rows, between two texts.
     Plain(&'static str, &'static str),
-    /// A mark before each tile with its place, a line break after each line of tiles, and an overview.
+    /// A text with the tile's position before each tile, a line break after each line of tiles, and an overview at the
+    /// end.
     Marked,
-    /// A mark before each tile and before the overview, if there are several views.
+    /// If there are several views: a text before each tile, and a text before the overview.
     Tiled,
-    /// A mark after each line of rows.
+    /// A token after each line of rows, such as `[IMG_BREAK]`.
     Lines,
 }
 

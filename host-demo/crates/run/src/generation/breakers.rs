@@ -1,4 +1,4 @@
-//! Sequences of tokens over which DRY's repetitions do not continue, from texts such as line breaks.
+//! Finds the sequences of tokens that interrupt the repetitions counted by DRY, from texts such as line breaks.
 //!
 //! Source: llama.cpp, `llama_sampler_init_dry`.
 
@@ -11,10 +11,10 @@ use arenite_text as text;
 
 /// Maximum size of a text in bytes; the rest is cut.
 const MOST_BYTES: usize = 40;
-/// Maximum number of tokens after the first one; the rest is cut.
+/// Maximum number of tokens after the first token of a sequence; further tokens are cut off.
 const MOST_TAIL: usize = 20;
 
-/// Sequences of tokens, with the memory that [`Breakers`] borrows.
+/// A list of sequences of tokens. It owns the memory that [`Breakers`] borrows.
 #[derive(Clone, Debug, Default)]
 pub struct BreakerList {
     heads: Vec<Breaker>,
@@ -22,8 +22,8 @@ pub struct BreakerList {
 }
 
 impl BreakerList {
-    /// Finds the sequences of tokens that contain each text: tokens that contain it, and tokens whose ends are its
-    /// beginning, followed by the tokens of its rest.
+    /// Finds the sequences of tokens that contain one of `texts`. A sequence is a single token that contains the text,
+    /// or a token that ends with the beginning of the text, followed by the tokens of the rest.
     ///
     /// # Errors
     ///
@@ -32,7 +32,7 @@ impl BreakerList {
         let mut found: Vec<(TokenId, Vec<TokenId>)> = Vec::new();
         for given in texts.iter().filter(|given| !given.is_empty()) {
             let given = &given.as_bytes()[..given.len().min(MOST_BYTES)];
-            // The tokens of the text after its first bytes, by their number.
+            // For each length, the tokens of the text after its first `len` bytes.
             let tails: Vec<_> = (0..given.len()).map(|len| tail(&given[len..], tokenizer)).collect::<Result<_, _>>()?;
             for id in 0..tokenizer.vocab_len() as TokenId {
                 let token = bytes(tokenizer, id);
@@ -56,7 +56,7 @@ impl BreakerList {
 
     /// The sequences in the core's form.
     pub fn list(&self) -> Breakers<'_> {
-        // Never an error, because the heads are sorted and their tails are in `tails`.
+        // This cannot fail, because the heads are sorted and the range of each tail is inside `tails`.
         Breakers::new(&self.heads, &self.tails).unwrap_or_default()
     }
 }

@@ -1,12 +1,12 @@
-//! Ends a text at the first line that is indented too little, as llama-server does for `n_indent`.
+//! Ends an answer at the first line with too little indentation, as llama-server does for `n_indent`.
 
 /// Measures the indentation of each line after the first one.
 #[derive(Debug, Default)]
 pub struct IndentFilter {
     /// Minimum number of spaces and tabs at the beginning of a line; 0 accepts all lines.
     least: usize,
-    /// Number of spaces and tabs at the beginning of the current line. `None` in the rest of a line, and in the first
-    /// line.
+    /// Number of spaces and tabs at the beginning of the current line so far. `None` after the indentation of a line,
+    /// and in the first line.
     indent: Option<usize>,
 }
 
@@ -15,8 +15,8 @@ impl IndentFilter {
         Self { least, indent: None }
     }
 
-    /// Adds output. Returns the text that may be shown, and whether a line was indented too little. The text ends after
-    /// the indentation of that line.
+    /// Adds output. Returns the text that may be shown, and true if a line has too little indentation. The text ends
+    /// after the indentation of that line.
     pub fn push<'p>(&mut self, piece: &'p str) -> (&'p str, bool) {
         for (at, byte) in piece.bytes().enumerate() {
             self.indent = match (self.indent, byte) {
@@ -34,12 +34,12 @@ impl IndentFilter {
 mod tests {
     use super::*;
 
-    /// The expected texts follow `process_token` of llama.cpp's server.
+    /// The expected texts come from `process_token` of llama.cpp's server.
     #[test]
     fn text_ends_before_a_line_that_is_indented_too_little() {
         let cut = |least: usize, text: &str| {
             let (mut filter, mut shown) = (IndentFilter::new(least), String::new());
-            // One character at a time, to check that lines may be split anywhere.
+            // The text is added one character at a time, because it may be split at any character.
             for char in text.chars() {
                 let piece = char.to_string();
                 let (part, is_end) = filter.push(&piece);

@@ -3,15 +3,15 @@
 use arenite::TokenId;
 use arenite::tokenizer::Tokenizer;
 
-/// A token with its log-probability and its likeliest alternatives.
+/// A token, its log-probability, and its most probable alternatives.
 #[derive(Clone, Debug)]
 pub struct Logprob {
     pub id: TokenId,
     pub bytes: Vec<u8>,
-    /// `None` for the first token of a text, because nothing predicts it.
+    /// The log-probability; `None` for the first token of a text, because nothing predicts the first token.
     pub logprob: Option<f64>,
     pub top: Vec<Alternative>,
-    /// Number of complete characters of prompt and answer before the token.
+    /// Number of complete characters of the prompt and the answer before this token.
     pub offset: usize,
 }
 
@@ -23,12 +23,12 @@ pub struct Alternative {
     pub logprob: f64,
 }
 
-/// The bytes of text of a token; a control token gives its spelling.
+/// Returns the bytes of a token's text; for a control token, the bytes of its spelling.
 pub fn bytes(tokenizer: &Tokenizer<'_, '_>, id: TokenId) -> Vec<u8> {
     tokenizer.piece(id).map(Iterator::collect).unwrap_or_default()
 }
 
-/// Returns a token with its log-probability and the `count` likeliest tokens, computed from the model's unmodified
+/// Returns a token with its log-probability and the `count` most probable tokens, computed from the model's unmodified
 /// logits.
 pub fn logprob(tokenizer: &Tokenizer<'_, '_>, logits: &[f32], token: TokenId, count: usize, offset: usize) -> Logprob {
     let highest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);

@@ -1,9 +1,9 @@
 //! Generation: turns the logits of a model into the tokens, the text and the end of an answer.
 //!
-//! A driver owns the engine: the command line, a batch, the server, or a program. It runs the passes, gives the logits of
-//! the next token to [`Generation::step`], and shows or sends the [`Step`]. The drivers choose no tokens themselves, so
-//! the same request has the same answer in each of them. A driver that proposes tokens reads [`Generation::ids`], verifies
-//! its proposals in one pass, and calls `step` once for each verified position.
+//! A *driver* owns the engine: it is the command line, a batch, the server, or another program. A driver runs the
+//! passes, gives the logits of the next token to [`Generation::step`], and shows or sends the [`Step`]. The drivers
+//! choose no tokens themselves, so the same request has the same answer in each of them. A driver that proposes tokens
+//! reads [`Generation::ids`], verifies its proposals in one pass, and calls `step` once for each verified position.
 //!
 //! ```text
 //! settings  the settings of an answer             session  a driver: one session, drafts, a watcher
@@ -41,13 +41,13 @@ pub use session::{Outcome, Watch, run};
 pub use settings::{Settings, Shift};
 pub use wanted::{StrictCalls, ThoughtLimit, Wanted};
 
-/// Resources that the answers of a model use in turn, each for one step.
+/// Resources that the answers of a model share. Each answer uses them for one step at a time.
 pub struct Workbench<'b, 't, 'm> {
     /// The vocabulary. `None` disables text, stop strings, grammars and the vocabulary's end tokens.
     pub tokenizer: Option<&'b Tokenizer<'t, 't>>,
     /// Caches the tokens that grammars allow; required by settings with a grammar.
     pub masks: Option<&'b mut Masks<'m>>,
-    /// Memory for [`Sampler::new`], which grows as answers need it.
+    /// Memory for [`Sampler::new`]. It grows if an answer needs more.
     pub scratch: &'b mut Vec<u8>,
     /// Maximum number of positions of the context.
     pub context: usize,
@@ -62,7 +62,7 @@ pub enum End {
     Grammar,
     /// A stop string.
     Stop,
-    /// The maximum number of tokens, the time limit or the indentation limit.
+    /// The answer reached the maximum number of tokens, the time limit or the limit on indentation.
     Length,
     /// The context is full.
     Context,
@@ -99,7 +99,7 @@ impl End {
 pub struct Step {
     /// The new token; `None` if the answer ended without one. An end token is not part of the answer.
     pub token: Option<NewToken>,
-    /// The reason if the answer has ended. [`Generation::rest`] then returns the text that was held back.
+    /// The reason for the end, if the answer has ended. [`Generation::rest`] then returns the text that was held back.
     pub end: Option<End>,
 }
 
@@ -113,8 +113,8 @@ impl Step {
 #[derive(Debug)]
 pub struct NewToken {
     pub id: TokenId,
-    /// The text that may be shown now: empty if it was held back, longer than the token's if earlier text was. Marks
-    /// are enclosed in noncharacters (see `dialect/marks.rs`).
+    /// The text that may be shown now. It is empty if the token's text was held back, and longer than the token's text
+    /// if earlier text was held back. Delimiters are enclosed in noncharacters (see `dialect/marks.rs`).
     pub text: String,
     pub logprob: Option<Logprob>,
 }
@@ -122,14 +122,14 @@ pub struct NewToken {
 /// An answer in progress.
 pub struct Generation {
     settings: Arc<Settings>,
-    /// The tokens of the context: the prompt and the answer so far, except for those that a shift dropped.
+    /// The tokens of the context: the prompt and the answer so far, except for tokens that a shift dropped.
     ids: Vec<TokenId>,
     /// Number of tokens of the prompt in `ids`.
     prompt: usize,
     /// Where pictures stand in the prompt.
     shown: Shown,
     answer: Vec<TokenId>,
-    /// The position from which the driver must read `ids` again.
+    /// The position from which the driver must read `ids` again; `None` if this is not necessary.
     rewound: Option<usize>,
     has_shifted: bool,
     rng: AnyRng,
@@ -144,9 +144,9 @@ pub struct Generation {
     chars: usize,
     indents: IndentFilter,
     stops: StopFilter,
-    /// Waits for the mark after which the grammar applies; `None` once the mark was generated.
+    /// Waits for the delimiter after which the grammar applies; `None` after the delimiter was generated.
     gate: Option<Gate>,
-    /// The limit on tokens of thoughts, while a thought may follow.
+    /// The limit on the tokens of thoughts; `None` once no thought can follow.
     thoughts: Option<ThoughtBudget>,
     /// Time of the first token.
     first_token: Option<Instant>,
@@ -154,8 +154,8 @@ pub struct Generation {
 }
 
 impl Generation {
-    /// Begins the answer to `prompt`. `grammar` identifies the grammar in the cache of masks: another grammar
-    /// needs another number.
+    /// Begins the answer to `prompt`. `grammar` identifies the grammar in the cache of masks, so different grammars
+    /// must have different numbers.
     ///
     /// # Errors
     ///
@@ -198,7 +198,7 @@ impl Generation {
         })
     }
 
-    /// The prompt and the answer so far, except for tokens that a shift dropped.
+    /// Returns the tokens of the prompt and the answer so far, except for tokens that a shift dropped.
     pub fn ids(&self) -> &[TokenId] {
         &self.ids
     }
@@ -208,13 +208,15 @@ impl Generation {
         &self.answer
     }
 
-    /// Returns the position from which [`ids`](Self::ids) must be read again, if a shift dropped tokens after it.
+    /// Returns the position from which [`ids`](Self::ids) must be read again, if a shift dropped tokens after this
+    /// position.
     pub fn take_rewound(&mut self) -> Option<usize> {
         self.rewound.take()
     }
 
-    /// True if tokens may be proposed: not if a full context drops tokens, because theirs would move, and not after
-    /// pictures, whose rows the sources of drafts do not read.
+    /// Returns true if tokens may be proposed. This is not possible if a full context drops tokens, because proposed
+    /// tokens would move. It is also not possible after pictures, because the sources of drafts do not read rows of
+    /// pictures.
     pub fn may_draft(&self) -> bool {
         self.settings.shift.is_none() && self.shown.is_empty()
     }
@@ -244,7 +246,7 @@ impl Generation {
         self.state.as_ref().is_none_or(State::is_complete)
     }
 
-    /// The random number generator, for the next answer of the same conversation.
+    /// Returns the random number generator, for the next answer of the same conversation.
     pub fn into_rng(self) -> AnyRng {
         self.rng
     }
@@ -256,7 +258,7 @@ impl Generation {
         (count > 1 && seconds > 0.0).then(|| (count - 1) as f64 / seconds)
     }
 
-    /// Chooses the next token from its logits, which penalties and temperature change in place.
+    /// Chooses the next token from `logits`. Penalties and temperature change the logits in place.
     ///
     /// # Errors
     ///
@@ -271,7 +273,8 @@ impl Generation {
         if self.settings.limit == Some(0) {
             return Ok(Step::ended(End::Length));
         }
-        // Copy the logits before penalties and temperature change them, because log-probabilities are the model's own.
+        // Copy the logits before penalties and temperature change them, because the reported log-probabilities are
+        // computed from the model's unmodified logits.
         let own = self.settings.logprobs.map(|_| logits.to_vec());
         let Some(token) = self.sample(logits, bench)? else { return Ok(Step::ended(End::Grammar)) };
         if self.is_end(token, bench.tokenizer) {
@@ -288,7 +291,7 @@ impl Generation {
         let logprob = own.zip(settings.logprobs).map(|(own, count)| logprob(tokenizer, &own, token, count, offset));
         let piece = self.text_of(token, tokenizer)?;
         let (shown, is_outdented) = self.indents.push(&piece);
-        // No stop within a thought, because stop strings end what the user reads.
+        // Stop strings do not apply within a thought, because they end the text that the user reads.
         let is_thought = self.thoughts.as_ref().is_some_and(ThoughtBudget::is_thinking);
         let (text, stopped) = if is_thought { (self.stops.finish() + shown, false) } else { self.stops.push(shown) };
         let is_cut = is_outdented || text.contains('\n') && self.is_late();
@@ -302,7 +305,7 @@ impl Generation {
         Ok(Step { token: Some(NewToken { id: token, text, logprob }), end })
     }
 
-    /// The end if the answer has as many tokens as the settings or the context allow.
+    /// Returns the reason for the end if the answer has as many tokens as the settings or the context allow.
     fn limit(&mut self, context: usize) -> Option<End> {
         match (self.settings.limit, self.settings.shift) {
             (Some(limit), _) if self.answer.len() >= limit => Some(End::Length),
@@ -314,8 +317,8 @@ impl Generation {
         }
     }
 
-    /// Drops tokens from a full context, as many as llama.cpp does. It moves the other tokens in the cache; here they
-    /// are read again.
+    /// Drops tokens from a full context, as many as llama.cpp drops. llama.cpp moves the remaining tokens in its cache;
+    /// here they are read again.
     fn shift(&mut self, Shift { keep, discard }: Shift, context: usize) {
         let read = self.ids.len() - 1;
         let keep = keep.min(context.saturating_sub(4)).min(read);
@@ -326,14 +329,15 @@ impl Generation {
         (self.rewound, self.has_shifted) = (Some(keep), true);
     }
 
-    /// Number of tokens that a draft may have: after it, one more token is chosen, and all fit in the context.
+    /// Returns the maximum number of tokens of a draft. One more token is chosen after the draft, and all of them must
+    /// fit in the context.
     pub fn room(&self, context: usize) -> usize {
         let left = self.settings.limit.map_or(usize::MAX, |limit| limit - self.answer().len().min(limit));
         left.saturating_sub(1).min(context.saturating_sub(self.ids.len()))
     }
 
-    /// Number of the first tokens of `draft` that may follow the answer. The others cannot be chosen, because they
-    /// follow an end token or a token that the grammar forbids.
+    /// Returns how many tokens at the start of `draft` may follow the answer. All later tokens cannot be chosen,
+    /// because they follow an end token or a token that the grammar forbids.
     pub fn allowed(&self, draft: &[TokenId], tokenizer: Option<&Tokenizer<'_, '_>>) -> usize {
         let is_end = |token: &TokenId| self.is_end(*token, tokenizer);
         let draft = &draft[..draft.iter().position(is_end).unwrap_or(draft.len())];
@@ -349,8 +353,8 @@ impl Generation {
         draft.iter().take_while(is_allowed).count()
     }
 
-    /// Replaces the prompt of an answer that has not ended by itself, such as one for which the context was full. The
-    /// answer continues where it was.
+    /// Replaces the prompt of an answer that the model has not ended, for example because the context was full. The
+    /// answer continues at the same point.
     pub fn replace_prompt(&mut self, prompt: &[TokenId], shown: Shown) {
         self.shown = shown;
         self.ids.splice(..self.prompt, prompt.iter().copied());
@@ -363,8 +367,8 @@ impl Generation {
         self.end.get_or_insert(End::Interrupted);
     }
 
-    /// Returns the text that was held back, once the answer has ended: an incomplete character, or the possible start
-    /// of a stop string. After a stop string there is none.
+    /// Returns the text that was held back, after the answer has ended: an incomplete character, or the possible start
+    /// of a stop string. The text is empty if a stop string ended the answer.
     pub fn rest(&mut self) -> String {
         if self.end == Some(End::Stop) {
             return String::new();
@@ -376,7 +380,7 @@ impl Generation {
         self.stops.push(&rest).0 + &self.stops.finish()
     }
 
-    /// True if the time for the answer has passed since its first token.
+    /// Returns true if the time limit has passed since the first token of the answer.
     fn is_late(&self) -> bool {
         self.first_token.zip(self.settings.time).is_some_and(|(first, time)| first.elapsed() > time)
     }
@@ -400,15 +404,16 @@ impl Generation {
             let ends = |token| is_short && stop_ids.contains(&token);
             return Ok(Some(sampler.sample_where(logits, &mut self.rng, |token| !ends(token))?));
         };
-        // An end token within a thought closes the thought, because the answer that the grammar constrains follows it.
+        // An end token within a thought closes the thought, because the answer that the grammar constrains comes after
+        // the thought.
         let is_thought = table.is_some() && self.gate.as_ref().is_some_and(Gate::is_thought);
         let may_close = is_thought && self.thoughts.as_ref().is_some_and(ThoughtBudget::is_thinking);
         let ends = |token| {
             let is_barred = *ignore_end || is_short || is_thought && !may_close;
             tokenizer.is_end(token) && is_barred || is_short && stop_ids.contains(&token)
         };
-        // Line breaks between the elements of JSON are only taken where they are the model's first choice, because some
-        // models otherwise continue with them for ever where a schema keeps them from ending.
+        // A line break between the elements of JSON is accepted only if it is the model's first choice. Otherwise some
+        // models generate line breaks without end when a schema does not let them end the answer.
         let first_choice = if settings.is_json { argmax(logits) } else { None };
         let is_padding =
             |token: TokenId| settings.is_json && Some(token) != first_choice && is_line_break(&bytes(tokenizer, token));
@@ -418,7 +423,8 @@ impl Generation {
             }
             _ => None,
         };
-        // Check the text after the mark, because a token may contain both, and the text must follow the grammar.
+        // Check the text after the delimiter, because one token may contain both the delimiter and text, and the text
+        // must follow the grammar.
         let spoils = |token| match (&self.gate, &self.state, table) {
             (Some(gate), Some(state), Some(table)) => {
                 let rest = gate.rest_after(&spelled(token, settings.marks.as_deref(), tokenizer));
@@ -463,16 +469,16 @@ impl Generation {
     }
 
     fn is_end(&self, token: TokenId, tokenizer: Option<&Tokenizer<'_, '_>>) -> bool {
-        // Not while the grammar is incomplete, because an end token then ends only one of several messages in the
-        // answer.
+        // While the grammar is incomplete, an end token does not end the answer, because it ends only one of several
+        // messages in the answer.
         let may_end = || self.gate.is_some() || self.is_whole();
         let is_own =
             tokenizer.is_some_and(|tokenizer| !self.settings.ignore_end && may_end() && tokenizer.is_end(token));
         is_own || self.settings.stop_ids.contains(&token)
     }
 
-    /// Returns the text of a token. A mark is enclosed in noncharacters (see `dialect/marks.rs`), which are replaced in
-    /// the text of all other tokens.
+    /// Returns the text of a token. A delimiter is enclosed in noncharacters (see `dialect/marks.rs`), which are
+    /// replaced in the text of all other tokens.
     fn text_of(&mut self, token: TokenId, tokenizer: &Tokenizer<'_, '_>) -> Result<String> {
         let mut piece = String::new();
         if let Some(decoder) = &mut self.decoder {
@@ -483,7 +489,7 @@ impl Generation {
         Ok(marks.text_of(token).map_or_else(|| plain(piece), str::to_string))
     }
 
-    /// Advances the gate or the grammar. Returns whether the grammar has ended.
+    /// Advances the gate or the grammar. Returns true if the grammar has ended.
     fn advance(&mut self, token: TokenId, piece: &str, tokenizer: &Tokenizer<'_, '_>) -> Result<bool, Error> {
         self.thoughts.take_if(|thoughts| !thoughts.push(piece));
         let table = self.settings.table.as_deref();
@@ -506,14 +512,15 @@ impl Generation {
     }
 }
 
-/// The parameters, with no more recent tokens than a context has positions.
+/// Returns the parameters. The number of recent tokens is limited to the number of positions of a context.
 pub fn within(params: &Params, context: usize) -> Params {
     let most = u32::try_from(context).unwrap_or(u32::MAX);
     let more = More { dry_last_n: params.more.dry_last_n.min(most), ..params.more };
     Params { repeat_last_n: params.repeat_last_n.min(most), more, ..*params }
 }
 
-/// Returns the text of a token as far as it does not depend on the tokens before it, with marks enclosed.
+/// Returns the part of a token's text that does not depend on the tokens before it. Delimiters are enclosed in
+/// noncharacters.
 fn spelled(token: TokenId, marks: Option<&Marks>, tokenizer: &Tokenizer<'_, '_>) -> String {
     match marks.and_then(|marks| marks.text_of(token)) {
         Some(mark) => mark.to_string(),
@@ -526,8 +533,8 @@ fn is_line_break(bytes: &[u8]) -> bool {
     bytes.iter().all(u8::is_ascii_whitespace) && bytes.iter().any(|byte| *byte != b' ')
 }
 
-/// Returns the state of a grammar after `rest`, the text after a mark. White space before the grammar's text does not
-/// count unless the grammar describes it. `None` if the text does not follow the grammar.
+/// Returns the state of a grammar after `rest`, the text after a delimiter. White space at the start of `rest` is
+/// skipped unless the grammar describes it. Returns `None` if the text does not follow the grammar.
 fn begun(state: &State, grammar: &Grammar<'_>, rest: &str) -> Option<State> {
     [rest, rest.trim_start()].into_iter().find_map(|text| {
         let mut next = state.clone();
@@ -535,8 +542,8 @@ fn begun(state: &State, grammar: &Grammar<'_>, rest: &str) -> Option<State> {
     })
 }
 
-/// Returns the number of complete characters before each token of a text, and that of the whole text. `decoder` then
-/// continues after the text.
+/// Returns the number of complete characters before each token of a text, and the number of complete characters of the
+/// whole text. `decoder` can then continue after the text.
 ///
 /// # Errors
 ///

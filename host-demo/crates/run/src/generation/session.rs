@@ -1,4 +1,4 @@
-//! Drives a [`Generation`] with one session, which may verify proposed tokens.
+//! Drives a [`Generation`] with one session, which can also verify proposed tokens.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -18,7 +18,8 @@ pub trait Watch {
         true
     }
 
-    /// Called after each pass of the prompt with the number of tokens that are prefilled, and their sum.
+    /// Called after each pass of the prompt. `done` is the number of tokens that are already prefilled, and `sum` is
+    /// the number of tokens to prefill.
     fn prefilled(&mut self, done: usize, sum: usize) {
         let _ = (done, sum);
     }
@@ -27,7 +28,7 @@ pub trait Watch {
     ///
     /// # Errors
     ///
-    /// The text cannot be shown, which ends the answer.
+    /// The text cannot be shown; the answer then ends.
     fn text(&mut self, text: &str) -> Result<()>;
 }
 
@@ -35,18 +36,18 @@ pub trait Watch {
 #[derive(Clone, Copy, Debug)]
 pub struct Outcome {
     pub end: End,
-    /// Time to prefill the tokens that the session did not have.
+    /// Time for prefilling the tokens of the prompt that the session did not already contain.
     pub prefill: Duration,
-    /// Number of tokens read after the prefill, and the time of the passes, including sampling and drafts.
+    /// Number of tokens read after the prefill, and the time of these passes, including sampling and drafts.
     pub decodes: usize,
     pub decode: Duration,
     pub drafts: DraftCounts,
-    /// Number of prompt tokens that an earlier conversation had at other positions.
+    /// Number of prompt tokens that were reused from other positions of an earlier conversation.
     pub reused: usize,
 }
 
-/// Generates an answer. The session has the first tokens of the prompt; the others are prefilled in pieces of `step`
-/// tokens, with the same result as in one pass. The prompt reuses the tokens of `donor`.
+/// Generates an answer. The session already contains the first tokens of the prompt. The remaining tokens are prefilled
+/// in pieces of `step` tokens, with the same result as in one pass. Tokens of `donor` are reused for the prompt.
 ///
 /// # Errors
 ///
@@ -145,11 +146,11 @@ fn read(
     Ok(())
 }
 
-/// Returns to `position`, and reads the tokens of the text from there to `end`.
+/// Rewinds the session to `position`, and reads the tokens of the text from there to `end`.
 fn go_back(session: &mut Session<'_, '_>, generation: &Generation, position: usize, end: usize) -> Result<()> {
     let (engine, context) = session.parts();
-    // Go further back if necessary, because some recurrent layers can only go back to a checkpoint. The tokens after it
-    // are prefilled again.
+    // Go further back if necessary, because some recurrent layers can only go back to a checkpoint. The tokens after
+    // the checkpoint are prefilled again.
     let back = generation.shown().whole(engine.nearest(context, position));
     session.rewind(back)?;
     if back < end { read_ids(session, generation, back..end) } else { Ok(()) }
@@ -165,7 +166,7 @@ fn read_ids(session: &mut Session<'_, '_>, generation: &Generation, range: Range
     Ok(engine.run(&mut [Work::prefill(context, &ids).pictures(&spans)])?)
 }
 
-/// Prefills the prompt, and counts the tokens that it reuses. Returns false if the watcher ended the answer.
+/// Prefills the prompt, and counts the reused tokens. Returns false if the watcher ended the answer.
 fn prefill(
     session: &mut Session<'_, '_>,
     generation: &Generation,

@@ -1,4 +1,4 @@
-//! The settings of an answer: sampler, limits, ends, grammar and marks.
+//! The settings of an answer: the sampler, limits, stop strings, the grammar and delimiters.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use arenite_grammar::Table;
 pub struct Shift {
     /// Number of tokens at the start that are kept.
     pub keep: usize,
-    /// Number of tokens after them that are dropped; 0 for half of the tokens.
+    /// Number of tokens that are dropped after the kept tokens; 0 drops half of the tokens after the kept tokens.
     pub discard: usize,
 }
 
@@ -32,7 +32,7 @@ pub struct Settings {
     /// Number of tokens before an end is allowed.
     pub min_tokens: usize,
     pub stops: Vec<String>,
-    /// Tokens that end the answer, in addition to the vocabulary's.
+    /// Tokens that end the answer, in addition to the vocabulary's end tokens.
     pub stop_ids: Vec<TokenId>,
     pub ignore_end: bool,
     /// Minimum indentation of the lines after the first one.
@@ -41,27 +41,28 @@ pub struct Settings {
     pub time: Option<Duration>,
     /// A compiled grammar.
     pub table: Option<Arc<Table>>,
-    /// True if the grammar is that of a JSON schema, in which white space is optional.
+    /// True if the grammar comes from a JSON schema, so that white space is optional.
     pub is_json: bool,
     /// Number of alternatives reported with each token.
     pub logprobs: Option<usize>,
-    /// True if log-probabilities of the prompt's tokens are reported, too.
+    /// True if the log-probabilities of the prompt's tokens are also reported.
     pub scores_prompt: bool,
-    /// Mark tokens, for chat answers.
+    /// Delimiters that are tokens, for chat answers.
     pub marks: Option<Arc<Marks>>,
-    /// The mark to wait for before the grammar applies.
+    /// The delimiter to wait for before the grammar applies.
     pub gate: Option<GateSettings>,
     /// The limit on tokens of thoughts, before any are counted.
     pub thoughts: Option<ThoughtBudget>,
-    /// Continues in a full context by dropping tokens; `None` ends the answer there.
+    /// Continues an answer in a full context by dropping tokens; `None` ends the answer when the context is full.
     pub shift: Option<Shift>,
-    /// Minimum number of equal tokens at other positions of an earlier conversation that are reused; 0 reuses none.
+    /// Minimum length of a run of equal tokens that is reused from an earlier conversation although its positions
+    /// differ; 0 reuses none.
     pub reuse: usize,
-    /// True if the answer's client is told how many tokens are reused.
+    /// True if the client is told how many tokens are reused.
     pub tells_reuse: bool,
     /// True if no cached context is used.
     pub reads_anew: bool,
-    /// The number of the slot that keeps the conversation; `None` for any.
+    /// The number of the slot that keeps the conversation; `None` for any slot.
     pub slot: Option<usize>,
     /// The scale of each adapter.
     pub lora: Vec<(usize, f32)>,

@@ -13,7 +13,7 @@ use super::Settings;
 /// The number of tokens that thoughts may take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ThoughtLimit {
-    /// Half of the available tokens if the answer is constrained; otherwise no limit.
+    /// A constrained answer may use half of the available tokens for thoughts; otherwise there is no limit.
     #[default]
     Usual,
     Unlimited,
@@ -21,7 +21,8 @@ pub enum ThoughtLimit {
 }
 
 impl ThoughtLimit {
-    /// Returns the limit that a request asks for. A model that always thinks gets a closed thought.
+    /// Returns the limit that a request asks for. If thoughts are turned off but the model always thinks, its thought
+    /// is closed at once.
     pub fn of(asked: &Thinking) -> Self {
         match asked.budget {
             _ if asked.is_off() => Self::UpTo(0),
@@ -31,7 +32,7 @@ impl ThoughtLimit {
     }
 }
 
-/// A grammar of calls that applies after their opening mark.
+/// A grammar of calls that applies after the opening delimiter of a call.
 pub struct StrictCalls {
     pub until: String,
     pub table: Arc<Table>,
@@ -49,7 +50,7 @@ pub struct Wanted<'a> {
 }
 
 impl Wanted<'_> {
-    /// Completes the settings of an answer, which already have their limit, stop strings and grammar.
+    /// Completes the settings of an answer. The limit, the stop strings and the grammar must already be set.
     pub fn complete(self, style: &Style, settings: &mut Settings) {
         let Wanted { prompt, tools, thoughts, room, strict } = self;
         settings.marks = Some(style.marks.clone()).filter(|marks| !marks.is_empty());
@@ -63,8 +64,8 @@ impl Wanted<'_> {
         let budget = match thoughts {
             ThoughtLimit::UpTo(tokens) => Some(tokens),
             ThoughtLimit::Usual if settings.table.is_some() => Some(settings.limit.unwrap_or(room).min(room) / 2),
-            // A limit that is never reached. It is set because the budget also closes a thought in which the model
-            // ends, and tells where stop strings count.
+            // A limit that is never reached. The budget is needed nevertheless: it closes a thought in which the model
+            // ends, and shows where stop strings apply.
             ThoughtLimit::Usual | ThoughtLimit::Unlimited => {
                 (settings.table.is_some() || !settings.stops.is_empty()).then_some(usize::MAX)
             }

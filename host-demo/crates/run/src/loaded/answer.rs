@@ -30,7 +30,8 @@ pub struct Answer<'m> {
     failure: Option<Error>,
     /// Tells the engine that nobody waits for the rest.
     is_gone: Arc<AtomicBool>,
-    /// Keeps the engine that generates the answer alive, unless the answer owns the model.
+    /// The engine that generates the answer lives as long as this borrow of the model, unless the answer owns the
+    /// model.
     model: PhantomData<&'m Loaded>,
     owned: Option<Arc<Loaded>>,
 }
@@ -68,8 +69,9 @@ impl Answer<'_> {
         self
     }
 
-    /// Waits at most `time` for more text. Returns true if there is some, or if the answer has ended or failed: then
-    /// [`next`](Iterator::next) returns at once. So a program can look at other events while a long prompt is read.
+    /// Waits at most `time` for more text. Returns true if there is more text, or if the answer has ended or failed:
+    /// [`next`](Iterator::next) then returns at once. With this function, a program can handle other events while a
+    /// long prompt is read.
     pub fn wait(&mut self, time: Duration) -> bool {
         let end = Instant::now() + time;
         while !self.is_over && self.parts.iter().all(String::is_empty) {
@@ -83,7 +85,7 @@ impl Answer<'_> {
         true
     }
 
-    /// Waits for the rest of the text.
+    /// Waits for the end of the answer and returns the rest of the text.
     ///
     /// # Errors
     ///
@@ -100,12 +102,12 @@ impl Answer<'_> {
         })
     }
 
-    /// The model's thought, as much of it as has been generated; empty if the model does not think.
+    /// Returns the part of the model's thought that has been generated so far; empty if the model does not think.
     pub fn thought(&self) -> &str {
         &self.thought
     }
 
-    /// Number of tokens of the prompt and of the answer, once the answer has ended.
+    /// Returns the number of tokens of the prompt and the number of tokens of the answer, after the answer has ended.
     pub fn tokens(&self) -> (usize, usize) {
         (self.choice.prompt, self.choice.answer)
     }

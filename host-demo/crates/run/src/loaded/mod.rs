@@ -144,8 +144,8 @@ impl Loaded {
         Ok(self.begin(&request.into().into_chat())?.keeping(self))
     }
 
-    /// Generates a value that matches a JSON schema: as an answer in the model's chat format if it has one, otherwise
-    /// as a continuation of the text.
+    /// Generates a value that matches a JSON schema: as an answer in the model's chat format if the model has one,
+    /// otherwise as a continuation of the text.
     ///
     /// # Examples
     ///
@@ -161,8 +161,8 @@ impl Loaded {
     ///
     /// # Errors
     ///
-    /// The errors of [`generate`](Self::generate), and an error if the schema is invalid, if the context or `max_tokens`
-    /// ends before the value is complete, or if the value is not a `T`.
+    /// The errors of [`generate`](Self::generate), and an error if the schema is invalid, if the context or
+    /// `max_tokens` ends before the value is complete, or if the value is not a `T`.
     pub fn json<T: DeserializeOwned>(&self, request: impl Into<Request>, schema: &str) -> Result<T> {
         let schema: Value = serde_json::from_str(schema).context("the schema is not JSON")?;
         let mut request = request.into();
@@ -188,7 +188,8 @@ impl Loaded {
         self.embed_many(&[text])?.pop().context("there is no embedding")
     }
 
-    /// Embeds several texts at once, which takes less time than one after another. Each vector has length 1.
+    /// Embeds several texts at once, which takes less time than embedding them one after another. Each vector has
+    /// length 1.
     ///
     /// # Errors
     ///
@@ -204,7 +205,7 @@ impl Loaded {
         Ok(vectors)
     }
 
-    /// Splits a text into tokens, with those that the model has at its ends.
+    /// Splits a text into tokens, and adds the special tokens that the model has at the start and end of a text.
     ///
     /// # Errors
     ///
@@ -214,7 +215,7 @@ impl Loaded {
         arenite_text::encode(self.service.open.vocabulary()?, text.as_bytes(), how)
     }
 
-    /// The text of tokens. Bytes that are not UTF-8 become U+FFFD.
+    /// Returns the text of tokens. Bytes that are not UTF-8 become U+FFFD.
     ///
     /// # Errors
     ///
@@ -224,7 +225,7 @@ impl Loaded {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// Number of tokens that fit in the context of a text or conversation.
+    /// Returns the number of tokens that fit in the context of one text or conversation.
     pub fn context(&self) -> usize {
         self.service.context
     }
@@ -250,7 +251,7 @@ impl Loaded {
     ///
     /// # Errors
     ///
-    /// The model ranks no documents, or a pair of query and document does not fit in its context.
+    /// The model is not a reranker, or a pair of query and document does not fit in its context.
     pub fn rerank(&self, query: &str, documents: &[&str]) -> Result<Vec<f64>> {
         let texts: Vec<String> = documents.iter().map(|text| text.to_string()).collect();
         let pairs = Pairs { query, field: "documents", texts: &texts, keep: Keep::All, most_tokens: None };
@@ -259,9 +260,9 @@ impl Loaded {
         Ok(self.vectors(pairs)?.iter().map(|vector| ranking.score(vector)).collect())
     }
 
-    /// Answers questions about a state, each with its probability, without generating text. Questions and answers have
-    /// the form of llama.cpp's `/v1/systemone`: `choice` has options, `score` a scale, `noul` is yes or no. A model that
-    /// is not trained for decisions answers by the probabilities of the options' texts.
+    /// Answers questions about a state without generating text. Each answer has a probability. Questions and answers
+    /// have the form of llama.cpp's `/v1/systemone`: `choice` has options, `score` has a scale, and `noul` is yes or
+    /// no. A model that is not trained for decisions answers by the probabilities of the options' texts.
     ///
     /// # Examples
     ///
@@ -283,9 +284,10 @@ impl Loaded {
         self.decided(Fields { state: Some(state), questions: Some(questions), ..Fields::default() })
     }
 
-    /// Answers the same questions about each of several states, like [`decide`](Self::decide). The prompts of a question
-    /// share what stands before the state, so that a state costs little more than its own tokens. A model that is not trained
-    /// for decisions gets the question before the state, so its answers may differ from those of `decide`.
+    /// Answers the same questions about each of several states, like [`decide`](Self::decide). The prompts of a
+    /// question share all tokens before the state, so that a further state costs little more than its own tokens. A
+    /// model that is not trained for decisions gets the question before the state, so its answers may differ from those
+    /// of `decide`.
     ///
     /// # Errors
     ///
@@ -313,7 +315,8 @@ impl Loaded {
         self.service.decided(&decisions, scores).map_err(refused)
     }
 
-    /// Sends a request to the engine. The caller gives the answer the lifetime of the model, or the model itself.
+    /// Sends a request to the engine. The caller either limits the answer to the lifetime of the model, or gives the
+    /// model to the answer.
     fn begin(&self, request: &Request) -> Result<Answer<'static>> {
         let prepared = self.service.jobs(&request.request, by_chance());
         let mut prepared = prepared.map_err(refused)?;
@@ -345,8 +348,8 @@ impl Loaded {
 
 impl Drop for Loaded {
     fn drop(&mut self) {
-        // Drop the sender first, because the engine ends when all senders are dropped. No answer is left, because
-        // answers borrow from `self`.
+        // Drop the sender first, because the engine ends when all senders are dropped. There are no more answers,
+        // because answers borrow from `self`.
         self.commands = None;
         if let Some(engine) = self.engine.take() {
             let _ = engine.join(); // the answers have reported the engine's error

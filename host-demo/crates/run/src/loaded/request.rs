@@ -10,8 +10,8 @@ use arenite_request::{Biased, Content, Form, Input, Named, Picture, PictureSourc
 
 /// A text or a conversation, and the settings of its answer.
 ///
-/// Without settings, an answer is sampled like that of `arenite generate`, with a random seed, and ends with the model's
-/// end token.
+/// Without settings, an answer is sampled in the same way as by `arenite generate`, with a random seed, and ends with
+/// the model's end token.
 ///
 /// # Examples
 ///
@@ -33,7 +33,7 @@ pub struct Message {
     pub role: Role,
     /// The text.
     pub content: String,
-    /// The bytes of picture files, which stand before the text: PNG, JPEG, WebP, GIF or BMP.
+    /// The bytes of picture files (PNG, JPEG, WebP, GIF or BMP). The pictures come before the text.
     pub pictures: Vec<Arc<[u8]>>,
 }
 
@@ -64,7 +64,7 @@ impl Message {
         Self { role, content: content.into(), pictures: Vec::new() }
     }
 
-    /// Adds the bytes of a picture file, for a model that sees (see
+    /// Adds the bytes of a picture file, for a model that reads pictures (see
     /// [`Source::projector`](crate::model_file::Source::projector)).
     #[must_use]
     pub fn picture(mut self, file: impl Into<Arc<[u8]>>) -> Self {
@@ -113,7 +113,7 @@ impl From<&[Message]> for Request {
     }
 }
 
-/// The whole request, with everything that a client of the server may ask.
+/// Makes a request from all settings that a client of the server can use.
 impl From<TextRequest> for Request {
     fn from(request: TextRequest) -> Self {
         Self { request }
@@ -135,14 +135,15 @@ impl Request {
         self
     }
 
-    /// Sets the temperature; with 0 every token is the most likely one. The default is 0.8.
+    /// Sets the temperature. At 0, the most likely token is always chosen. The default is 0.8.
     #[must_use]
     pub fn temperature(mut self, temperature: f32) -> Self {
         self.request.sampling.temperature = Some(temperature);
         self
     }
 
-    /// Samples from the most likely tokens whose probabilities sum to `p`. The default is 0.95; 1 disables this step.
+    /// Samples only from the most likely tokens whose probabilities together reach `p`. The default is 0.95; 1 disables
+    /// this step.
     #[must_use]
     pub fn top_p(mut self, p: f32) -> Self {
         self.request.sampling.top_p = Some(p);
@@ -156,8 +157,8 @@ impl Request {
         self
     }
 
-    /// Divides positive logits of recent tokens by `penalty`, and multiplies negative ones, so that the tokens are
-    /// repeated less. The default is 1.
+    /// Divides positive logits of recent tokens by `penalty`, and multiplies their negative logits by `penalty`, so
+    /// that these tokens are repeated less often. The default is 1.
     #[must_use]
     pub fn repeat_penalty(mut self, penalty: f32) -> Self {
         self.request.sampling.repeat_penalty = Some(penalty);
@@ -179,7 +180,7 @@ impl Request {
         self
     }
 
-    /// Ends the answer before `text`. May be called several times.
+    /// Ends the answer before the first occurrence of `text`. This function may be called several times.
     #[must_use]
     pub fn stop(mut self, text: impl Into<String>) -> Self {
         self.request.stops.push(text.into());
@@ -193,8 +194,8 @@ impl Request {
         self
     }
 
-    /// Adds the bytes of a picture file to a text: it takes the place of the model's marker for pictures, or stands before
-    /// the text. In a conversation, [`Message::picture`] adds a picture to a message.
+    /// Adds the bytes of a picture file to a text: the picture takes the place of the model's marker for pictures in
+    /// the text, or comes before the text. In a conversation, [`Message::picture`] adds a picture to a message.
     #[must_use]
     pub fn picture(mut self, file: impl Into<Arc<[u8]>>) -> Self {
         let picture = Picture { at: 0, source: PictureSource::File(file.into()) };

@@ -1,4 +1,4 @@
-//! Which answers run, and the context that each of them starts with.
+//! Decides which answers run, and which context each of them starts with.
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
@@ -14,8 +14,8 @@ use arenite_text::shown::one_line;
 
 /// An answer that waits for one of the `parallel` slots.
 pub enum Waiting {
-    /// A job, the number of tokens that its client is told to be cached, if that is not the number that are, and the
-    /// number of its slot.
+    /// A new answer: its job; the number of tokens that the client is told to be cached, if it differs from the real
+    /// number; and the number of its slot.
     New(Box<Job>, Option<usize>, usize),
     /// An answer in progress whose slot went to another client.
     Paused(Box<Progress>),
@@ -46,10 +46,10 @@ enum Source {
 }
 
 impl Scheduler<'_, '_, '_> {
-    /// Gives slots to waiting answers. The client with the fewest running answers comes first, and of this client's
-    /// requests the one with the fewest running answers. If no slot is free, but the client with the most running
-    /// answers has at least two more than the waiting client, pauses one of these answers. Thus no client waits for the
-    /// long answers of another.
+    /// Gives slots to waiting answers. The client with the fewest running answers comes first. Among the requests of
+    /// this client, the request with the fewest running answers comes first. If no slot is free, and the client with
+    /// the most running answers has at least two more of them than the waiting client, one of its answers is paused.
+    /// Thus no client waits for another client's long answers.
     pub(super) fn admit(&mut self) {
         let slots = &mut self.slots;
         self.waiting.retain(|waiting| {
@@ -93,8 +93,8 @@ impl Scheduler<'_, '_, '_> {
         }
     }
 
-    /// Returns true if another conversation is reading a prefix of the job's prompt: the job should wait, and then
-    /// share the prefix.
+    /// Returns true if another conversation is reading a prefix of the job's prompt: the job should wait and then share
+    /// this prefix.
     fn is_coming(&self, job: &Job) -> bool {
         let most = job.prompt.len().saturating_sub(1);
         let known = self.best_shared(&job.prompt, job).map_or(0, |(_, shared)| shared);
@@ -104,7 +104,7 @@ impl Scheduler<'_, '_, '_> {
     }
 
     /// Finds the cached or running context that the job may use and that shares the longest prefix with `ids`. Returns
-    /// the context and the length of the prefix, which is less than the length of `ids`.
+    /// the context and the length of the prefix, which is always less than the length of `ids`.
     fn best_shared(&self, ids: &[TokenId], job: &Job) -> Option<(Source, usize)> {
         let cached = self.cache.best(ids, &job.settings.lora, job.scope);
         let cached = cached.map(|(at, shared)| (Source::Cached(at), shared));
@@ -118,11 +118,11 @@ impl Scheduler<'_, '_, '_> {
         Some((best.0, shared)).filter(|(_, shared)| *shared > 0)
     }
 
-    /// Opens a context for `ids`. Unless `is_fresh`, the new context starts with tokens that another context has
-    /// already read. Also returns the length of the prefix that `ids` and the other context share.
+    /// Opens a context for `ids`. Unless `is_fresh` is true, the new context starts with tokens that another context
+    /// has already read. Also returns the length of the prefix that `ids` and this other context share.
     fn context_of(&mut self, ids: &[TokenId], job: &Job, is_fresh: bool) -> Result<(Context, usize), Error> {
         let lora = &*job.settings.lora;
-        // Make room first, so that the cache does not evict the context to be shared.
+        // Make room first, because otherwise the cache could evict the context that is to be shared.
         let room = self.open()?;
         self.engine.close(room);
         let best = if is_fresh { None } else { self.best_shared(ids, job) };
@@ -136,13 +136,13 @@ impl Scheduler<'_, '_, '_> {
         Ok((forked.map_or_else(|| self.open_with(lora), Ok)?, branch))
     }
 
-    /// Finds the conversation that has most of the prompt's tokens after `start`, at other positions.
+    /// Finds the conversation that has the most tokens of the prompt after `start`, at other positions.
     fn donor(&mut self, job: &Job, start: usize) -> Option<Donor> {
         let Settings { reuse, scores_prompt, reads_anew, shown, .. } = &*job.settings;
         if *reuse == 0 || *scores_prompt || *reads_anew || !shown.is_empty() || !self.engine.can_reuse() {
             return None;
         }
-        // Make room first, so that the cache does not evict the donor.
+        // Make room first, because otherwise the cache could evict the donor.
         let room = self.open().ok()?;
         self.engine.close(room);
         let cached = self.cache.alike(&job.settings.lora, job.scope);
@@ -192,7 +192,7 @@ impl Scheduler<'_, '_, '_> {
         self.running.push(running);
     }
 
-    /// Takes the slot from an answer, and moves its context to the cache.
+    /// Takes the slot away from an answer, and moves the answer's context to the cache.
     fn pause(&mut self, at: usize) {
         let mut running = self.running.swap_remove(at);
         running.end_donor(&mut self.engine);
@@ -215,7 +215,7 @@ impl Scheduler<'_, '_, '_> {
         }
     }
 
-    /// Keeps the context of an answer in the cache; `ids` are its tokens.
+    /// Moves the context of an answer to the cache. `ids` are the tokens in the context.
     pub(super) fn keep(&mut self, context: Context, job: &Job, ids: Vec<TokenId>) {
         self.clock += 1;
         if let Some(context) = self.cache.keep(context, job.scope, ids, job.settings.lora.clone(), self.clock) {

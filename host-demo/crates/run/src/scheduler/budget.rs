@@ -1,31 +1,33 @@
 //! Divides the tokens of a pass among the conversations.
 //!
 //! A request that arrives during a pass waits for the end of the pass. Long prompts are therefore read in pieces that
-//! take about the same time, one in each pass, and the conversations closest to their next token come first. A prompt
-//! whose rest is short, as of a known conversation, has a pass without the others now and then, because a pass of one
-//! token is several times as fast as one of eight, or as one with a piece of a prompt.
+//! take about the same time. Each pass reads one piece, and the conversations closest to their next token come first.
+//! If only a short rest of a prompt is unread, as in a conversation that continues, the rest is now and then read in a
+//! pass without other tokens. A pass of one token is several times as fast as a pass of eight tokens or a pass with a
+//! piece of a prompt.
 
 use arenite::Model;
 
-/// Number of tokens in the first piece of a long prompt without other conversations. Not more, because the cost per token
-/// hardly decreases then, and a request that arrives waits longer.
+/// Number of tokens in the first piece of a long prompt if there are no other conversations. With more tokens, the cost
+/// per token would hardly decrease, and an arriving request would wait longer.
 const ALONE: usize = 32;
-/// Number of tokens in the first piece of a long prompt beside other conversations. Fewer, because requests are then more
-/// likely, and the tokens of the others share the costs of reading the weights.
+/// Number of tokens in the first piece of a long prompt if there are other conversations. The number is smaller because
+/// further requests are then more likely, and because the tokens of the other conversations share the cost of reading
+/// the weights.
 const BESIDE: usize = 16;
 /// Number of tokens that kernels process together. The length of a piece is a multiple of this number.
 const LEAST: usize = 8;
-/// One pass of this number may be for the short ends of prompts alone. More of them would slow down all other answers.
+/// At most one pass of this many is only for short rests of prompts. A larger share would slow down all other answers.
 const TURN: usize = 3;
 
-/// Properties of a model that determine the division, and the passes so far.
+/// Properties of a model that determine how the tokens of a pass are divided, and a count of passes.
 #[derive(Clone, Copy, Debug)]
 pub struct PassBudget {
     /// Maximum number of tokens in a pass.
     batch: usize,
-    /// The position at which attention takes as long as the products with the weights.
+    /// The position at which attention takes as long as the multiplication with the weights.
     double: usize,
-    /// Number of passes since the last one for short ends of prompts.
+    /// Number of passes since the last pass that was only for short rests of prompts.
     shared: usize,
 }
 
@@ -48,7 +50,7 @@ impl Unread {
 
 impl PassBudget {
     pub fn of(model: &Model<'_>, batch: usize) -> Self {
-        // A floating-point product, with its conversion, takes about as long as four products of bytes.
+        // A product of floats, including the conversion, takes about as long as four products of bytes.
         const FLOAT: u64 = 4;
         let spec = model.spec();
         let layers = model.gguf().tensors().filter(|tensor| tensor.name.starts_with("blk.") && tensor.dim_count > 1);
@@ -57,12 +59,13 @@ impl PassBudget {
         Self { batch, double: (weights / (FLOAT * products).max(1)).max(1) as usize, shared: TURN }
     }
 
-    /// Number of tokens in a piece of a prompt that does not end in this pass; `first` tokens at position 0.
+    /// Returns the number of tokens in a piece of a prompt that does not end in this pass. At position 0, this is
+    /// `first`.
     fn piece(&self, first: usize, position: usize) -> usize {
         (first * self.double / (self.double + position)).max(1).next_multiple_of(LEAST)
     }
 
-    /// The number of tokens that each conversation reads in the next pass.
+    /// Returns the number of tokens that each conversation reads in the next pass.
     pub fn of_pass(&mut self, unread: &[Unread]) -> Vec<usize> {
         let has_turn = self.shared >= TURN - 1 && unread.iter().any(Unread::is_short_end);
         self.shared = if has_turn { 0 } else { self.shared + 1 };
@@ -78,8 +81,8 @@ impl PassBudget {
             let count = match left {
                 0 | 1 => left,
                 _ if left <= piece => left.min(for_prompts),
-                // A long prompt fills the group of eight tokens that the others leave incomplete, because kernels
-                // process a whole group in any case.
+                // A long prompt fills the incomplete group of eight tokens, because kernels process a whole group in
+                // any case.
                 _ if for_prompts < most => for_prompts.min(LEAST - (self.batch - room) % LEAST),
                 _ => piece,
             };

@@ -1,4 +1,4 @@
-//! Caches the contexts of finished conversations, so that a prompt with the same beginning can continue from there.
+//! Caches the contexts of finished conversations, so that a prompt with the same beginning can continue one of them.
 
 use arenite::{Context, TokenId};
 
@@ -9,7 +9,7 @@ struct Kept {
     context: Context,
     /// The client that may use this context; `None` if all may.
     scope: Option<u64>,
-    /// The adapters that the tokens were read with, and their scales.
+    /// The adapters with which the tokens were read, and the scales of the adapters.
     lora: Vec<(usize, f32)>,
     ids: Vec<TokenId>,
     /// Time of the last use.
@@ -24,15 +24,15 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// Returns the index of the context of this scope that has these adapters and shares the longest prefix with
-    /// `prompt`, and the length of the prefix.
+    /// Finds the context that shares the longest prefix with `prompt`, among the contexts of this scope with these
+    /// adapters. Returns the index of the context and the length of the prefix.
     pub fn best(&self, prompt: &[TokenId], lora: &[(usize, f32)], scope: Option<u64>) -> Option<(usize, usize)> {
         let alike = self.kept.iter().enumerate().filter(|(_, kept)| kept.lora == lora && kept.scope == scope);
         let each = alike.map(|(at, kept)| (at, shared(&kept.ids, prompt)));
         each.max_by_key(|(_, shared)| *shared)
     }
 
-    /// Returns the contexts of this scope that have these adapters, and their tokens.
+    /// Returns the contexts of this scope with these adapters, and the tokens of each context.
     pub fn alike(&self, lora: &[(usize, f32)], scope: Option<u64>) -> impl Iterator<Item = (&Context, &[TokenId])> {
         let alike = self.kept.iter().filter(move |kept| kept.lora == lora && kept.scope == scope);
         alike.map(|kept| (&kept.context, &*kept.ids))
@@ -49,8 +49,8 @@ impl Cache {
         &kept.context
     }
 
-    /// Caches a context, unless a cached one already contains its tokens. Returns a context that is no longer needed:
-    /// the new one, or a cached one that the new one continues.
+    /// Caches a context, unless a cached context already contains its tokens. Returns a context that is no longer
+    /// needed: the new context, or a cached context that the new context continues.
     pub fn keep(
         &mut self,
         context: Context,
@@ -77,8 +77,9 @@ impl Cache {
         None
     }
 
-    /// Removes the context with these adapters that shares the longest prefix with another one. Returns the context,
-    /// its tokens and the length of the prefix. If there is only one context, the prefix is all of its tokens.
+    /// Takes the context to keep in the session file from the cache, among those with these adapters. Of several
+    /// contexts, this is the one that shares the longest prefix with another context. Returns the context, its tokens
+    /// and the length of the prefix. If there is only one context, the prefix is all of its tokens.
     pub fn take_most_shared(&mut self, lora: &[(usize, f32)]) -> Option<(Context, Vec<TokenId>, usize)> {
         let alike = || self.kept.iter().enumerate().filter(|(_, kept)| kept.lora == lora);
         let common = |at: usize, ids: &[TokenId]| {
@@ -90,8 +91,8 @@ impl Cache {
         Some((context, ids, shared))
     }
 
-    /// Removes the contexts of this scope and with these adapters that contain nothing but tokens of `ids`, or continue
-    /// them.
+    /// Removes contexts of this scope with these adapters: those whose tokens are the beginning of `ids`, and those
+    /// that begin with `ids`.
     pub fn remove(&mut self, scope: Option<u64>, ids: &[TokenId], lora: &[(usize, f32)]) -> Vec<Context> {
         let is_of = |kept: &mut Kept| {
             let common = shared(&kept.ids, ids);
@@ -100,7 +101,8 @@ impl Cache {
         self.kept.extract_if(.., is_of).map(|kept| kept.context).collect()
     }
 
-    /// Returns a context of at least `least` tokens that is not on disk, and describes it. It counts as stored from now on.
+    /// Returns a context of at least `least` tokens that is not on disk, and describes it. The context counts as stored
+    /// from now on.
     pub fn unstored(&mut self, least: usize) -> Option<(&Context, Head)> {
         let kept = self.kept.iter_mut().find(|kept| !kept.is_stored && kept.ids.len() >= least)?;
         kept.is_stored = true;

@@ -16,12 +16,12 @@ const BOUNDS: [f64; 19] = [
 pub struct Counters {
     /// Number of requests without a complete answer.
     pub open: AtomicUsize,
-    /// Number of requests without a complete answer, for each client.
+    /// Number of requests of each client that do not have a complete answer yet.
     pub open_of: Mutex<HashMap<u64, usize>>,
     pub running: AtomicUsize,
     pub prompt_tokens: AtomicU64,
     pub cached_tokens: AtomicU64,
-    /// Tokens of prompts that were in the cache at other positions.
+    /// Number of prompt tokens that were reused from other positions of conversations in the cache.
     pub reused_tokens: AtomicU64,
     pub answer_tokens: AtomicU64,
     pub passes: AtomicU64,
@@ -32,11 +32,11 @@ pub struct Counters {
     pub free_pages: AtomicUsize,
     /// Seconds from a request to its first token.
     pub first_token: Histogram,
-    /// Tokens per second of each answer, without its first token.
+    /// Tokens per second of each answer. The first token of an answer is not counted.
     pub token_rate: Histogram,
     /// True if the server is shutting down and refuses new requests.
     pub stopping: AtomicBool,
-    /// True if the time for the requests that were open then has passed: their answers end with
+    /// True if the server is shutting down and the time for open requests has passed: their answers end with
     /// [`STOPPED`](super::STOPPED).
     pub ended: AtomicBool,
 }

@@ -15,7 +15,7 @@ use arenite_text::shared;
 /// Prompts whose options are to be scored.
 pub struct Decision {
     pub readings: Vec<Reading>,
-    /// The client whose conversations the cache may use; `None` for those of all clients.
+    /// The client whose conversations the cache may use; `None` to use the conversations of all clients.
     pub scope: Option<u64>,
     /// The adapters to use, and their scales.
     pub lora: Vec<(usize, f32)>,
@@ -42,8 +42,8 @@ impl Deciding {
 }
 
 impl Scheduler<'_, '_, '_> {
-    /// Scores the options of some prompts between two passes. Requests take turns. If pages are missing, the request waits
-    /// for conversations to end.
+    /// Scores the options of some prompts between two passes. Requests take turns. If there are too few free pages, the
+    /// request waits until conversations end.
     pub(super) fn decide_next(&mut self) {
         self.decisions.retain(|deciding| !deciding.decision.answer.is_closed());
         let Some(mut deciding) = self.decisions.pop_front() else { return };
@@ -64,18 +64,18 @@ impl Scheduler<'_, '_, '_> {
         }
     }
 
-    /// Returns the scores of prompt `at` and of those after it that fit in one pass with it. The first prompt of those with a
-    /// common beginning is read alone, because the others share this beginning.
+    /// Returns the scores of prompt `at`, and of the following prompts that fit in the same pass. Among prompts with a
+    /// common beginning, the first prompt is read alone, so that the following prompts can share this beginning.
     fn score_some(&mut self, decision: &Decision, at: usize) -> Result<Vec<Vec<f64>>> {
         let options = self.engine.plan().options;
-        // One context less, because it is the cached beginning of the prompts.
+        // One context less is available, because the cached beginning of the prompts needs one.
         let most = options.logits.min(options.contexts.saturating_sub(1 + self.running.len()));
         let Decision { readings, scope, lora, .. } = decision;
         let together = at..readings.len().min(at + most);
         let together = together.take_while(|next| readings[*next].scored.is_one_token() && !is_first(readings, *next));
         let together = together.map(|next| &readings[next]);
         let pages = |reading: &Reading| {
-            // A page has 16 positions. The page where a prompt branches off is copied.
+            // A page has 16 positions. The page in which a prompt branches off is copied, so one more page is needed.
             let known = self.cache.best(&reading.ids, lora, *scope).map_or(0, |(_, shared)| shared);
             reading.ids.len().saturating_sub(known).div_ceil(16) + 1
         };
@@ -91,8 +91,8 @@ impl Scheduler<'_, '_, '_> {
         Ok(vec![self.score(decision, at)?])
     }
 
-    /// Returns how many of the prompts, which take these pages, fit in memory. If necessary, evicts contexts of the cache, but
-    /// not the most recently used one, which usually has the prompts' beginning.
+    /// Returns how many prompts fit in memory, given the number of pages that each prompt takes. If necessary, evicts
+    /// contexts of the cache, but not the most recently used context, which usually has the prompts' beginning.
     fn fitting(&mut self, pages: &[usize]) -> usize {
         let (mut count, mut needed) = (0, 0);
         for pages in pages {
@@ -106,7 +106,7 @@ impl Scheduler<'_, '_, '_> {
         count
     }
 
-    /// Returns the scores of prompts whose options are single tokens, from one pass.
+    /// Returns the scores of prompts whose options are single tokens. All prompts are read in one pass.
     fn score_together(&mut self, decision: &Decision, range: Range<usize>) -> Result<Vec<Vec<f64>>, Error> {
         let Decision { readings, scope, lora, .. } = decision;
         self.clock += 1;
@@ -144,8 +144,8 @@ impl Scheduler<'_, '_, '_> {
         contexts.iter().zip(readings).map(score).collect()
     }
 
-    /// Returns the score of each option of prompt `at`. What the prompt shares with the one before it, or with an earlier
-    /// conversation, is not computed again.
+    /// Returns the score of each option of prompt `at`. Tokens that the prompt shares with the previous prompt, or with
+    /// an earlier conversation, are not computed again.
     fn score(&mut self, decision: &Decision, at: usize) -> Result<Vec<f64>> {
         let Decision { readings, scope, lora, .. } = decision;
         let Reading { ids, scored } = &readings[at];
@@ -173,8 +173,8 @@ impl Scheduler<'_, '_, '_> {
             }
             Scored::Marks { .. } => Ok(Vec::new()),
         };
-        // Keep only what the prompts share, so that many questions take one place of the cache. The prompt of a single
-        // question stays, because the next request's may share its beginning.
+        // Keep only the tokens that the prompts share, so that many questions take only one context of the cache. The
+        // prompt of a single question is kept, because the prompt of the next request may share its beginning.
         let kept = self.engine.nearest(&context, if other.is_some() { branch } else { most });
         let unused = match done.is_ok() && kept > 0 && self.engine.rewind(&mut context, kept).is_ok() {
             true => self.cache.keep(context, *scope, ids[..kept].to_vec(), lora.clone(), self.clock),
@@ -186,7 +186,7 @@ impl Scheduler<'_, '_, '_> {
         done
     }
 
-    /// Returns the scores of an encoder for the tokens at `marks`, in a question of this kind.
+    /// Returns the scores that an encoder computes for the tokens at `marks`, in a question of the type `kind`.
     fn score_marks(
         &mut self,
         ids: &[TokenId],
@@ -212,13 +212,15 @@ impl Scheduler<'_, '_, '_> {
         for mark in marks {
             buffer[..dim].copy_from_slice(&self.engine.states()[mark * dim..][..dim]);
             let out = self.engine.headed(&mut buffer)?;
-            // One of several values, because some models have a score for each type of question.
+            // If there are several values, choose the one for the type of question, because some models have a score
+            // for each type.
             scores.push(f64::from(out[if out.len() > 1 { kind.min(out.len() - 1) } else { 0 }]));
         }
         Ok(scores)
     }
 
-    /// Returns the product of the last token's vector with that of each option's end, divided by the root of their length.
+    /// Returns the product of the last token's vector with the vector of each option's last token, divided by the
+    /// square root of the length of the vectors.
     fn score_ends(
         &mut self,
         context: &mut Context,
@@ -243,14 +245,14 @@ impl Scheduler<'_, '_, '_> {
         Ok(ends.iter().map(|end| product(end) / (half as f64).sqrt()).collect())
     }
 
-    /// Opens a context with the beginning of `ids`, at most `most` of them, that a cached one has.
+    /// Opens a context with the beginning of `ids` that a cached context contains, at most `most` tokens.
     fn begun(
         &mut self,
         (ids, most): (&[TokenId], usize),
         lora: &[(usize, f32)],
         scope: Option<u64>,
     ) -> Result<Context, Error> {
-        // Make room first, so that the cache does not evict the context to be shared.
+        // Make room first, because otherwise the cache could evict the context that is to be shared.
         let room = self.open()?;
         self.engine.close(room);
         if let Some((found, shared)) = self.cache.best(ids, lora, scope) {
@@ -265,8 +267,8 @@ impl Scheduler<'_, '_, '_> {
         self.open_with(lora)
     }
 
-    /// Reads the rest of a prompt, and shows the states of its tokens. Saves the states of recurrent layers at `branch`,
-    /// where the next prompt branches off.
+    /// Reads the rest of a prompt, and passes the states of its tokens to `states`. Saves the states of recurrent
+    /// layers at `branch`, where the next prompt branches off.
     fn read(
         &mut self,
         context: &mut Context,
@@ -341,7 +343,7 @@ impl Scheduler<'_, '_, '_> {
     }
 }
 
-/// True if the prompt shares more with the next one than with the one before.
+/// Returns true if the prompt shares much more with the next prompt than with the previous prompt.
 fn is_first(readings: &[Reading], at: usize) -> bool {
     let with = |other: Option<usize>| {
         let other = other.and_then(|other| readings.get(other));
@@ -354,7 +356,7 @@ fn is_first(readings: &[Reading], at: usize) -> bool {
 struct States {
     /// Width of a state.
     dim: usize,
-    /// Positions of the tokens, in ascending order; all if there are none.
+    /// Positions of the tokens whose states are collected, in ascending order; `None` for all tokens.
     wanted: Option<Vec<usize>>,
     values: Vec<f32>,
 }

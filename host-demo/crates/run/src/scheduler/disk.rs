@@ -1,5 +1,5 @@
-//! The cache on disk (`--cache-disk`): conversations that the cache in memory evicts, or that nobody continued for a while.
-//! They survive a restart. A file belongs to the client of its conversation, as a context in memory does.
+//! The cache on disk (`--cache-disk`): conversations that the cache in memory evicts, or that nobody continued for a
+//! while. They survive a restart. Like a context in memory, a file belongs to the client of its conversation.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -14,7 +14,8 @@ use super::Scheduler;
 use crate::session_file::{Head, head_of, parsed, store};
 use arenite_text::shared;
 
-/// Conversations with fewer tokens are not stored, and a stored one must have so many more than the cache in memory.
+/// Conversations with fewer tokens than this are not stored. A stored conversation is read only if it has at least this
+/// many more tokens of a prompt than the cache in memory.
 const LEAST: usize = 64;
 /// Time without requests after which conversations are stored.
 pub const QUIET: Duration = Duration::from_secs(1);
@@ -26,8 +27,8 @@ pub struct DiskCache {
     folder: PathBuf,
     limit: u64,
     entries: Vec<Entry>,
-    /// Writes files in another thread, so that answers do not wait for the disk. While one is written and another
-    /// waits, further ones are dropped.
+    /// Writes files in another thread, so that answers do not wait for the disk. While one file is written and a second
+    /// one waits, further files are dropped.
     writer: SyncSender<(PathBuf, Head, Vec<u8>)>,
     thread: JoinHandle<()>,
     /// Number of the next file.
@@ -42,7 +43,7 @@ struct Entry {
 }
 
 impl DiskCache {
-    /// Opens the cache in a folder, which is created. Files that cannot be read are removed.
+    /// Opens the cache in a folder; creates the folder if it does not exist. Files that cannot be read are removed.
     ///
     /// # Errors
     ///
@@ -64,8 +65,8 @@ impl DiskCache {
         entries.sort_by_key(|(modified, _)| *modified);
         let (writer, files) = sync_channel::<(PathBuf, Head, Vec<u8>)>(1);
         let write = move || {
-            // Errors are ignored because a file that cannot be written is missing when it is to be read, and forgotten
-            // then.
+            // Errors are ignored, because a file that was not written is found missing when it is to be read, and is
+            // then forgotten.
             files.into_iter().for_each(|(path, head, snapshot)| _ = store(&path, &head, &snapshot));
         };
         let thread = std::thread::Builder::new().name("cache on disk".into()).spawn(write)?;
@@ -76,7 +77,8 @@ impl DiskCache {
         Ok(cache)
     }
 
-    /// Returns the index of the file whose conversation shares the longest prefix with `ids`, and the prefix's length.
+    /// Finds the file whose conversation shares the longest prefix with `ids`. Returns its index and the length of the
+    /// prefix.
     fn best(&self, ids: &[TokenId], lora: &[(usize, f32)], scope: Option<u64>) -> Option<(usize, usize)> {
         let alike = self.entries.iter().enumerate().filter(|(_, entry)| entry.head.is_of(lora, scope));
         alike.map(|(at, entry)| (at, shared(&entry.head.tokens, ids))).max_by_key(|(_, shared)| *shared)
@@ -92,7 +94,7 @@ impl DiskCache {
         }
     }
 
-    /// Stores a conversation, in place of those that it continues.
+    /// Stores a conversation. It replaces the stored conversations that it continues.
     fn add(&mut self, head: Head, snapshot: Vec<u8>) {
         let bytes = snapshot.len() as u64;
         let is_contained =
@@ -120,14 +122,15 @@ impl DiskCache {
 }
 
 impl Head {
-    /// True if a conversation of this client with these adapters may continue this one.
+    /// Returns true if a conversation of this client with these adapters may continue this conversation.
     fn is_of(&self, lora: &[(usize, f32)], scope: Option<u64>) -> bool {
         self.lora == lora && self.scope == scope
     }
 }
 
 impl Scheduler<'_, '_, '_> {
-    /// Reads a conversation into the cache in memory, if it has more of a prompt than any there.
+    /// Reads a conversation from disk into the cache in memory, if it has more tokens of a prompt than all
+    /// conversations in memory.
     pub(super) fn fetch(&mut self, ids: &[TokenId], lora: &[(usize, f32)], scope: Option<u64>) {
         let known = self.cache.best(ids, lora, scope).map_or(0, |(_, shared)| shared);
         let Some(disk) = &mut self.disk else { return };
@@ -145,7 +148,7 @@ impl Scheduler<'_, '_, '_> {
                 if let Some(context) = self.cache.keep(context, scope, tokens, head.lora, self.clock) {
                     self.engine.close(context);
                 }
-                // Move the file to the end, because it is the one that was used last.
+                // Move the file to the end of the list, because it is now the file that was used last.
                 if let Some(disk) = &mut self.disk {
                     disk.entries.push(entry);
                 }
@@ -174,7 +177,7 @@ impl Scheduler<'_, '_, '_> {
         self.disk = Some(disk);
     }
 
-    /// Stores what is not on disk yet, and waits until it is written.
+    /// Stores all conversations that are not on disk yet, and waits until they are written.
     pub fn close_disk(&mut self) {
         self.store_kept();
         self.disk.take().into_iter().for_each(DiskCache::close);

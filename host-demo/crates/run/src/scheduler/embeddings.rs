@@ -6,7 +6,8 @@ use super::{Embedding, STOPPED, Scheduler, is_wanted};
 use crate::ranking::Texts;
 
 impl Scheduler<'_, '_, '_> {
-    /// Embeds one text between two passes. Clients take turns. If pages are missing, the text waits for conversations to end.
+    /// Embeds one text between two passes. Clients take turns. If there are too few free pages, the text waits until
+    /// conversations end.
     pub(super) fn embed_next(&mut self) {
         const MOST: usize = 256;
         self.texts.retain(|text| !text.answer.is_closed());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arenite_grammar::Table;
 
-/// Assigns a number to each grammar: the key of the grammar's cached masks. Remembers recently used grammars.
+/// Assigns a number to each grammar, under which the grammar's masks are cached. Remembers only recently used grammars.
 #[derive(Default)]
 pub struct Grammars {
     known: VecDeque<(u32, Arc<Table>)>,

@@ -1,7 +1,8 @@
 //! The conversations of each client, from which the counts of cached tokens in its answers are computed.
 //!
-//! The contexts in the cache depend on the requests of all clients, so their sizes would tell a client about the prompts of
-//! others. The counts therefore say how much of a prompt the client's own earlier conversations contain.
+//! The contexts in the cache depend on the requests of all clients, so the real counts would tell a client about the
+//! prompts of other clients. The counts in an answer are therefore computed only from the client's own earlier
+//! conversations.
 
 use std::collections::VecDeque;
 
@@ -10,13 +11,13 @@ use arenite::TokenId;
 use crate::reuse::{blocks, sum};
 use arenite_text::shared;
 
-/// Maximum number of tokens of a client's conversations; the oldest are forgotten.
+/// Maximum number of tokens in all conversations of a client; the oldest conversations are forgotten first.
 const MOST_TOKENS: usize = 16 << 10;
-/// Maximum number of clients. The one that has been silent the longest is forgotten.
+/// Maximum number of clients. If there are more, the client that has been silent the longest is forgotten.
 const MOST_CLIENTS: usize = 256;
 /// Upper bound in bytes for all histories.
 pub const HISTORIES: usize = MOST_CLIENTS * MOST_TOKENS * size_of::<TokenId>();
-/// Number of tokens at the end of a prompt that may become other tokens when the text is continued.
+/// Number of tokens at the end of a prompt that may be tokenized differently when the text is continued.
 const SPLIT_AGAIN: usize = 4;
 
 /// A conversation of a client.
@@ -33,11 +34,11 @@ struct Conversation {
 pub struct History(VecDeque<(u64, VecDeque<Conversation>)>);
 
 impl History {
-    /// Returns how many tokens of `prompt` its client is told to be cached: the longest common prefix with an earlier
-    /// conversation of this client that the prompt continues. The prefix must contain all of that conversation's prompt,
-    /// except for `SPLIT_AGAIN` tokens at the end. People behind one address count as one client; because of this rule,
-    /// one of them can confirm a prompt of another only by sending almost all of it. If `reuse` is not 0, all tokens count
-    /// that the prompt reuses, in blocks of at least as many.
+    /// Returns the number of tokens of `prompt` that its client is told to be cached: the length of the longest common
+    /// prefix with an earlier conversation of this client that the prompt continues. The prefix must contain the whole
+    /// prompt of that conversation, except for `SPLIT_AGAIN` tokens at the end. People behind one address count as one
+    /// client. Because of this rule, one of these people can confirm another's prompt only by sending almost all of it.
+    /// If `reuse` is not 0, the rule does not apply, and reused blocks of at least `reuse` tokens count, too.
     pub fn known(&self, client: u64, prompt: &[TokenId], lora: &[(usize, f32)], reuse: usize) -> usize {
         let own = self.0.iter().filter(|(known, _)| *known == client).flat_map(|(_, own)| own);
         let continued = own.filter(|earlier| earlier.lora == lora).filter_map(|earlier| {
@@ -48,12 +49,12 @@ impl History {
         continued.max().unwrap_or(0).min(prompt.len().saturating_sub(1))
     }
 
-    /// Adds a prompt, or the end of a conversation whose prompt was added before: `ids` has `prompt` tokens of the
-    /// prompt, then those of the answer.
+    /// Adds a prompt, or a finished conversation whose prompt was added before. The first `prompt` tokens of `ids` are
+    /// the prompt; the tokens after them are the answer.
     pub fn add(&mut self, client: u64, ids: &[TokenId], prompt: usize, lora: &[(usize, f32)]) {
         let at = self.0.iter().position(|(known, _)| *known == client);
         let mut own = at.and_then(|at| self.0.remove(at)).map_or_else(VecDeque::new, |(_, own)| own);
-        // Remove a conversation that this one continues, because it is contained in it.
+        // Remove an earlier conversation that this one continues, because this one contains all of it.
         own.retain(|earlier| earlier.lora != lora || !ids.starts_with(&earlier.ids));
         let kept = ids.len().min(MOST_TOKENS);
         own.push_back(Conversation { ids: ids[..kept].to_vec(), prompt: prompt.min(kept), lora: lora.to_vec() });
@@ -69,7 +70,8 @@ impl History {
 }
 
 impl History {
-    /// Forgets the conversations of a client that are contained in `ids`, or continue them.
+    /// Forgets conversations of a client: those whose tokens are the beginning of `ids`, and those that begin with
+    /// `ids`.
     pub fn forget(&mut self, client: Option<u64>, ids: &[TokenId], lora: &[(usize, f32)]) {
         for (_, own) in self.0.iter_mut().filter(|(known, _)| Some(*known) == client) {
             own.retain(|earlier| earlier.lora != lora || shared(&earlier.ids, ids) < ids.len().min(earlier.ids.len()));
@@ -88,7 +90,8 @@ mod tests {
         history.add(1, &ids[..10], 10, &[]);
         assert_eq!((history.known(1, &ids, &[], 0), history.known(2, &ids, &[], 0)), (10, 0));
         assert_eq!((history.known(1, &ids, &[(0, 1.0)], 0), history.known(1, &ids[..10], &[], 0)), (0, 9));
-        // A prompt that leaves the earlier one before its last tokens learns nothing.
+        // If a prompt differs from the earlier prompt before its last tokens, its client does not learn how much is
+        // cached.
         let other = |len: usize| [&ids[..len], &[99; 10]].concat();
         assert_eq!((history.known(1, &other(6), &[], 0), history.known(1, &other(5), &[], 0)), (6, 0));
         let changed = [&ids[..3], &[99], &ids[5..9]].concat();

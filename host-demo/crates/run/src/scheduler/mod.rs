@@ -3,12 +3,12 @@
 //! | file | |
 //! |---|---|
 //! | `mod` | the state, and the loop of passes |
-//! | `requests` | what clients ask, and the events that they receive |
+//! | `requests` | requests of clients, and the events that clients receive |
 //! | `admission` | the answers that run, and the context that each of them starts with |
 //! | `pass` | a pass for all answers in progress |
 //! | `running` | an answer in progress |
 //! | `budget` | the tokens of a pass |
-//! | `cache`, `history` | contexts of finished conversations, and what each client knows of them |
+//! | `cache`, `history` | contexts of finished conversations, and the cached tokens that each client is told |
 //! | `disk` | the cache on disk |
 //! | `slots` | the last conversations of a client by number, for saving and restoring |
 //! | `embeddings`, `decisions` | vectors of texts, and the scores of options after a prompt |
@@ -58,7 +58,7 @@ pub use slots::{Slot, SlotAction, SlotAnswer, SlotRequest};
 use crate::drafts::Drafts;
 use crate::session_file::{Head, SessionFile};
 
-/// State of the engine's thread: requests that wait or run, and cached contexts.
+/// State of the engine's thread: waiting requests, running requests and cached contexts.
 pub struct Scheduler<'a, 'm, 'w> {
     pub engine: Engine<'m, 'w>,
     pub tokenizer: &'a Tokenizer<'a, 'a>,
@@ -70,7 +70,7 @@ pub struct Scheduler<'a, 'm, 'w> {
     waiting: VecDeque<Waiting>,
     /// Texts to embed.
     texts: VecDeque<Embedding>,
-    /// Clients whose texts were embedded, the most recent one at the end.
+    /// Clients whose texts were embedded; the most recent client is at the end.
     embedded: VecDeque<u64>,
     /// Questions to answer.
     decisions: VecDeque<Deciding>,
@@ -121,7 +121,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         }
     }
 
-    /// Restores the context in a session file, and adds this context to the cache.
+    /// Restores the context that a session file stores, and adds it to the cache.
     pub fn restore(&mut self, file: &mut SessionFile, lora: &[(usize, f32)]) -> Result<()> {
         let mut context = self.open_with(lora)?;
         let head = file.restore(&mut self.engine, &mut context)?;
@@ -199,7 +199,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         }
     }
 
-    /// Waits for a command. After a while without any, stores conversations on disk.
+    /// Waits for a command. If no command comes for a while, stores conversations on disk.
     fn wait(&mut self, commands: &Receiver<Command>) -> Result<Command, TryRecvError> {
         if self.disk.is_some() {
             match commands.recv_timeout(disk::QUIET) {

@@ -12,7 +12,7 @@ use crate::generation::{Logprob, Workbench, logprob};
 use arenite_text::shown::one_line;
 
 impl Scheduler<'_, '_, '_> {
-    /// Reads the next piece of a prompt whose tokens are to be scored, with the logits of each token.
+    /// Reads the next piece of a prompt whose tokens are to be scored, and computes the logits of each token.
     fn score_prompt(&mut self) -> Result<(), Error> {
         let Self { engine, running, tokenizer, .. } = self;
         let Some(running) = running.iter_mut().find(|running| running.scores && running.end.is_none()) else {
@@ -23,7 +23,8 @@ impl Scheduler<'_, '_, '_> {
         let to = running.job.prompt.len().min(from + engine.plan().options.batch);
         let ids = running.ids()[from..to].to_vec();
         let count = running.job.settings.logprobs.unwrap_or(0);
-        // Drop the scores of tokens that are read again, after pages were missing or the answer was paused.
+        // Drop the scores of tokens that are read again because there were too few free pages or because the answer was
+        // paused.
         running.scored.truncate(if from == 0 { 0 } else { from + 1 });
         if from == 0 {
             running.scored.push(Logprob::unknown(tokenizer, ids[0]));
@@ -116,7 +117,7 @@ impl Scheduler<'_, '_, '_> {
         Ok(())
     }
 
-    /// Proposes tokens for the conversations that read their last token in this pass.
+    /// Proposes tokens for the conversations whose last token is read in this pass.
     fn propose(&mut self, counts: &[usize]) {
         let Self { engine, running, drafts, tokenizer, .. } = self;
         if !drafts.is_on() {
@@ -138,8 +139,8 @@ impl Scheduler<'_, '_, '_> {
         }
     }
 
-    /// Chooses the tokens after the last one that a conversation has read: one, and one more for each proposed token that
-    /// was right. Undoes the other proposed tokens.
+    /// Chooses the tokens after the last one that a conversation has read: one token, and one more token for each
+    /// proposed token that was right. Undoes the proposed tokens that were wrong.
     fn verify(&mut self, at: usize) -> Result<(), Error> {
         let drafted = self.running[at].draft.len();
         if drafted == 0 {
@@ -164,8 +165,8 @@ impl Scheduler<'_, '_, '_> {
         Ok(())
     }
 
-    /// Samples the next token of a conversation and sends it. The logits are those of the token at `position`, or of the
-    /// last token.
+    /// Samples the next token of a conversation and sends it. Uses the logits of the token at `position`, or of the
+    /// last token if `position` is `None`.
     fn sample(&mut self, at: usize, position: Option<usize>) {
         let Self { engine, tokenizer, running, masks, scratch, counters, row, .. } = self;
         let Running { context, progress: running, .. } = &mut running[at];

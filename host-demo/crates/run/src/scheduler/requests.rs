@@ -1,4 +1,4 @@
-//! What clients ask of the scheduler, and what they receive.
+//! Requests of clients to the scheduler, and the events that clients receive.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -30,7 +30,7 @@ pub struct Embedding {
     pub answer: Box<dyn ResultClient<Vec<f32>>>,
 }
 
-/// Receives the result of a request without events, such as an embedding.
+/// Receives the result of a request that has no events, such as an embedding.
 pub trait ResultClient<T>: Send {
     /// True if nobody waits for the result any more.
     fn is_closed(&self) -> bool;
@@ -38,22 +38,23 @@ pub trait ResultClient<T>: Send {
     fn send(self: Box<Self>, result: Result<T, String>);
 }
 
-/// Returns false if the client has left or the server shuts down. Called after every step of an encoder or a prompt.
+/// Returns false if the client has left or the server is shutting down. Called after every step of an encoder or a
+/// prompt.
 pub fn is_wanted<T>(answer: &dyn ResultClient<T>, counters: &Counters) -> bool {
     !answer.is_closed() && !counters.ended.load(Ordering::Relaxed)
 }
 
 /// Receives the events of an answer.
 pub trait Client: Send {
-    /// Takes an event. Must not wait for the reader of the answer.
+    /// Receives an event. The function must not wait for the reader of the answer.
     fn send(&self, event: Event);
     /// True if nobody waits for the answer any more.
     fn is_closed(&self) -> bool;
-    /// Called at the first token. Returns the time since the request, if it is to be counted.
+    /// Called at the first token. Returns the time since the request, or `None` if this time is not to be counted.
     fn first_token(&self) -> Option<Duration> {
         None
     }
-    /// Called at the end, with the number of tokens of the prompt and of the answer.
+    /// Called at the end, with the number of tokens of the prompt and the number of tokens of the answer.
     fn answered(&self, prompt: usize, answer: usize) {
         let _ = (prompt, answer);
     }
@@ -70,7 +71,7 @@ impl<T: Send> ResultClient<T> for Sender<Result<T, String>> {
     }
 }
 
-/// A channel whose receiver waits for the end of the answer.
+/// A channel as a client. The receiver of the channel waits for the end of the answer.
 impl Client for Sender<Event> {
     fn send(&self, event: Event) {
         let _ = Self::send(self, event);
@@ -88,15 +89,15 @@ pub struct Job {
     /// The seed of this answer.
     pub seed: u64,
     pub client: Box<dyn Client>,
-    /// Identifies the client and its request. Clients, and the requests of a client, take turns.
+    /// Identifies the client and its request. Clients take turns, and the requests of a client take turns.
     pub asker: Asker,
-    /// The client whose conversations the cache may use for this answer, and about which the answer tells; `None` for
-    /// those of all clients.
+    /// The client whose conversations the cache may use for this answer, and from whose conversations the reported
+    /// counts come; `None` for the conversations of all clients.
     pub scope: Option<u64>,
 }
 
 impl Job {
-    /// True if one of the two answers may continue the other's context.
+    /// Returns true if each of the two answers may continue the context of the other.
     pub fn may_share_with(&self, other: &Self) -> bool {
         self.scope == other.scope && self.settings.lora == other.settings.lora
     }
@@ -114,7 +115,7 @@ pub struct Asker {
 pub enum Event {
     /// Log-probabilities of the prompt's tokens, if requested.
     Prompt(Vec<Logprob>),
-    /// The next token. Its text may be empty (held back), or include text held back earlier.
+    /// The next token. Its text may be empty if it is held back, and it may include text that was held back earlier.
     Token {
         id: TokenId,
         text: String,

@@ -15,8 +15,8 @@ use crate::generation::{End, Generation, Logprob, Workbench, offsets};
 use crate::reuse::Donor;
 use crate::rng::AnyRng;
 
-/// Distance of a checkpoint from the end of a prompt, in tokens. Not only at the end, because the next turn's prompt
-/// often differs in the last tokens.
+/// Distance in tokens of a checkpoint from the end of a prompt. A checkpoint at the end is not enough, because the next
+/// turn's prompt often differs in the last tokens.
 const BEFORE_END: usize = 12;
 
 /// An answer in progress, and its context.
@@ -27,7 +27,7 @@ pub struct Running {
     pub donor: Option<Donor>,
 }
 
-/// The state of an answer in progress, without its context. While an answer is paused, its context is in the cache. If
+/// The state of an answer in progress, without the context. While an answer is paused, its context is in the cache. If
 /// the cache drops the context, the answer's tokens are prefilled again.
 pub struct Progress {
     pub job: Job,
@@ -41,9 +41,9 @@ pub struct Progress {
     pub end: Option<Finish>,
     /// Log-probabilities of the prompt's tokens so far.
     pub scored: Vec<Logprob>,
-    /// True until all tokens of a prompt to be scored have their scores.
+    /// True until all tokens of a prompt that is to be scored have their scores.
     pub scores: bool,
-    /// Positions at which the states of recurrent layers are saved, in order.
+    /// Positions at which the states of recurrent layers are saved, in ascending order.
     checkpoints: Vec<usize>,
     /// Proposed tokens of the next pass.
     pub draft: Draft,
@@ -64,7 +64,8 @@ impl DerefMut for Running {
 }
 
 impl Running {
-    /// Returns the tokens that the next pass may read: none if the answer has ended or the prompt is being scored.
+    /// Returns the tokens that the next pass may read: none if the answer has ended, or while the prompt is being
+    /// scored.
     pub fn unread(&self) -> Unread {
         let position = self.context.position();
         let is_open = self.end.is_none() && !self.scores;
@@ -76,7 +77,7 @@ impl Running {
     }
 
     /// Chooses the positions at which states are saved: where another conversation branched off, [`BEFORE_END`] tokens
-    /// before the end of the prompt, and at its end.
+    /// before the end of the prompt, and at the end of the prompt.
     pub fn plan_checkpoints(&mut self, branch: usize) {
         let len = self.job.prompt.len();
         let shown = self.generation.shown();
@@ -86,7 +87,7 @@ impl Running {
         self.checkpoints.dedup();
     }
 
-    /// Limits `count` to the tokens before the next checkpoint, and changes it so that no picture is cut.
+    /// Limits `count` to the tokens before the next checkpoint, and changes it if a picture would be cut.
     pub fn piece(&self, count: usize) -> usize {
         let position = self.context.position();
         let next = self.checkpoints.iter().find(|point| **point > position);
@@ -96,7 +97,7 @@ impl Running {
         if count == 0 { 0 } else { self.generation.shown().end(position, count) - position }
     }
 
-    /// Appends the tokens at this position that another conversation has. Returns their number.
+    /// Appends tokens of another conversation that belong at the current position. Returns the number of these tokens.
     pub fn reuse(&mut self, engine: &mut Engine<'_, '_>) -> usize {
         let Some(donor) = &mut self.donor else { return 0 };
         let reused = donor.give(engine, &mut self.context);
@@ -109,7 +110,7 @@ impl Running {
         reused
     }
 
-    /// Reads the rest of the prompt instead of reusing tokens. Returns true if a context became free.
+    /// Ends the reuse of tokens, so that the rest of the prompt is read. Returns true if a context became free.
     pub fn end_donor(&mut self, engine: &mut Engine<'_, '_>) -> bool {
         let donor = self.donor.take();
         let is_some = donor.is_some();
@@ -167,11 +168,12 @@ impl Progress {
     ///
     /// # Errors
     ///
-    /// Those of [`Generation::step`].
+    /// The errors of [`Generation::step`].
     pub fn choose(&mut self, logits: &mut [f32], bench: &mut Workbench<'_, '_, '_>, counters: &Counters) -> Result<()> {
         let is_first = self.generation.answer().is_empty();
         let step = self.generation.step(logits, bench)?;
-        // Counted before the end of the answer is told, because its client may ask for the metrics next.
+        // Count the token before the client learns of the end of the answer, because the client may request the metrics
+        // next.
         if self.draft.take(step.token.as_ref().map(|token| token.id)) {
             counters.accepted_tokens.fetch_add(1, Ordering::Relaxed);
         }

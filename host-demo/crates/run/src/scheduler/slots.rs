@@ -1,4 +1,5 @@
-//! llama.cpp's slots: the last conversations of each client, by number. A client sees, saves and erases only its own.
+//! llama.cpp's slots: the last conversations of each client, by number. A client can see, save and erase only its own
+//! slots.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,19 +12,19 @@ use crate::generation::Settings;
 use crate::session_file::Head;
 use arenite_text::shared;
 
-/// Maximum number of clients. The one that has been silent the longest is forgotten.
+/// Maximum number of clients. If there are more, the client that has been silent the longest is forgotten.
 const MOST_CLIENTS: usize = 256;
 
 /// A conversation of a client.
 #[derive(Clone, Default)]
 pub struct Slot {
-    /// Tokens of the prompt and the answer that the model has read.
+    /// The tokens of the prompt and the answer that the model has read.
     pub ids: Vec<TokenId>,
     /// Number of tokens of the prompt.
     pub prompt: usize,
     /// Number of tokens of the answer so far.
     pub answer: usize,
-    /// The settings of the last answer; `None` if there was none.
+    /// The settings of the last answer; `None` if the slot had no answer yet.
     pub settings: Option<Arc<Settings>>,
     /// Number of answers that are being generated.
     pub working: usize,
@@ -54,7 +55,7 @@ pub enum SlotAction {
 /// The result of an action.
 pub enum SlotAnswer {
     Slots(Vec<Slot>),
-    /// The slot's tokens, and a snapshot of those that are still in the cache.
+    /// The slot's tokens, and a snapshot of the tokens that are still in the cache.
     Saved(Head, Vec<u8>),
     /// Number of tokens that the slot has now.
     Restored(usize),
@@ -88,14 +89,14 @@ impl Slots {
         &mut self.clients[last].1
     }
 
-    /// The slot with a number. As in llama.cpp, larger numbers begin again at the first slot.
+    /// Returns the slot with a number. As in llama.cpp, numbers beyond the last slot start again at the first slot.
     fn numbered(&mut self, scope: Option<u64>, number: usize) -> &mut Slot {
         let at = number % self.count;
         &mut self.of(scope)[at]
     }
 
-    /// Chooses the slot of a new answer: the wanted one, an idle one with at least a tenth of the prompt, or the one that
-    /// was used the longest ago. Returns its number.
+    /// Chooses the slot of a new answer: the slot that the request names, otherwise an idle slot that has more than a
+    /// tenth of the prompt, otherwise the slot that was used the longest ago. Returns the slot's number.
     pub fn begin(&mut self, scope: Option<u64>, prompt: &[TokenId], settings: &Arc<Settings>) -> usize {
         self.clock += 1;
         let (now, count) = (self.clock, self.count);
@@ -114,7 +115,7 @@ impl Slots {
         at
     }
 
-    /// Stores the conversation of an answer that has ended. `ids` are the tokens that were read.
+    /// Stores the conversation of an answer that has ended in its slot. `ids` are the tokens that the model has read.
     pub fn end(&mut self, scope: Option<u64>, number: usize, progress: &Progress, ids: &[TokenId]) {
         let slot = self.numbered(scope, number);
         slot.working = slot.working.saturating_sub(1);
@@ -154,8 +155,8 @@ impl Scheduler<'_, '_, '_> {
     fn save_slot(&mut self, scope: Option<u64>, number: usize) -> Result<SlotAnswer> {
         let Slot { ids, prompt, lora, .. } = self.slots.numbered(scope, number).clone();
         let head = Head { context: self.engine.plan().options.context, tokens: ids, prompt, lora, ..Head::default() };
-        // The snapshot may have less than the conversation, because the cache may have lost the rest. That is read
-        // again after a restoration.
+        // The snapshot may have fewer tokens than the conversation, because the cache may have dropped the rest. The
+        // rest is read again after the slot is restored.
         let known = self.cache.best(&head.tokens, &head.lora, scope);
         let room = self.open()?;
         self.engine.close(room);

@@ -18,7 +18,7 @@ use arenite_text as text;
 /// The grammar of the empty text.
 const NOTHING: Piece = Piece::Text(String::new());
 
-/// Returns the functions that an answer with a schema may call instead.
+/// Returns the functions that an answer may call instead of following the schema.
 fn callable<'t>(request: &TextRequest, tools: &'t Tools) -> Vec<&'t Tool> {
     match request.choice.must {
         Must::Auto => tools.0.iter().collect(),
@@ -27,7 +27,7 @@ fn callable<'t>(request: &TextRequest, tools: &'t Tools) -> Vec<&'t Tool> {
 }
 
 impl Service {
-    /// Returns the prompt of a chat; completes the settings and `prepared`.
+    /// Returns the prompt of a chat, and completes `settings` and `prepared`.
     pub fn chat(
         &self,
         request: &TextRequest,
@@ -46,7 +46,8 @@ impl Service {
         let sights = self.sights("messages", prompt, request.context.is_empty())?.after(request.context.clone());
         let is_free = matches!(request.choice.must, Must::Auto | Must::Never);
         settings.table = self.chat_form(request, prepared)?;
-        // Not where calls are possible, because a call may need line breaks that are not the model's first choice.
+        // If calls are possible, line breaks are not restricted, because a call may need line breaks that are not the
+        // model's first choice.
         settings.is_json = is_free
             && request.schema().is_some()
             && !self.style.is_in_messages()
@@ -80,7 +81,8 @@ impl Service {
         Ok((prompt, warning))
     }
 
-    /// Returns the messages, and the end of the prompt. An empty start of an answer is left out.
+    /// Returns the messages, and the ending of the prompt. If the last message is an empty start of an answer, it is
+    /// left out.
     fn ending<'r>(&self, request: &'r TextRequest) -> Result<(&'r [Message], Ending), Refusal> {
         let messages = request.messages();
         if request.is_closed && !request.continues {
@@ -126,7 +128,7 @@ impl Service {
         Ok(kwargs)
     }
 
-    /// Compiles the grammar of a chat's answer; `None` if the answer is not constrained.
+    /// Compiles the grammar of a chat's answer. Returns `None` if the answer is not constrained.
     fn chat_form(&self, request: &TextRequest, prepared: &mut Prepared) -> Result<Option<Arc<Table>>, Refusal> {
         let (tools, is_parallel, style) = (prepared.tools.clone(), prepared.is_parallel, &self.style);
         let named = match &request.choice.must {
@@ -150,7 +152,7 @@ impl Service {
         self.table_of_calls("tools", &wanted, calls, prepared).map(Some)
     }
 
-    /// Compiles the grammar of calls that applies after their opening mark.
+    /// Compiles the grammar of calls that applies after the opening delimiter of a call.
     fn strict_calls(&self, prepared: &mut Prepared) -> Result<Option<StrictCalls>, Refusal> {
         let (tools, is_parallel) = (prepared.tools.clone(), prepared.is_parallel);
         let Some((until, _)) = self.style.strict_calls(&tools, is_parallel) else { return Ok(None) };
@@ -162,8 +164,8 @@ impl Service {
         Ok(Some(StrictCalls { until, table }))
     }
 
-    /// Compiles the grammar that `grammar` makes of functions. If it cannot be compiled, functions that are not strict lose
-    /// the parts of their parameters that a grammar cannot express.
+    /// Compiles the grammar that `grammar` makes of functions. If the grammar cannot be compiled, the parts of
+    /// parameters that a grammar cannot express are removed from functions that are not strict.
     fn table_of_calls(
         &self,
         field: &str,
@@ -175,7 +177,7 @@ impl Service {
         if first.is_ok() || tools.iter().all(|tool| tool.strict) {
             return first;
         }
-        // One budget for all attempts, so that a client's functions cannot multiply it.
+        // All attempts share one budget, so that a client's functions cannot multiply the work.
         let budget = grammar::Budget::of_request();
         let mut loose: Vec<Tool> = tools.iter().map(|tool| (*tool).clone()).collect();
         for tool in loose.iter_mut().filter(|tool| !tool.strict) {
@@ -203,7 +205,7 @@ impl Service {
         self.table(field, &source, prepared).map(Some)
     }
 
-    /// Compiles a grammar that `field` asks for, and warns the client where it differs from a schema.
+    /// Compiles the grammar that the field `field` asks for, and warns the client if it differs from a schema.
     fn table(&self, field: &str, source: &Source<'_>, prepared: &mut Prepared) -> Result<Arc<Table>, Refusal> {
         let table =
             self.grammars.table(source).map_err(|error| Refusal::about(field, format!("{field}: {error:#}")))?;

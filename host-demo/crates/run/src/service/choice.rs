@@ -20,7 +20,7 @@ pub enum AnswerError {
 /// A complete answer.
 #[derive(Clone, Debug, Default)]
 pub struct Choice {
-    /// The text. Tokens that are marks are enclosed in noncharacters (see `dialect/marks.rs`).
+    /// The text of the answer. Delimiters that are tokens are enclosed in noncharacters (see `dialect/marks.rs`).
     pub text: String,
     pub tokens: Vec<TokenId>,
     /// The end in `text` of each token's text.
@@ -40,9 +40,9 @@ pub struct Choice {
     pub read: usize,
     /// True if the context was full.
     pub is_full: bool,
-    /// Numbers of proposed tokens, and of those that were right.
+    /// Number of proposed tokens, and number of proposed tokens that were right.
     pub drafts: DraftCounts,
-    /// Number of tokens of thoughts, once the answer was split into parts.
+    /// Number of tokens of thoughts; set when the answer is split into parts.
     pub thought: usize,
 }
 
@@ -63,8 +63,8 @@ impl Choice {
         self.text.len() + 20 * self.tokens.len() + tokens.sum::<usize>()
     }
 
-    /// Applies an event of a streamed answer: keeps only the text, tokens and log-probabilities of this event, which
-    /// are sent at once. Returns true for the last event.
+    /// Applies an event of a streamed answer: keeps only the text, tokens and log-probabilities of this event, because
+    /// they are sent at once. Returns true for the last event.
     pub fn next(&mut self, event: Event) -> Result<bool, AnswerError> {
         self.text.clear();
         self.tokens.clear();
@@ -158,7 +158,8 @@ pub struct Splitter {
 }
 
 impl Splitter {
-    /// Adds the text of `tokens` tokens. Returns true if they belong to a thought, with its marks.
+    /// Adds the text of `tokens` tokens. Returns true if these tokens belong to a thought; the delimiters of a thought
+    /// belong to it, too.
     fn push(&mut self, text: &str, tokens: usize, parts: &mut Vec<Part>) -> bool {
         let before = self.reader.is_thinking();
         self.reader.push(text, parts);

@@ -7,14 +7,14 @@ use serde_json::{Map, Value, json};
 use super::Service;
 use crate::decide::{Decider, Reading, Request, Scored};
 
-/// Maximum number of questions in a request, those about each state counted.
+/// Maximum number of questions in a request. If there are several states, the questions about each state count.
 pub const MOST_QUESTIONS: usize = 256;
 
 /// The fields of a request for decisions.
 #[derive(Clone, Copy, Default)]
 pub struct Fields<'f> {
     pub state: Option<&'f Value>,
-    /// Several states in place of one, each with answers of its own.
+    /// Several states instead of one. Each state gets separate answers.
     pub states: Option<&'f Value>,
     pub questions: Option<&'f Value>,
 }
@@ -27,13 +27,13 @@ pub struct Decisions {
     states: usize,
     /// True if the request has a list of states.
     are_many: bool,
-    /// The prompts: those about the first state, then those about the next one; or, where prompts begin with the question, the
-    /// first of each state, then the second of each.
+    /// The prompts. The prompts about the first state come first, then the prompts about the next state. If prompts
+    /// begin with the question, the first prompt of every state comes first, then the second prompt of every state.
     readings: Vec<Reading>,
     is_question_first: bool,
     /// Number of tokens of all prompts.
     tokens: usize,
-    /// Bytes of a token's state, if the states of a prompt are collected.
+    /// Size in bytes of a token's state if the states of a prompt are collected; otherwise 0.
     state_bytes: usize,
 }
 
@@ -43,13 +43,13 @@ impl Decisions {
         std::mem::take(&mut self.readings)
     }
 
-    /// Returns the memory that the prompts, their labels and the scores take, in bytes.
+    /// Returns the number of bytes of memory that the prompts, their labels and the scores take.
     pub fn bytes(&self) -> usize {
         /// Bytes of a label and its score.
         const LABEL: usize = 64;
         let options: usize = self.request.questions.iter().map(|question| question.options.len()).sum();
         let labels = 2 * self.states * options;
-        // Twice, because the cache of contexts keeps a copy of each prompt.
+        // Ids count twice, because the cache of contexts keeps a copy of each prompt.
         self.tokens * (2 * size_of::<TokenId>() + self.state_bytes) + labels * LABEL
     }
 }
@@ -66,11 +66,11 @@ impl Service {
         }
     }
 
-    /// Returns the prompts for questions about a state, or about each of several states.
+    /// Returns the prompts for questions about one state, or about each of several states.
     ///
     /// # Errors
     ///
-    /// The model does not decide, the request is invalid, or a prompt does not fit in the context.
+    /// The model cannot answer such questions, the request is invalid, or a prompt does not fit in the context.
     pub fn decisions(&self, fields: Fields<'_>) -> Result<Decisions, Refusal> {
         let decider = self.decider()?;
         let Fields { state, states, questions } = fields;
@@ -94,7 +94,7 @@ impl Service {
             return Err(Refusal::about("questions", message));
         }
         let states = each.len();
-        // The questions are read once, because copies for all states could take gigabytes.
+        // The questions are parsed only once, because a copy for every state could take gigabytes.
         let mut request = decider.request(each.first().copied().flatten(), questions)?;
         for question in questions.and_then(Value::as_object).into_iter().flat_map(Map::values) {
             self.check_len("questions", &question.to_string())?;
@@ -124,18 +124,19 @@ impl Service {
             }
         }
         let tokens = readings.iter().map(|reading| reading.ids.len()).sum();
-        /// Bytes per element of a state: as it is, with its norm in f64, and its word in f64.
+        /// Number of bytes for an element of a state: the element itself, and three copies in f64 during the
+        /// computation.
         const ELEMENT: usize = 4 + 8 + 8 + 8;
         let is_joint = readings.iter().any(|reading| matches!(reading.scored, Scored::Joint(_)));
         let state_bytes = if is_joint { self.open.model().spec().dim * ELEMENT } else { 0 };
         Ok(Decisions { request, states, are_many: list.is_some(), readings, is_question_first, tokens, state_bytes })
     }
 
-    /// Returns the answer to a request, from the scores of each prompt's labels.
+    /// Returns the answer to a request, computed from the scores of each prompt's labels.
     ///
     /// # Errors
     ///
-    /// The model does not decide.
+    /// The model cannot answer such questions.
     pub fn decided(&self, decisions: &Decisions, scores: Vec<Vec<f64>>) -> Result<Value, Refusal> {
         let decider = self.decider()?;
         let Decisions { request, states, are_many, is_question_first, tokens, .. } = decisions;
@@ -164,7 +165,8 @@ fn parts<T>(list: Vec<T>, len: usize) -> Vec<Vec<T>> {
     parts
 }
 
-/// The first element of each list, then the second of each, and so on. Ends with the shortest list.
+/// Returns the first element of each list, then the second element of each list, and so on, up to the end of the
+/// shortest list.
 fn transposed<T>(lists: Vec<Vec<T>>) -> Vec<T> {
     let mut lists: Vec<_> = lists.into_iter().map(Vec::into_iter).collect();
     let mut all = Vec::new();

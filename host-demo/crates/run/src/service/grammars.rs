@@ -11,7 +11,8 @@ use arenite_text as text;
 
 /// Maximum size of the cache in bytes.
 const MOST_BYTES: usize = 16 << 20;
-/// Size in bytes above which a source is not cached, because it is the key of its grammar.
+/// Size in bytes above which a source is not cached. A cached source takes memory, because it is the key of its
+/// grammar.
 const LARGE: usize = 1 << 20;
 
 /// The source of a grammar.
@@ -44,7 +45,7 @@ impl Source<'_> {
     }
 }
 
-/// Caches compiled grammars by their sources. The most recently used one is at the end.
+/// Caches compiled grammars by their sources. The most recently used grammar is at the end.
 pub struct Grammars {
     known: Mutex<VecDeque<(String, Arc<Table>)>>,
     budget: fn() -> Budget,
@@ -57,7 +58,7 @@ impl Grammars {
         Self { known: Mutex::default(), budget, most_bytes: MOST_BYTES }
     }
 
-    /// Returns the table of a grammar, compiled or from the cache.
+    /// Returns the compiled table of a grammar; takes it from the cache if possible.
     pub fn table(&self, source: &Source<'_>) -> anyhow::Result<Arc<Table>> {
         let key = source.key();
         let lock = || self.known.lock().unwrap_or_else(|broken| broken.into_inner());

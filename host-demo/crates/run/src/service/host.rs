@@ -32,21 +32,21 @@ pub struct Host {
 }
 
 impl Host {
-    /// Plans the memory. If `serves` is set, requests come from clients, and grammars have a smaller budget.
+    /// Plans the memory. If `serves` is true, requests come from clients, so grammars have a smaller budget.
     pub fn new(open: OpenModel, serves: bool) -> Result<Self> {
         let open = Arc::new(open);
         let (gguf, model, tokenizer, file) = (open.gguf(), open.model(), open.vocabulary()?, open.file());
         let parallel = open.options.parallel;
         let context = open.context(0);
-        // Each running answer needs a context, and as many contexts cache finished conversations. Pages are planned for
-        // running answers only.
+        // Each running answer needs a context, and the same number of contexts is for cached conversations. Pages are
+        // planned for running answers only.
         let options = open
             .plan_options(context)
             .contexts(2 * parallel + 1)
             .pages(parallel.saturating_mul(context.div_ceil(16)))
             .logits(parallel)
-            // Three for recurrent models, because states are saved where conversations branch off, near the end of each
-            // prompt, and at its end.
+            // A recurrent model needs three checkpoints, because states are saved where conversations branch off, near
+            // the end of each prompt, and at its end.
             .checkpoints(3)
             .batch(open.options.batch.max(parallel));
         let hears = model.spec().sound().is_some();
@@ -96,8 +96,8 @@ impl Host {
         Ok(Self { open, plan, drafting, service })
     }
 
-    /// Size in bytes of all memory that the process will use. `requests` is the memory of requests, `program` that of the
-    /// program, its threads and connections.
+    /// Returns the number of bytes of all memory that the process will use. `requests` is the memory of requests, and
+    /// `program` is the memory of the program, its threads and connections.
     pub fn bytes(&self, requests: usize, program: usize) -> usize {
         let Self { open, plan, service, .. } = self;
         let model = plan.workspace + plan.kv + MaskMemory::bytes(service.tokenizer()) + open.file().len();
@@ -106,7 +106,7 @@ impl Host {
 }
 
 impl Host {
-    /// Size in bytes of the memory for pictures, with the projector's file.
+    /// Returns the number of bytes of memory for pictures, including the projector's file.
     pub fn eyes_bytes(&self) -> usize {
         let (workers, limits) = (self.open.workers().count(), &self.service.limits);
         self.open.eyes().map_or(0, |eyes| eyes.bytes() + eyes.most_bytes(workers, limits))
@@ -120,16 +120,17 @@ fn token_bytes(gguf: &Gguf<'_>, tokenizer: &Tokenizer<'_, '_>) -> Option<usize> 
     let keeps_text = matches!(gguf.str("tokenizer.ggml", "model"), Ok(Some(b"gpt2" | b"llama")))
         && matches!(tokenizer.normalizer(), b"" | b"NFC");
     let longest = (0..tokenizer.vocab_len() as TokenId).map(|id| tokenizer.spelling(id).len()).max();
-    // At least four, because an unknown character of up to four bytes may also be one token.
+    // The number is at least four, because an unknown character of up to four bytes may be one token.
     longest.filter(|_| keeps_text).map(|longest| SHRINKS * longest.max(4))
 }
 
-/// The name of a model in requests: the name of its file without the extension.
+/// Returns the name of a model in requests: the name of its file without the extension.
 fn model_name(file: &str) -> String {
     std::path::Path::new(file).file_stem().map_or(file.into(), |stem| stem.to_string_lossy().into_owned())
 }
 
-/// Returns the special tokens that mark a prefix, a suffix and the text between them, for fill-in-the-middle.
+/// Returns the special tokens for fill-in-the-middle. They are before the prefix, before the suffix and before the text
+/// between them.
 fn infill(gguf: &Gguf<'_>, tokenizer: &Tokenizer<'_, '_>) -> Option<[TokenId; 3]> {
     const NAMES: [(&str, [&str; 6]); 3] = [
         (
@@ -187,8 +188,8 @@ pub enum Kept {
 }
 
 /// Runs the engine in this thread until all senders of commands are dropped. Calls `ready` when the engine's memory is
-/// allocated. `kept` is a session file with the common beginning of prompts, read at the start and written at the end, or a
-/// cache on disk.
+/// allocated. `kept` is a cache on disk, or a session file with the common beginning of prompts. A session file is read
+/// at the start and written at the end.
 pub fn run_engine(
     open: &OpenModel,
     (plan, drafting): (Plan, Drafting),

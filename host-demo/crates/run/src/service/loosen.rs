@@ -1,11 +1,11 @@
-//! Parameters of functions without the conditions that a grammar cannot express.
+//! Removes conditions that a grammar cannot express from the parameters of functions.
 
 use arenite_grammar::{self as grammar, Budget};
 use serde_json::{Value, json};
 
-/// Largest number of parameters that are tried one by one, and of keywords that are removed.
+/// Maximum number of parameters that are tried one by one, and maximum number of keywords that are removed.
 const MOST_TRIED: usize = 64;
-/// Members of schemas whose own members are schemas with names.
+/// Keywords of schemas whose value is an object with a schema for each name.
 const OF_SCHEMAS: [&str; 5] = ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
 /// Maximum number of steps from a schema to one of its parts.
 const MOST_STEPS: usize = 200;
@@ -20,7 +20,7 @@ fn without_faults(parameters: &Value, budget: &Budget) -> Option<Value> {
     let mut loose = parameters.clone();
     for _ in 0..MOST_TRIED {
         let Err(why) = grammar::from_json_schema(&loose, budget) else { return Some(loose) };
-        // The text is split because errors begin with the path of the keyword.
+        // An error begins with the path of the keyword, so the text is split at the first colon.
         let why = format!("{why:#}");
         let place = place(&loose, String::new(), why.split(": ").next()?.strip_prefix('$')?, MOST_STEPS)?;
         remove(&mut loose, &place)?;
@@ -28,7 +28,8 @@ fn without_faults(parameters: &Value, budget: &Budget) -> Option<Value> {
     None
 }
 
-/// Removes the keyword at a JSON pointer; a schema becomes one that allows everything.
+/// Removes the keyword at a JSON pointer. If the pointer leads to a schema, the schema is replaced by one that allows
+/// everything.
 fn remove(schema: &mut Value, place: &str) -> Option<()> {
     let (parent, key) = place.rsplit_once('/')?;
     let is_schema = OF_SCHEMAS.iter().any(|name| parent.ends_with(&format!("/{name}")));
@@ -42,8 +43,8 @@ fn remove(schema: &mut Value, place: &str) -> Option<()> {
     Some(())
 }
 
-/// Returns the JSON pointer of the part of a schema whose path in an error is that of `at` and then `rest`. A reference and
-/// the parts of `allOf` have the path of the schema around them.
+/// Returns the JSON pointer of the part of a schema that an error names with the path of `at` followed by `rest`. A
+/// reference, and each part of `allOf`, has the same path as the schema around it.
 fn place(root: &Value, at: String, rest: &str, steps: usize) -> Option<String> {
     if rest.is_empty() {
         return Some(at);

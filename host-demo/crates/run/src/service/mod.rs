@@ -81,11 +81,12 @@ pub struct Service {
     pub style: Style,
     /// The sampler's parameters that requests do not set.
     pub params: Params,
-    /// Texts over which DRY's repetitions do not continue, for requests that do not set them.
+    /// Texts that interrupt the repetitions counted by DRY, for requests that do not set such texts.
     pub breakers: Vec<String>,
-    /// True if answers continue in a full context, which then loses tokens.
+    /// True if answers continue in a full context; the context then drops tokens.
     pub shifts: bool,
-    /// The temperature of the command line, if any. It replaces Ollama's default, which is not that of `params`.
+    /// The temperature that the command line sets, if it sets one. It replaces Ollama's default, which differs from the
+    /// temperature in `params`.
     pub temperature: Option<f32>,
     /// The model's name in requests and answers.
     pub name: String,
@@ -95,7 +96,7 @@ pub struct Service {
     pub context: usize,
     pub vocab: usize,
     /// Upper bound for the bytes of text that a token stands for, without white space. `None` if the vocabulary drops
-    /// other text, too.
+    /// text other than white space.
     pub token_bytes: Option<usize>,
     /// Number of values in an embedding.
     pub embedding_len: usize,
@@ -103,13 +104,13 @@ pub struct Service {
     pub makes_text: bool,
     /// True if the model embeds texts.
     pub makes_vectors: bool,
-    /// The settings for tokenizing pairs of texts, if the model ranks.
+    /// The settings for tokenizing pairs of texts, if the model is a reranker.
     pub ranking: Option<Ranking>,
     /// The settings for questions, if the model is trained for decisions.
     pub decisions: Option<DecisionModel>,
-    /// True if a model that is not trained for decisions answers questions by its own probabilities.
+    /// True if the model is not trained for decisions and answers questions by the probabilities of the options' texts.
     pub decides_any: bool,
-    /// Tokens for fill-in-the-middle: before the prefix, before the suffix, and before the text between them.
+    /// Tokens for fill-in-the-middle. They are before the prefix, before the suffix, and before the text between them.
     pub infill: Option<[TokenId; 3]>,
     /// The largest pictures that are decoded.
     pub limits: Limits,
@@ -165,16 +166,16 @@ pub struct Prepared {
     pub endpoint: Endpoint,
     /// A prompt, settings and a seed for each answer.
     pub jobs: Vec<(Arc<[TokenId]>, Arc<Settings>, u64)>,
-    /// The text of each answer's prompt, which may have opened a thought.
+    /// The text of the prompt for each answer. The prompt may have opened a thought.
     pub prompts: Vec<Arc<str>>,
-    /// Number of prompts in the request. Each has the same number of answers.
+    /// Number of prompts in the request. Every prompt has the same number of answers.
     pub prompt_count: usize,
     /// The functions that may be called.
     pub tools: Arc<Tools>,
     pub echo: bool,
-    /// True if the tokens of the prompts are reported before those of the answers.
+    /// True if the tokens of the prompts are reported before the tokens of the answers.
     pub scores_prompts: bool,
-    /// True if a schema constrains the answer: then the whole answer is content.
+    /// True if a schema constrains the answer, so that the whole answer is content.
     pub is_schema: bool,
     pub is_parallel: bool,
     /// True if thoughts are left out of the answer.
@@ -200,7 +201,7 @@ impl Service {
         self.open.tokenizer().unwrap_or_else(|_| unreachable!("a host needs a tokenizer"))
     }
 
-    /// Names of what the model can do: those of Ollama, and `rerank`, `decisions` and `transcription`.
+    /// Names of the abilities of the model: Ollama's names, and `rerank`, `decisions` and `transcription`.
     pub fn capabilities(&self) -> Vec<&'static str> {
         let thinks = self.makes_text && self.style.thinks();
         let hears = self.open.model().spec().sound().is_some();
@@ -228,7 +229,8 @@ impl Service {
         }
     }
 
-    /// Replaces the chat template by the Jinja source `template`, or else by the format `name`.
+    /// Replaces the chat template by the Jinja source `template`. If `template` is `None`, the format `name` replaces
+    /// the chat template.
     pub fn use_template(&mut self, name: &str, template: Option<String>) -> anyhow::Result<()> {
         let open = self.open.clone();
         let renderer = Renderer::new(open.gguf(), open.vocabulary()?, name, template)?;
@@ -248,7 +250,7 @@ impl Service {
         let Some(token_bytes) = self.token_bytes.filter(|most| text.len() / most >= self.context) else {
             return Ok(());
         };
-        // Without white space, because some vocabularies drop it beside special tokens.
+        // White space does not count, because some vocabularies drop it beside special tokens.
         let bytes: usize = text.chars().filter(|c| !c.is_whitespace()).map(char::len_utf8).sum();
         let least = bytes / token_bytes;
         match least >= self.context {
@@ -328,7 +330,8 @@ impl Service {
                         String::from_utf8_lossy(&text::decode(self.tokenizer(), &ids).unwrap_or_default()).into_owned();
                 }
             }
-            // One position more without an answer, since a prompt that is only scored may fill the context.
+            // If there is no answer, the prompt may have one token more, because a prompt that is only scored may fill
+            // the context.
             let room = self.context + usize::from(settings.limit == Some(0));
             if ids.len() >= room && !request.is_counted {
                 let param = if is_chat { "messages" } else { "prompt" };
@@ -343,7 +346,7 @@ impl Service {
         Ok(prepared)
     }
 
-    /// Returns the texts and tokens of the prompts of a completion, at most `most`. If `is_whole` is set, no prompt is
+    /// Returns the texts and tokens of the prompts of a completion, at most `most`. If `is_whole` is true, no prompt is
     /// cut.
     fn prompts(&self, input: &Input, is_whole: bool, most: usize) -> Result<Vec<(String, Sights)>, Refusal> {
         match input {
@@ -365,7 +368,7 @@ impl Service {
         }
     }
 
-    /// Returns the text and the tokens of a prompt that is continued.
+    /// Returns the text and the tokens of a prompt that an answer continues.
     fn prompt(&self, prompt: &Prompt) -> Result<(String, Sights), Refusal> {
         if let Prompt::Seen(content) = prompt {
             let marker = self.open.eyes().map_or("", Eyes::marker);
@@ -404,7 +407,8 @@ impl Service {
         }
     }
 
-    /// Returns the prompt for the text between a prefix and a suffix, with the model's own tokens.
+    /// Returns the prompt for filling in the text between a prefix and a suffix, with the model's tokens for this
+    /// purpose.
     fn infill_prompt(&self, infill: &Infill) -> Result<Vec<TokenId>, Refusal> {
         let Infill { prefix, suffix, start, files } = infill;
         let Some([before, after, middle]) = self.infill else {
@@ -440,7 +444,8 @@ impl Service {
 }
 
 impl Prepared {
-    /// Returns the memory that the request takes until it ends, in bytes, without its answers.
+    /// Returns the number of bytes of memory that the request takes until it ends. The memory of its answers is not
+    /// included.
     pub fn bytes(&self) -> usize {
         /// Bytes of a job and of the channel of its events.
         const JOB: usize = 4096;
@@ -468,7 +473,7 @@ fn with_pictures(settings: &Settings, shown: Shown) -> Result<Arc<Settings>, Ref
             "log-probabilities of a prompt with pictures are not reported: leave out echo",
         ));
     }
-    // No shift, because a full context cannot lose a part of a picture.
+    // A full context cannot shift here, because it cannot drop a part of a picture.
     Ok(Arc::new(Settings { shown, shift: None, ..settings.clone() }))
 }
 
@@ -494,13 +499,13 @@ fn bytes_of(value: &Value) -> usize {
     bytes
 }
 
-/// Returns true if a request with this name of a model takes any. `dummy` is one because huggingface_hub sends it for
-/// the model of a URL.
+/// Returns true if any model may answer a request in which the model has this name. `dummy` is such a name, because
+/// huggingface_hub sends it for the model at a URL.
 pub fn is_any(asked: &str) -> bool {
     matches!(asked, "" | "default" | "dummy")
 }
 
-/// Returns true if a request names the model `name`, perhaps with Ollama's tag.
+/// Returns true if a request asks for the model `name`. Ollama's tag may follow the name.
 pub fn is_name(asked: &str, name: &str) -> bool {
     asked == name || asked.strip_suffix(":latest") == Some(name)
 }

@@ -1,4 +1,4 @@
-//! Scales of LoRA adapters: those in a request, or the default scales.
+//! Scales of LoRA adapters: the scales in a request, or the default scales.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
@@ -10,8 +10,8 @@ use crate::adapters::scaled;
 /// Maximum number of clients that have scales of their own.
 const MOST_CLIENTS: usize = 1024;
 
-/// The adapters, and the scales for requests that give none: those of the command line, or those that the client has
-/// set. Clients that share the cache share these scales as well, under the name `None`.
+/// The adapters, and the default scales for requests without scales. The defaults come from the command line, or the
+/// client has set them. Clients that share the cache also share the defaults, under the name `None`.
 pub struct LoraScales {
     paths: Vec<String>,
     /// The scales of the command line.
@@ -27,7 +27,7 @@ impl LoraScales {
         Ok(Self { paths, first: pairs.iter().map(|(_, scale)| *scale).collect(), set: Mutex::default() })
     }
 
-    /// Returns the scales of a request's `list`. An adapter that the list leaves out is not used.
+    /// Returns the scales of a request's `list`. An adapter that is not in the list is not used.
     pub fn of_request(&self, list: &[(usize, f32)]) -> Result<Vec<(usize, f32)>, Refusal> {
         Ok(used(&self.complete(list)?))
     }
@@ -41,7 +41,7 @@ impl LoraScales {
         self.lock().get(&client).unwrap_or(&self.first).clone()
     }
 
-    /// Returns the scale of each adapter, which is 0 if `list` leaves the adapter out.
+    /// Returns the scale of each adapter. The scale is 0 if the adapter is not in `list`.
     fn complete(&self, list: &[(usize, f32)]) -> Result<Vec<f32>, Refusal> {
         let mut scales = vec![0.0; self.paths.len()];
         for (id, scale) in list {
@@ -61,12 +61,12 @@ impl LoraScales {
         self.set.lock().unwrap_or_else(|broken| broken.into_inner())
     }
 
-    /// The path of each adapter, and its scale for a client's requests that give none.
+    /// Returns the path of each adapter, and its default scale for requests of this client.
     pub fn list(&self, client: Option<u64>) -> Vec<(String, f32)> {
         self.paths.iter().cloned().zip(self.of_client(client)).collect()
     }
 
-    /// Sets the scales of a client's requests that give none: those in `list`, and 0 for all other adapters.
+    /// Sets the default scales for requests of a client: the scales in `list`, and 0 for all other adapters.
     pub fn set(&self, client: Option<u64>, list: &[(usize, f32)]) -> Result<(), Refusal> {
         let scales = self.complete(list)?;
         let mut set = self.lock();

@@ -8,14 +8,14 @@ use crate::generation::{BreakerList, Settings};
 use arenite_request::{Biased, Refusal, TextRequest};
 use arenite_text as text;
 
-/// Maximum number of stop strings. It is limited because all of them are searched with every token, and not lower
-/// because programs for role play send one for each character.
+/// Maximum number of stop strings. The number is limited because all stop strings are searched for with every token. It
+/// is not lower because programs for role play send one stop string for each character.
 const MOST_STOPS: usize = 64;
 /// Maximum number of texts that end repetitions.
 const MOST_BREAKERS: usize = 16;
 /// Maximum size of a stop string in bytes.
 const MOST_STOP_BYTES: usize = 512;
-/// Maximum number of tokens with a bias, and of tokens that end an answer.
+/// Maximum number of tokens with a bias, and maximum number of tokens that end an answer.
 const MOST_BIASES: usize = 1024;
 
 /// Returns the settings of a request, without the grammar. Parameters that the request does not set are taken from
@@ -51,7 +51,7 @@ pub fn settings(
     })
 }
 
-/// Returns the biases by token. All tokens of a text get its bias.
+/// Returns the bias of each token. All tokens of a text get the bias of the text.
 fn biases(
     given: &[(Biased, f32)],
     tokenizer: &Tokenizer<'_, '_>,
@@ -66,7 +66,7 @@ fn biases(
             }
             Biased::Token(id) => biases.push((*id, *bias)),
             Biased::Text(text) => {
-                // Without special tokens, so that the tokens are those of `/tokenize`.
+                // No special tokens are added, so that the tokens are the same as from `/tokenize`.
                 let how = Encode { add_special: false, parse_special: false };
                 let ids = text::encode(tokenizer, text.as_bytes(), how).map_err(|error| wrong(error.to_string()))?;
                 biases.extend(ids.into_iter().map(|id| (id, *bias)));
@@ -76,12 +76,13 @@ fn biases(
             return Err(wrong(format!("logit_bias names more than {MOST_BIASES} tokens")));
         }
     }
-    // Sort by token, because sums depend on the order, and the order of fields in a JSON object has no meaning.
+    // Sort by token, because a sum of floats depends on the order of its terms, and the order of fields in a JSON
+    // object has no meaning.
     biases.sort_by_key(|(id, _)| *id);
     Ok(biases)
 }
 
-/// Returns the sequences that end DRY's repetitions, if DRY is on.
+/// Returns the sequences that interrupt the repetitions counted by DRY, if DRY is on.
 fn breakers(
     request: &TextRequest,
     params: &Params,

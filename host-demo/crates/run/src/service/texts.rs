@@ -27,7 +27,7 @@ pub struct Pairs<'a> {
 }
 
 impl Service {
-    /// Refuses embeddings of a model whose results are no vectors of texts.
+    /// Refuses embeddings if the results of the model are not vectors of texts.
     ///
     /// # Errors
     ///
@@ -43,8 +43,8 @@ impl Service {
         }
     }
 
-    /// Returns the tokens of texts to embed, cut to `limit` tokens. `field` names them in errors. A text that is too long
-    /// gets its own error, so that the other texts are still embedded.
+    /// Returns the tokens of texts to embed, cut to `limit` tokens. `field` is the name of the texts in errors. A text
+    /// that is too long gets its own error, so that the other texts are still embedded.
     ///
     /// # Errors
     ///
@@ -71,7 +71,7 @@ impl Service {
     ///
     /// # Errors
     ///
-    /// The model does not rank, or no pair fits in its context.
+    /// The model is not a reranker, or no pair fits in its context.
     pub fn pairs(&self, asked: &Pairs<'_>) -> Result<Vec<Result<Texts, Refusal>>, Refusal> {
         let ranking = self
             .ranking
@@ -125,7 +125,7 @@ fn invalid(error: impl std::fmt::Display) -> Refusal {
     Refusal::invalid(error.to_string())
 }
 
-/// Returns the results, or the first error if all of them are errors.
+/// Returns the results. If all of them are errors, returns the first error.
 fn some<T>(mut results: Vec<Result<T, Refusal>>) -> Result<Vec<Result<T, Refusal>>, Refusal> {
     match results.iter().all(Result::is_err) && !results.is_empty() {
         true => results.swap_remove(0).map(|_| results),

@@ -50,14 +50,14 @@ pub(super) const MESSAGES: &[Row<Asked>] = &[
     Row(&["thinking"], Use::Reads(thinking)),
     Row(&["output_format"], Use::Reads(schema)),
     Row(&["output_config"], Use::Reads(output)),
-    // Refused because the service would connect to other servers, run code in a container, or summarize the
+    // Refused because Anthropic's service would connect to other servers, run code in a container, or summarize the
     // conversation.
     Row(&["mcp_servers"], Use::Refused(Neutral::Empty)),
     Row(&["container"], Use::Refused(Neutral::Empty)),
     Row(&["thread"], Use::Reads(thread)),
     Row(&["compaction"], Use::Refused(Neutral::Empty)),
-    // It asks the service to drop old parts of long conversations. Ignored because this server keeps them, and refuses
-    // a conversation that is too long.
+    // This field asks the service to drop old parts of long conversations. It is ignored because this server keeps all
+    // parts, and refuses a conversation that is too long.
     Row(&["context_management"], Use::Harmless),
     Row(
         &[
@@ -77,8 +77,8 @@ pub(super) const MESSAGES: &[Row<Asked>] = &[
     ),
 ];
 
-/// The start of a line with which Claude Code reports to Anthropic's accounting. It is removed because it changes with
-/// every request, and nothing after it could be reused from the cache.
+/// The start of a line with which Claude Code reports to Anthropic's accounting. The line is removed because it changes
+/// with every request, so that no text after it could be reused from the cache.
 const ACCOUNTING: &str = "x-anthropic-billing-header:";
 
 /// Removes the line for accounting at the start of a text.
@@ -123,7 +123,7 @@ fn conversation(asked: &mut Asked, field: &Field<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Adds the blocks of a message: each tool result becomes a message of its own.
+/// Adds the blocks of a message. Each tool result becomes a separate message.
 fn blocks(role: &str, list: &[Value], field: &Field<'_>, messages: &mut Vec<Message>) -> Result<()> {
     let mut message = Message::new(role, "");
     let (mut content, mut thought, mut has_results) = (Content::default(), String::new(), false);
@@ -147,7 +147,8 @@ fn blocks(role: &str, list: &[Value], field: &Field<'_>, messages: &mut Vec<Mess
                 has_results = true;
                 messages.push(Message { call_id: given("tool_use_id"), ..Message::with_content("tool", result) });
             }
-            // Blocks of the service's own tools are left out, since the text after them has their results.
+            // Blocks of the service's own tools are left out, because the text after them already contains their
+            // results.
             kind if kind.ends_with("_tool_use") || kind.ends_with("_tool_result") => {}
             "fallback" => {}
             "container_upload" => {
@@ -170,7 +171,7 @@ fn content_of(block: &Value, field: &Field<'_>) -> Result<Content> {
         let source = PictureSource::of_part(block).map_err(|why| field.refused(why))?;
         return Ok(Content { pictures: vec![Picture { at: 0, source }], ..Content::default() });
     }
-    // A summary of earlier messages, and a function that a search found.
+    // `content` is a summary of earlier messages, and `tool_name` is a function that a search found.
     let other = ["content", "tool_name"].iter().find_map(|key| block.get(*key)?.as_str());
     let source = block.get("source").filter(|source| source.get("type").is_some_and(|kind| kind == "text"));
     let text = block.get("text").or_else(|| source?.get("data")).and_then(Value::as_str);
@@ -184,7 +185,7 @@ fn content_of(block: &Value, field: &Field<'_>) -> Result<Content> {
     Ok(content)
 }
 
-/// What the client tells about a document or the result of a search: one line for each field.
+/// Returns the client's description of a document or of a search result: one line for each field.
 fn heading(block: &Value) -> String {
     let given = |key: &str| block.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
     let fields = ["title", "source", "context"].into_iter().filter_map(|key| Some(format!("{key}: {}", given(key)?)));
@@ -201,7 +202,7 @@ fn joined(blocks: &[Value], field: &Field<'_>) -> Result<Content> {
     Ok(content)
 }
 
-/// Reads the settings of thoughts. All types but `disabled` turn them on.
+/// Reads the settings of thoughts. Every type except `disabled` turns thoughts on.
 fn thinking(asked: &mut Asked, field: &Field<'_>) -> Result<()> {
     let thinking = &mut asked.request.thinking;
     let given = |key: &str| field.object().map(|object| object.get(key).filter(|value| !value.is_null()));
@@ -216,8 +217,8 @@ fn thinking(asked: &mut Asked, field: &Field<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Refuses to keep the conversation. The refusal has a code of its own, because Anthropic's packages then send whole
-/// conversations.
+/// Refuses to keep the conversation. The refusal has a special code, because Anthropic's packages then send the whole
+/// conversation instead.
 fn thread(_: &mut Asked, field: &Field<'_>) -> Result<()> {
     match Neutral::Empty.includes(field.value) {
         true => Ok(()),
@@ -240,7 +241,7 @@ fn output(asked: &mut Asked, field: &Field<'_>) -> Result<()> {
         schema(asked, &Field { name: field.name, value })?;
     }
     let effort = field.object()?.get("effort").and_then(Value::as_str);
-    // Without thoughts, Anthropic's effort is about the length of the answer.
+    // If thoughts are off, Anthropic's effort determines only the length of the answer, so it is ignored.
     if let Some(effort) = effort.filter(|_| asked.request.thinking.is_on()) {
         asked.request.thinking.try_hard(field.name, effort);
     }

@@ -1,5 +1,5 @@
-//! Fields of OpenAI's transcriptions and translations, with those of servers for Whisper. They are parts of a form, so
-//! every value is a text; an empty text means that the field is absent.
+//! Fields of OpenAI's transcriptions and translations, and fields that servers for Whisper add. The fields are parts of
+//! a form, so every value is a text; an empty text means that the field is absent.
 
 use serde_json::{Map, Value};
 
@@ -40,7 +40,8 @@ pub(super) const ROWS: &[Row<Transcribe>] = &[
             Ok(())
         }),
     ),
-    // With several possible languages, the model recognizes the language itself, because it cannot choose among some.
+    // If several languages are possible, the model recognizes the language itself, because it cannot be limited to some
+    // languages.
     Row(
         &["languages"],
         Use::Reads(|asked, field| {
@@ -96,7 +97,7 @@ pub(super) const ROWS: &[Row<Transcribe>] = &[
     Row(&["split_on_word"], off()),
     Row(&["max_len"], off()),
     Row(&["no_timestamps"], off()),
-    // Ignored because the search and the detection of silence are the server's own.
+    // Ignored because this server has its own search for the text and its own detection of silence.
     Row(
         &[
             "user",
@@ -113,7 +114,8 @@ pub(super) const ROWS: &[Row<Transcribe>] = &[
     ),
 ];
 
-/// A row of a field that must be off. Several texts mean off, because form libraries write a switch in different ways.
+/// The row of a field that must be off. Several texts mean off, because form libraries write a switch in different
+/// ways.
 const fn off() -> Use<Transcribe> {
     Use::Reads(|_, field| one_of(field, &["false", "0", "0.0", "no", "off", "none", "null", "[]"]))
 }

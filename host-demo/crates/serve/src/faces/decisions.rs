@@ -31,8 +31,8 @@ pub fn decisions(service: &Service, body: &Value) -> Result<Decisions> {
     Ok(decisions)
 }
 
-/// Refuses pictures and films, in llama.cpp's words. They are read after the questions, so that a request with several
-/// faults gets llama.cpp's error.
+/// Refuses pictures and films with llama.cpp's messages. They are checked after the questions, so that a request with
+/// several faults gets the same error as from llama.cpp.
 fn check_pictures(body: &Value) -> Result<()> {
     read(body.as_object().unwrap_or(&Map::new()), &[PICTURES], &mut ())
 }
@@ -60,7 +60,8 @@ const ROWS: &[Row<Asked>] = &[
             Ok(())
         }),
     ),
-    // As in llama.cpp, a server of one model answers for any name, because clients send the name of their own service.
+    // As in llama.cpp, a server with a single model accepts any name, because clients send the name of their own
+    // service.
     Row(&["model"], Use::Harmless),
     Row(&["stream"], Use::Harmless),
 ];

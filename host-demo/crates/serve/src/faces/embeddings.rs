@@ -36,7 +36,7 @@ pub(super) const ROWS: &[Row<Embedded>] = &[
             Ok(())
         }),
     ),
-    // llama.cpp's own routes have the second name, and Ollama's old route has the third.
+    // llama.cpp's own routes use the second name, and Ollama's old route uses the third name.
     Row(
         &["input", "content", "prompt"],
         Use::Reads(|asked, field| {
@@ -68,7 +68,8 @@ pub(super) const ROWS: &[Row<Embedded>] = &[
             false => Err(Refusal::unsupported(field.name)),
         }),
     ),
-    // Cohere's and text-embeddings-inference's. This row is before vLLM's field, so that vLLM's wins.
+    // This is a field of Cohere and text-embeddings-inference. The row is before the row of vLLM's field, so that
+    // vLLM's field takes precedence.
     Row(
         &["truncate"],
         Use::Reads(|asked, field| {
@@ -79,10 +80,10 @@ pub(super) const ROWS: &[Row<Embedded>] = &[
         }),
     ),
     Row(&["truncate_prompt_tokens"], Use::Reads(keep)),
-    // Accounting, and how long Ollama keeps the model. Ollama's options change no embedding, because they belong to the
-    // sampler and the machine.
+    // These fields are for accounting, and for the time that Ollama keeps the model. Ollama's options do not change
+    // embeddings, because they are about the sampler and the machine.
     Row(&["user", "keep_alive", "options"], Use::Harmless),
-    // Ignored here because the routes read it with the adapters of the server.
+    // Ignored here because the routes read this field together with the server's adapters.
     Row(&["lora"], Use::Harmless),
 ];
 

@@ -1,5 +1,5 @@
-//! A field of a request, and its value by type. Errors name the field as the client wrote it, because an interface has
-//! several names for the same meaning.
+//! A field of a request, and functions that read its value as a certain type. Errors call the field by the name that
+//! the client used, because an interface may have several names for the same field.
 
 use serde_json::{Map, Value};
 
@@ -40,7 +40,8 @@ impl<'v> Field<'v> {
         self.value.as_f64().map(|number| number as f32).ok_or_else(|| self.wrong("a number"))
     }
 
-    /// Returns a whole number. It may have a decimal point, because some programs write all numbers so.
+    /// Returns a whole number. The number may have a decimal point, because some programs write all numbers with a
+    /// decimal point.
     pub fn whole(&self) -> Result<i64> {
         let rounded = || self.value.as_f64().filter(|number| number.fract() == 0.0 && number.abs() < 1e15);
         let large = || self.value.as_u64().map(|number| number.cast_signed());
@@ -82,8 +83,8 @@ impl<'v> Field<'v> {
         }
     }
 
-    /// Returns a text, a list of tokens and texts, llama.cpp's text with pictures, or a list of these. As in llama.cpp, a
-    /// number in the list makes it one prompt.
+    /// Returns a text, a list of tokens and texts, llama.cpp's text with pictures, or a list of these. As in llama.cpp,
+    /// a list that contains a number is a single prompt.
     pub fn prompts(&self) -> Result<Vec<Prompt>> {
         let one = |value: &Value| match value {
             Value::Object(prompt) if prompt.contains_key("prompt_string") => self.seen(prompt),
@@ -118,8 +119,8 @@ impl<'v> Field<'v> {
         }
     }
 
-    /// Returns llama.cpp's prompt with pictures: `{"prompt_string": TEXT, "multimodal_data": [BASE64]}`. They take the
-    /// places of `<__media__>` in the text.
+    /// Returns llama.cpp's prompt with pictures: `{"prompt_string": TEXT, "multimodal_data": [BASE64]}`. The pictures
+    /// take the places of `<__media__>` in the text.
     fn seen(&self, prompt: &Map<String, Value>) -> Result<Prompt> {
         let field = |key| Field { name: self.name, value: prompt.get(key).unwrap_or(&Value::Null) };
         let data = if prompt.get("multimodal_data").is_some() { field("multimodal_data").texts()? } else { Vec::new() };
@@ -133,7 +134,8 @@ impl<'v> Field<'v> {
                 self.refused(format!("prompt_string has {MEDIA} {places} times, for {count} in multimodal_data"))
             );
         }
-        // Place 0 otherwise: the pictures then stand where the model's own marker stands, or before the text.
+        // If the text has no such places, the pictures are at offset 0. They then take the places of the model's own
+        // marker, or come before the text.
         let mut ends = parts.iter().scan(0, |end, part| {
             *end += part.len();
             Some(*end)
@@ -145,5 +147,5 @@ impl<'v> Field<'v> {
     }
 }
 
-/// The text that stands for a picture in llama.cpp's prompts.
+/// The text that marks the place of a picture in llama.cpp's prompts.
 const MEDIA: &str = "<__media__>";

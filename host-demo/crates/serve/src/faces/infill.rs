@@ -1,4 +1,4 @@
-//! Fields of llama.cpp's code to fill in, and the suffix of a completion.
+//! Fields of llama.cpp's requests for filling in code, and the field `suffix` of a completion.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ use arenite_request::{Infill, Input, Named, Prompt, Refusal};
 /// The tables of code to fill in.
 pub(super) const TABLES: [&[Row<Asked>]; 6] = [GAP, SAMPLING, ANSWER, FORM, REFUSED, HARMLESS];
 
-/// Reads a request for the text in a gap, in llama.cpp's format.
+/// Reads a request in llama.cpp's format for the text in a gap between a prefix and a suffix.
 pub fn gap(body: &Value) -> Result<Asked> {
     let mut asked = Asked::default();
     asked.request.input = Input::Infill(Infill::default());
@@ -64,7 +64,7 @@ fn infill_of(asked: &mut Asked) -> &mut Infill {
     }
 }
 
-/// Reads the text after the cursor. A completion with such a text fills the gap between both.
+/// Reads the text after the cursor. A completion with such a text fills the gap between the prompt and this text.
 pub fn suffix(asked: &mut Asked, field: &Field<'_>) -> Result<()> {
     let suffix = field.text()?;
     if suffix.is_empty() {

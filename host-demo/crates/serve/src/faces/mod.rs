@@ -1,8 +1,8 @@
-//! The faces of the server: tables of fields by which each interface's requests become a [`TextRequest`].
+//! The tables of fields that convert the requests of each interface to a [`TextRequest`].
 //!
 //! A row of a table names a field, and says whether the server reads it, ignores it because it changes no answer, or
-//! refuses it. `null` means that a field is absent. Fields without a row are ignored because clients send fields of
-//! their own.
+//! refuses it. `null` means that a field is absent. Fields without a row are ignored because clients may send
+//! additional fields.
 
 pub mod anthropic;
 pub mod audio;
@@ -44,9 +44,9 @@ pub struct Reply {
     pub stream: bool,
     /// True if a stream ends with the token counts.
     pub include_usage: bool,
-    /// Paths of the fields to return, in llama.cpp's own format. If there are none, all fields are returned.
+    /// Paths of the fields to return in llama.cpp's own format. If the list is empty, all fields are returned.
     pub fields: Vec<String>,
-    /// True if the answer's tokens are returned, in llama.cpp's own format.
+    /// True if llama.cpp's own format returns the answer's tokens.
     pub has_tokens: bool,
     /// Warnings for the client.
     pub warnings: Vec<&'static str>,
@@ -75,7 +75,7 @@ pub enum Neutral {
     True,
 }
 
-/// A field by its names, and its use. If a request has several of the names, the first one with a value counts.
+/// The names of a field, and its use. If a request uses several of these names, the first name with a value counts.
 pub struct Row<T: 'static>(pub &'static [&'static str], pub Use<T>);
 
 /// Reads the fields of `body` in the order of the tables.
@@ -93,7 +93,7 @@ pub fn read<T>(body: &Map<String, Value>, tables: &[&[Row<T>]], target: &mut T) 
     Ok(())
 }
 
-/// Reads the body of a text request to one of OpenAI's endpoints.
+/// Reads the body of a text request to one of OpenAI's endpoints, and converts it.
 pub fn read_json(endpoint: Endpoint, body: &Value) -> Result<Asked> {
     match endpoint {
         Endpoint::Chat => openai::chat(body),

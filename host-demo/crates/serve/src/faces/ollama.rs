@@ -21,8 +21,8 @@ pub struct OllamaAsked {
     pub unloads: bool,
 }
 
-/// Reads a request. `is_chat` tells the two paths apart. Returns `None` in `asked.request.input` for a request without
-/// a text, which only asks to load the model.
+/// Reads a request. `is_chat` is true for `/api/chat`. A request without a text only asks to load the model:
+/// `asked.request.input` is then `None`.
 pub fn asked(body: &Value, is_chat: bool) -> Result<OllamaAsked> {
     let mut read_in = OllamaAsked::default();
     read_in.asked.reply.stream = true;
@@ -32,7 +32,7 @@ pub fn asked(body: &Value, is_chat: bool) -> Result<OllamaAsked> {
     asked.finish_tools()?;
     let request = &mut asked.request;
     if is_chat {
-        // As in Ollama, the answer continues a last message of the assistant.
+        // As in Ollama, the answer continues the last message if that is a message of the assistant.
         request.continues = messages.last().is_some_and(|last| last.role == "assistant" && last.calls.is_empty());
         request.input = Input::Chat(std::mem::take(messages));
         return Ok(read_in);
@@ -133,7 +133,8 @@ pub(super) const ROWS: &[Row<OllamaAsked>] = &[
         &["think"],
         Use::Reads(|read, field| {
             let thinking = &mut read.asked.request.thinking;
-            // An error for a model that does not think, because Ollama refuses it, too. Other interfaces warn.
+            // If the model does not think, this is an error, because Ollama also refuses such a request. Other
+            // interfaces only warn.
             thinking.is_required = true;
             match field.value {
                 Value::Bool(is_on) => thinking.turn(field.name, *is_on),
@@ -184,7 +185,7 @@ pub(super) const ROWS: &[Row<OllamaAsked>] = &[
         }),
     ),
     Row(&["truncate", "shift", "dimensions", "_debug_render_only"], Use::Harmless),
-    // Ignored because they concern pictures that a model draws.
+    // Ignored because these fields are about pictures that a model draws.
     Row(&["width", "height", "steps"], Use::Harmless),
 ];
 
@@ -196,7 +197,7 @@ const OPTIONS: &[Row<Asked>] = &[
     Row(
         &["num_predict"],
         Use::Reads(|asked, field| {
-            // Only a positive number is a limit, since Ollama takes 0 and negative numbers for none.
+            // Only a positive number is a limit, because in Ollama 0 and negative numbers mean no limit.
             asked.request.limit = usize::try_from(field.whole()?).ok().filter(|limit| *limit > 0);
             Ok(())
         }),
@@ -222,7 +223,8 @@ const OPTIONS: &[Row<Asked>] = &[
     ),
 ];
 
-/// Reads a message. Ollama's calls have no type and often no identifier; the model's words for a result differ.
+/// Reads a message. Ollama's calls have no type and often no identifier, and a result names its function in the field
+/// `tool_name`.
 fn message(said: &Value, field: &Field<'_>) -> Result<Message> {
     let (mut said, mut images) = (said.clone(), Value::Null);
     if let Some(said) = said.as_object_mut() {
@@ -239,7 +241,7 @@ fn message(said: &Value, field: &Field<'_>) -> Result<Message> {
     Ok(message)
 }
 
-/// Reads pictures in base64. As in Ollama, they stand before the text.
+/// Reads pictures in base64. As in Ollama, the pictures come before the text.
 fn pictures(images: &Value) -> std::result::Result<Vec<Picture>, String> {
     let wrong = || "images must be a list of pictures in base64".to_string();
     let picture = |image: &Value| {

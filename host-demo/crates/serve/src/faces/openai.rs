@@ -44,7 +44,7 @@ pub fn completion(body: &Value) -> Result<Asked> {
     }
 }
 
-/// Seeds that stand for a random one: llama.cpp's is the largest number of 32 bits, which its `/props` reports.
+/// Seeds that stand for a random seed. llama.cpp's is the largest number of 32 bits, which its `/props` also reports.
 const RANDOM: [i64; 2] = [-1, u32::MAX as i64];
 
 /// The conversation.
@@ -117,7 +117,8 @@ const COMPLETION: &[Row<Asked>] = &[
     Row(&["continue_final_message", "add_generation_prompt"], Use::Harmless),
 ];
 
-/// Reads llama.cpp's older pictures: `[{"id": 12, "data": BASE64}]`, which stand at `[img-12]` in the prompt.
+/// Reads pictures in an older format of llama.cpp, `[{"id": 12, "data": BASE64}]`. The text `[img-12]` in the prompt is
+/// the place of picture 12.
 fn image_data(asked: &mut Asked, field: &Field<'_>) -> Result<()> {
     let list = field.list()?;
     let Input::Texts(prompts) = &mut asked.request.input else { return Ok(()) };
@@ -291,7 +292,7 @@ pub fn stop(asked: &mut Asked, field: &Field<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Reads an object or a list of pairs. The tokens are ids or, as in llama-server, texts.
+/// Reads an object or a list of pairs. A token is given by its id or, as in llama-server, by its text.
 fn logit_bias(asked: &mut Asked, field: &Field<'_>) -> Result<()> {
     let wrong = || field.refused("logit_bias must map tokens or texts to numbers");
     let pairs: Vec<(Value, &Value)> = match field.value {
@@ -309,7 +310,7 @@ fn logit_bias(asked: &mut Asked, field: &Field<'_>) -> Result<()> {
     for (token, bias) in pairs {
         let id = |id: u64| u32::try_from(id).map_err(|_| field.refused("logit_bias names a token that does not exist"));
         let biased = match &token {
-            // The keys of an object are texts: one that is a number is a token.
+            // The keys of an object are texts. A key that is a number is the id of a token.
             Value::String(text) => match text.parse::<u64>() {
                 Ok(number) if is_object => Biased::Token(id(number)?),
                 _ => Biased::Text(text.clone()),
@@ -445,7 +446,7 @@ pub const ANSWER: &[Row<Asked>] = &[
     ),
 ];
 
-/// Reads the number of tokens of a prompt to keep; -1 means as many as fit.
+/// Reads the number of tokens at the start of a prompt to keep; -1 means as many as fit.
 pub fn kept(field: &Field<'_>) -> Result<Keep> {
     match field.whole()? {
         -1 => Ok(Keep::Fitting),
@@ -540,7 +541,7 @@ fn any_object() -> Form {
     Form::Schema(json!({ "type": "object" }))
 }
 
-/// Refuses an object that has keys with a value besides these: the answer would not be as they say.
+/// Refuses an object that has a value under any other key than `known`, because the answer would not follow that value.
 fn no_others(field: &Field<'_>, known: &[&str]) -> Result<()> {
     let mut others =
         field.object()?.iter().filter(|(key, value)| !known.contains(&key.as_str()) && !Neutral::Empty.includes(value));
@@ -550,10 +551,10 @@ fn no_others(field: &Field<'_>, known: &[&str]) -> Result<()> {
     }
 }
 
-/// Reads the form of an answer: `text`, `json_object`, `json_schema`, or the types of text-generation-inference (`json`
-/// and `regex`) and Fireworks (`grammar`).
+/// Reads the form of an answer: `text`, `json_object`, `json_schema`, the types of text-generation-inference (`json`
+/// and `regex`), or the type of Fireworks (`grammar`).
 pub fn response_format(asked: &mut Asked, field: &Field<'_>) -> Result<()> {
-    // `name`, `description` and `strict` are those of OpenAI's schemas.
+    // `name`, `description` and `strict` are fields of OpenAI's schemas.
     no_others(field, &["type", "json_schema", "schema", "value", "grammar", "name", "description", "strict"])?;
     let given = |key: &str| field.value.get(key).filter(|value| !value.is_null());
     let text = |key: &str| {
@@ -608,7 +609,7 @@ pub const THINKING: &[Row<Asked>] = &[
     Row(
         &["thinking"],
         Use::Reads(|asked, field| {
-            // Some templates' switch has this name: programs send it as true or false, too.
+            // Some templates have a switch with this name, so some programs send true or false.
             if let Value::Bool(is_on) = field.value {
                 asked.request.thinking.turn(field.name, *is_on);
                 return Ok(());

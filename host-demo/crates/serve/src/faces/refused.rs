@@ -16,7 +16,7 @@ pub const REFUSED: &[Row<Asked>] = &[
             false => Err(field.refused(format!("{} has been replaced: send tools and tool_choice", field.name))),
         }),
     ),
-    // Other values are refused because thoughts are always apart from the text here.
+    // All other values are refused because thoughts are always separate from the text here.
     Row(
         &["reasoning_format"],
         Use::Reads(|_, field| match field.value.as_str() {

@@ -1,5 +1,5 @@
-//! Fields of rankings: Cohere's (v1 and v2), Jina's, vLLM's and llama.cpp's, and those of text-embeddings-inference, which
-//! has `texts` in place of `documents`.
+//! Fields of rankings: Cohere's (v1 and v2), Jina's, vLLM's and llama.cpp's, and text-embeddings-inference's, where
+//! `texts` replaces `documents`.
 
 use serde_json::{Value, json};
 
@@ -23,9 +23,10 @@ pub struct Ranked {
     pub most_tokens: Option<usize>,
     /// Number of tokens to which pairs are cut.
     pub keep: Keep,
-    /// True for a bare list, the format of text-embeddings-inference.
+    /// True if the answer is a bare list, which is the format of text-embeddings-inference.
     pub is_list: bool,
-    /// True if scores are shares from 0 to 1, false if they are the model's own; `None` for those of the format.
+    /// True if scores are converted to numbers from 0 to 1, false if they are the model's own scores; `None` for the
+    /// default of the format.
     pub is_share: Option<bool>,
 }
 
@@ -66,7 +67,7 @@ pub(super) const ROWS: &[Row<Ranked>] = &[
                 let text = document.as_str().or_else(|| document.get("text")?.as_str());
                 let text = text.ok_or_else(|| field.refused("each document must be a text"))?;
                 asked.texts.push(text.into());
-                // A text becomes an object, because Cohere returns objects in any case.
+                // A text becomes an object, because Cohere always returns objects.
                 let shown = if document.is_string() { json!({ "text": text }) } else { document.clone() };
                 asked.documents.push(shown);
             }

@@ -39,7 +39,8 @@ const RESPONSE: &[Row<Asked>] = &[
     Row(&["text"], Use::Reads(text)),
 ];
 
-/// Rows that come after the tables of all interfaces, because they read what these have set (`top_logprobs`).
+/// Rows that come after the tables of all interfaces, because they read values that these tables have set
+/// (`top_logprobs`).
 const OTHERS: &[Row<Asked>] = &[
     Row(
         &["include"],
@@ -75,7 +76,7 @@ const OTHERS: &[Row<Asked>] = &[
             Ok(())
         }),
     ),
-    // Ignored because they concern tools of the service, the service's storage, or reports.
+    // Ignored because these fields are about tools of the service, the service's storage, or reports.
     Row(
         &["max_tool_calls", "context_management", "client_metadata", "access_programs", "background_options", "image"],
         Use::Harmless,
@@ -124,7 +125,8 @@ fn input(asked: &mut Asked, field: &Field<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Converts items to messages. A thought, the text and the calls after it become one message of the assistant.
+/// Converts items to messages. A thought, the text after it, and the calls after the text become one message of the
+/// assistant.
 fn items(asked: &mut Asked, list: &[Value], field: &Field<'_>) -> Result<Vec<Message>> {
     let wrong = |why: String| field.refused(why);
     let mut messages: Vec<Message> = Vec::new();
@@ -177,14 +179,15 @@ fn items(asked: &mut Asked, list: &[Value], field: &Field<'_>) -> Result<Vec<Mes
             }
             _ if kind.ends_with("_output") => {
                 let output = ["output", "content"].iter().find_map(|key| item.get(*key)).unwrap_or(&Value::Null);
-                // A list of parts is texts and pictures; any other list or object is shown as JSON.
+                // A list of parts contains texts and pictures. Any other list or object is shown to the model as JSON.
                 let shown = Content::of(output).or_else(|why| match kind {
                     "function_call_output" => Err(wrong(why)),
                     _ => Ok(output.to_string().into()),
                 })?;
                 messages.push(Message { call_id: text("call_id"), ..Message::with_content("tool", shown) });
             }
-            // Items of the service's own tools are left out, since the answer after them has their results.
+            // Items of the service's own tools are left out, because the answer after them already contains their
+            // results.
             _ if kind.ends_with("_call") || kind.ends_with("_list_tools") || kind.contains("mcp_approval") => {}
             "compaction" | "compaction_summary" | "context_compaction" | "additional_tools" => {}
             other => return Err(wrong(format!("an item of type `{other}` cannot be read"))),

@@ -1,11 +1,11 @@
-//! The fields of the SDKs' request types, and those that other servers document, have their rows. `tests/sdk/fields.py` lists
-//! them.
+//! Checks that there are rows for all fields of the SDKs' request types and for fields that other servers document.
+//! `tests/sdk/fields.py` lists these fields.
 
 use serde_json::{Map, Value, json};
 
 use super::{Row, Use, anthropic, audio, embeddings, infill, ollama, openai, rerank, responses};
 
-/// Names of the tables' fields. The field `options` of Ollama has tables of its own.
+/// Returns the names of the tables' fields. Ollama's field `options` has separate tables.
 fn names<T>(tables: &[&[Row<T>]]) -> Vec<&'static str> {
     tables.iter().copied().flatten().flat_map(|Row(names, _)| names.iter().copied()).collect()
 }
@@ -45,7 +45,8 @@ fn every_field_of_the_sdks_has_a_row() {
     assert!(count > 200, "{count}");
 }
 
-/// A refused field is refused with any value that would change the answer, and named; a harmless one may have any value.
+/// Checks that a refused field is refused with any value that would change the answer, and that the error names the
+/// field. A harmless field may have any value.
 fn obeys<T>(tables: &[&[Row<T>]], mut read: impl FnMut(&Map<String, Value>) -> Result<(), Option<String>>) {
     for Row(names, used) in tables.iter().copied().flatten() {
         for name in *names {
@@ -63,7 +64,8 @@ fn obeys<T>(tables: &[&[Row<T>]], mut read: impl FnMut(&Map<String, Value>) -> R
     }
 }
 
-/// Calls a generic function with each interface's tables, whose targets have different types.
+/// Calls a generic function with each interface's tables. A macro is needed because the targets of the tables have
+/// different types.
 macro_rules! for_all_tables {
     ($check:ident) => {
         $check(&openai::OF_CHAT);
@@ -142,7 +144,7 @@ fn values() -> Vec<Value> {
     values
 }
 
-/// Fields whose values are only checked: some are refused, and the others change nothing.
+/// Fields whose values are only checked: some values are refused, and all others change nothing.
 const CHECKED: &[&str] = &[
     "modalities",
     "best_of",
@@ -159,7 +161,8 @@ const CHECKED: &[&str] = &[
     "truncation_direction",
 ];
 
-/// Each field that is read changes the request for some value, alone or beside a conversation or a prompt.
+/// For each field that is read, some value changes the request, either alone or together with a conversation or a
+/// prompt.
 #[test]
 fn fields_that_are_read_have_an_effect() {
     fn check<T: Default + std::fmt::Debug>(tables: &[&[Row<T>]]) {
@@ -192,7 +195,7 @@ fn fields_that_are_read_have_an_effect() {
     for_all_tables!(check);
 }
 
-/// Every interface's pictures stand at their places in the text.
+/// The pictures of every interface are at the right places in the text.
 #[test]
 fn pictures_have_their_places() {
     use arenite_request::{Input, Prompt};

@@ -21,8 +21,8 @@ pub const ROWS: &[Row<Asked>] = &[
     ),
 ];
 
-/// Reads the functions of OpenAI's requests: `{"type": "function", "function": {...}}`, or without the inner object.
-/// Tools of other types are left out.
+/// Reads the functions of OpenAI's requests: `{"type": "function", "function": {...}}`, or the same fields without the
+/// inner object. Tools of other types are left out.
 pub fn tools(asked: &mut Asked, field: &Field<'_>) -> Result<()> {
     for tool in field.list()? {
         let kind = tool.get("type").and_then(Value::as_str).unwrap_or("function");
@@ -98,7 +98,7 @@ pub fn choice(asked: &mut Asked, field: &Field<'_>) -> Result<()> {
                 format!("tool_choice asks for a tool of type `{other}`, and only functions can be called here");
             return Err(field.refused(message));
         }
-        // The name alone, as text-generation-inference and huggingface_hub write it.
+        // The name without an object, as text-generation-inference and huggingface_hub write it.
         name if asked
             .request
             .tools
@@ -130,7 +130,8 @@ impl Asked {
         let name = |tool: &Value| tool.pointer("/function/name").and_then(Value::as_str).map(str::to_string);
         if let Some(allowed) = allowed {
             tools.retain(|tool| name(tool).is_some_and(|name| allowed.contains(&name)));
-            // Not an error if the list allows only tools that are left out, since the model can answer without them.
+            // It is not an error if the list allows only tools that are left out, because the model can answer without
+            // them.
             if tools.is_empty() && !(allowed.is_empty() && *must == Must::Auto) {
                 return wrong("there is no such function among the tools");
             }

@@ -1,4 +1,4 @@
-//! The JSON of bodies: what clients write besides the standard.
+//! Parses the JSON of bodies, including some forms that clients write although the standard does not allow them.
 
 use std::borrow::Cow;
 
@@ -6,13 +6,13 @@ use serde_json::{Map, Value};
 
 use crate::http::error::ApiError;
 
-/// Parses a body. A byte order mark before it is skipped, half of a surrogate pair becomes U+FFFD, and whole numbers with
-/// a decimal point become integers.
+/// Parses a body. A byte order mark at its start is skipped, half of a surrogate pair becomes U+FFFD, and whole numbers
+/// with a decimal point become integers.
 pub fn parse(bytes: &[u8]) -> Result<Value, ApiError> {
     as_written(bytes).map(with_integers)
 }
 
-/// Parses a body like [`parse`], but leaves all numbers as they are.
+/// Parses a body like [`parse`], but leaves all numbers unchanged.
 pub fn as_written(bytes: &[u8]) -> Result<Value, ApiError> {
     serde_json::from_slice(&well_formed(bytes)).map_err(|error| not_json(&error))
 }
@@ -22,7 +22,8 @@ pub fn not_json(error: &serde_json::Error) -> ApiError {
     ApiError::invalid(format!("the body is not JSON: {error}"))
 }
 
-/// Converts whole numbers with a decimal point to integers, because some programs write all numbers so.
+/// Converts whole numbers with a decimal point to integers, because some programs write all numbers with a decimal
+/// point.
 fn with_integers(mut body: Value) -> Value {
     for value in body.as_object_mut().into_iter().flat_map(Map::values_mut) {
         if let Some(number) =
@@ -34,9 +35,9 @@ fn with_integers(mut body: Value) -> Value {
     body
 }
 
-/// Skips a byte order mark, and replaces each escape of half a surrogate pair, which serde_json would refuse. Not an
-/// error, because programs that cut texts by UTF-16 units write such escapes and send them again with every later
-/// message.
+/// Skips a byte order mark, and replaces each escape of half a surrogate pair, which serde_json would refuse. Such an
+/// escape is not an error, because programs that cut texts by UTF-16 units write such escapes, and send them again with
+/// every later message.
 pub fn well_formed(bytes: &[u8]) -> Cow<'_, [u8]> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let mut out: Option<Vec<u8>> = None;
@@ -73,7 +74,7 @@ fn unit_is_low(bytes: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// The expected texts are those of JavaScript's `JSON.parse(...).toWellFormed()`.
+    /// The expected texts come from JavaScript's `JSON.parse(...).toWellFormed()`.
     #[test]
     fn half_a_surrogate_pair_is_replaced() {
         for (json, text) in [

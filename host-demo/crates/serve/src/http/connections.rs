@@ -1,4 +1,4 @@
-//! Open connections. If there is no room for a new one, the connection that has been idle the longest is closed.
+//! Open connections. If there is no room for a new connection, the connection that has been idle the longest is closed.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -62,7 +62,8 @@ pub struct Connections(Vec<Weak<ConnectionSlot>>);
 impl Connections {
     /// Adds a connection.
     pub fn add(&mut self, client: IpAddr) -> Arc<ConnectionSlot> {
-        // Remove closed connections before the list grows, so that its length stays near the number of open ones.
+        // Remove closed connections before the list grows, so that its length stays near the number of open
+        // connections.
         if self.0.len() == self.0.capacity() {
             self.forget_closed();
         }

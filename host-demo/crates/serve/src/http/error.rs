@@ -12,9 +12,9 @@ use arenite_request::{Refusal, RefusalKind};
 use arenite_run::service::AnswerError;
 use arenite_text::shown::one_line;
 
-/// The code of errors about a prompt that does not fit in the context.
+/// The error code for a prompt that does not fit in the context.
 const TOO_LONG: &str = "context_length_exceeded";
-/// Anthropic's code of errors about conversations that the server should keep.
+/// Anthropic's error code for a conversation that the server is asked to keep.
 const NO_THREADS: &str = "thread_unsupported_request";
 
 /// Maximum number of characters of a message or of a field's name.
@@ -55,7 +55,7 @@ pub struct ApiError {
     pub message: String,
     /// The invalid field of the request.
     pub param: Option<String>,
-    /// The error code for programs; if absent, the status determines it.
+    /// The error code for programs. If it is absent, the status determines the code.
     pub code: Option<&'static str>,
 }
 
@@ -63,8 +63,8 @@ pub struct ApiError {
 pub type Result<T> = std::result::Result<T, ApiError>;
 
 impl ApiError {
-    /// Makes an error. Line breaks of the message become spaces and a long message is truncated, because it may quote
-    /// the request.
+    /// Makes an error. Line breaks of the message become spaces and a long message is truncated, because the message
+    /// may quote the request.
     pub fn new(status: StatusCode, message: impl Into<String>) -> Self {
         Self { status, message: short_line(message.into()), param: None, code: None }
     }
@@ -74,13 +74,13 @@ impl ApiError {
         Self::new(StatusCode::BAD_REQUEST, message)
     }
 
-    /// Makes the error for an invalid field. The field's name is shortened like a message, because it may come from the
-    /// request.
+    /// Makes the error for an invalid field. The field's name is shortened like a message, because the name may come
+    /// from the request.
     pub fn about(param: impl Into<String>, message: impl Into<String>) -> Self {
         Self { param: Some(short_line(param.into())), ..Self::invalid(message) }
     }
 
-    /// Makes the error for a request while too many others are waiting.
+    /// Makes the error for a request that is refused because too many requests are waiting.
     pub fn busy() -> Self {
         Self::new(StatusCode::TOO_MANY_REQUESTS, "too many requests are waiting already: try again later")
     }
@@ -195,7 +195,7 @@ impl ApiError {
     }
 }
 
-/// Makes a response in OpenAI's format, which `in_own_format` replaces.
+/// Makes a response in OpenAI's format. `in_own_format` replaces it by the format of the interface.
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         self.response(Interface::OpenAi)

@@ -1,8 +1,8 @@
 //! Refuses requests that a browser sends for a web page of another site.
 //!
-//! A server on loopback has no key, because only this machine reaches it. But a browser on this machine runs web pages of
-//! other sites. A page can send a request without reading the answer. It can also read the answer if its own host name
-//! resolves to this machine (DNS rebinding).
+//! A server on loopback needs no key, because only programs on this machine can reach it. But a browser on this machine
+//! also runs web pages of other sites. Such a page can send a request without reading the answer. The page can even
+//! read the answer if the page's own host name resolves to this machine (DNS rebinding).
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -52,8 +52,8 @@ impl Gate {
         if let Some(origin) = foreign.filter(|_| self.is_local && *method != Method::OPTIONS) {
             return refused(format!("pages of `{origin}` may not use this server: allow them with --cors-origin"));
         }
-        // Browsers send this header with every request, therefore it also marks requests that have no origin. Programs
-        // do not send it.
+        // Browsers send this header with every request, even with requests that have no origin. Other programs do not
+        // send the header, so it distinguishes browsers from programs.
         let is_page = headers.contains_key("sec-fetch-site");
         if let Some(host) = text(header::HOST).filter(|host| self.is_local && is_page && !self.is_own(host)) {
             return refused(format!("pages of `{host}` may not use this server: call it localhost in the browser"));
@@ -61,8 +61,9 @@ impl Gate {
         if *method == Method::POST {
             let kind = text(header::CONTENT_TYPE).unwrap_or_default();
             let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-            // Refuse the types that browsers let a page send to any server without asking it. A form's type is only
-            // refused with an origin, because programs may send JSON with it, but they send no origin.
+            // Refuse the content types that a browser lets a page send to any server without the server's permission.
+            // The type of a form is refused only if the request has an origin: programs may send JSON with this type,
+            // but they send no origin.
             let simple = matches!(kind.as_str(), "" | "application/x-www-form-urlencoded" | "multipart/form-data");
             if kind == "text/plain" || simple && foreign.is_some() {
                 let why = "the Content-Type must be application/json";
@@ -72,18 +73,19 @@ impl Gate {
         Ok(())
     }
 
-    /// Returns true if pages of `origin` may use this server, which the request calls `host`: listed origins, the
-    /// server's own page, and on a server for this machine, pages of this machine and of its programs.
+    /// Returns true if pages of `origin` may use this server, which the request calls `host`: listed origins, and the
+    /// server's own page. A server that only this machine can reach also trusts pages of this machine and of its
+    /// programs.
     pub fn trusts(&self, origin: &str, host: Option<&str>) -> bool {
         let listed = self.origins.iter().any(|allowed| allowed == "*" || allowed == origin);
         let Some((scheme, own)) = origin.split_once("://") else { return listed };
-        // On a server for this machine, only names that nobody else can take are trusted, because `host` may resolve to
-        // it by DNS rebinding.
+        // A server that only this machine can reach trusts only names that cannot be registered by anyone else, because
+        // `host` may resolve to this machine by DNS rebinding.
         let is_own_page = host == Some(own) && !self.is_local;
         listed || is_own_page || self.is_local && (self.is_own(own) || PROGRAMS.contains(&scheme))
     }
 
-    /// Returns true if `host`, perhaps with a port, is a name of this machine that no DNS server can redirect.
+    /// Returns true if `host`, which may have a port, is a name of this machine that no DNS server can redirect.
     fn is_own(&self, host: &str) -> bool {
         let name = without_port(host);
         let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(&name);
@@ -95,9 +97,9 @@ impl Gate {
 }
 
 impl Gate {
-    /// Returns true if `host`, perhaps with a port, is a name for which no public DNS server can answer: a name of
-    /// containers' hosts (`host.docker.internal`), of the local network, or of this machine. Pages from there are not
-    /// trusted, because other machines may have such names.
+    /// Returns true if no public DNS server can answer for `host`, which may have a port: a name of a container's host
+    /// (`host.docker.internal`), of the local network, or of this machine. Pages of such hosts are not trusted, because
+    /// other machines may have such names.
     fn is_near(&self, host: &str) -> bool {
         let name = without_port(host);
         let is_reserved = [".internal", ".local"].iter().any(|end| name.ends_with(end));
@@ -105,14 +107,14 @@ impl Gate {
     }
 }
 
-/// Returns true for loopback addresses and for `0.0.0.0` and `::`. They are trusted because only this machine can be
-/// reached by them, and programs that listen on all addresses show `0.0.0.0` as their own.
+/// Returns true for loopback addresses and for `0.0.0.0` and `::`. These addresses are trusted because they lead only
+/// to this machine. Programs that listen on all addresses show `0.0.0.0` as their own address.
 fn is_here(address: IpAddr) -> bool {
     let address = address.to_canonical();
     address.is_loopback() || address.is_unspecified()
 }
 
-/// Returns a host's name in lower case, without a port and a point at its end.
+/// Returns a host's name in lower case, without the port and without a final point.
 fn without_port(host: &str) -> String {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|digit| digit.is_ascii_digit()) => name,

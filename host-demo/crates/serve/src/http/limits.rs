@@ -4,9 +4,10 @@ use std::time::Duration;
 
 /// Maximum number of connections.
 pub const MOST_CONNECTIONS: usize = 512;
-/// Maximum size in bytes of the buffers of all connections, each with one to read and one to write.
+/// Maximum number of bytes in the buffers of all connections. Each connection has one buffer for reading and one for
+/// writing.
 pub const BUFFERS: usize = MOST_CONNECTIONS * 2 * MOST_BUFFERED;
-/// Maximum size of a connection's buffer, which also limits the head of a request.
+/// Maximum size of a buffer in bytes, which also limits the size of a request's head.
 pub const MOST_BUFFERED: usize = 32 << 10;
-/// Time after which the answer to a client that reads nothing is abandoned, and its connection is closed.
+/// Time after which the answer to a client that does not read is abandoned, and the client's connection is closed.
 pub const STALLED: Duration = Duration::from_secs(30);

@@ -1,5 +1,4 @@
-//! Limits the memory of requests: there is a limit for all bodies, and one for all prompts and all answers that were
-//! not sent yet.
+//! Limits the memory of requests: one limit is for all bodies, the other for all prompts and all unsent answers.
 
 use std::io::Read;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -26,20 +25,20 @@ use arenite_run::scheduler::{Client, Event};
 const MOST_BYTES: usize = 8 << 20;
 /// Maximum size of a body in bytes, for a model that sees.
 pub const MOST_WITH_PICTURES: usize = 24 << 20;
-/// Maximum size in bytes of a small body. Small bodies have memory of their own, so that large bodies cannot keep them
-/// waiting.
+/// Maximum size in bytes of a small body. Small bodies have separate memory, so that they do not wait for large bodies.
 const SMALL: usize = 64 << 10;
 const SMALL_BODIES: usize = 16 << 20;
 const LARGE_BODIES: usize = 32 << 20;
-/// Time limit for receiving a body while others wait for its memory, and for waiting until there is memory for it.
+/// Time limit for waiting until there is memory for a body. It also limits the time for receiving a body if other
+/// bodies wait for memory.
 const BODY_TIME: Duration = Duration::from_secs(10);
 /// Maximum weight of the values in a body: see [`weight`].
 const MOST_WEIGHT: usize = 1_000_000;
 /// Upper bound in bytes for the memory of a body's values while its JSON is parsed.
 const VALUES: usize = 96 << 20;
-/// Limit for the memory of all prompts and answers. A streamed answer counts only its events that were not sent yet.
+/// Limit for the memory of all prompts and answers. Of a streamed answer, only the unsent events count.
 const ANSWERS: usize = 128 << 20;
-/// Limit for the unsent events of one streamed answer, in bytes.
+/// Maximum number of bytes in the unsent events of one streamed answer.
 const UNREAD: usize = 2 << 20;
 
 /// Memory for the bodies and answers of all requests.
@@ -49,7 +48,7 @@ pub struct RequestMemory {
     answers: Arc<Answers>,
 }
 
-/// Returns the encoding of a compressed body. Refuses all but gzip.
+/// Returns the encoding of a compressed body. Refuses all encodings but gzip.
 fn encoding(headers: &HeaderMap) -> Result<Option<&HeaderValue>> {
     // Compare without case, because HTTP's names of codings are case-insensitive.
     let is =
@@ -65,7 +64,7 @@ fn encoding(headers: &HeaderMap) -> Result<Option<&HeaderValue>> {
     }
 }
 
-/// Unpacks a gzip body. It and the result together have at most `most` bytes.
+/// Unpacks a gzip body. The body and the result together have at most `most` bytes.
 async fn unpacked(packed: Vec<u8>, most: usize) -> Result<Vec<u8>> {
     let unpack = move || {
         let room = most.saturating_sub(packed.len());
@@ -81,7 +80,7 @@ async fn unpacked(packed: Vec<u8>, most: usize) -> Result<Vec<u8>> {
     tokio::task::spawn_blocking(unpack).await.map_err(failed)?
 }
 
-/// The bytes of a body. They count toward the limit until this value is dropped.
+/// The bytes of a body. The memory counts toward the limit until this value is dropped.
 pub struct Received {
     bytes: Bytes,
     _permit: Permit,
@@ -123,8 +122,8 @@ impl RequestMemory {
     /// Upper bound of all bodies in bytes.
     pub const BODIES: usize = SMALL_BODIES + LARGE_BODIES;
 
-    /// Upper bound in bytes for all requests, if `threads` threads parse bodies. With each body there may be the items that it
-    /// names.
+    /// Returns an upper bound in bytes for the memory of all requests, if `threads` threads parse bodies. Each parsed
+    /// body may come with the items that it names.
     pub fn most(threads: usize) -> usize {
         Self::BODIES + threads * (VALUES + NAMED) + ANSWERS + ITEMS
     }
@@ -141,8 +140,8 @@ impl RequestMemory {
         let (mut body, mut bytes) = (request.into_body(), Vec::new());
         let mut permit = reserve(&self.small, client, len.min(SMALL)).await?;
         let mut is_whole = read(&mut body, &mut bytes, &permit).await?;
-        // A large body gets its memory only after its first part has come, so that a client that only sends a head
-        // cannot hold it.
+        // A large body gets its memory only after its first part has arrived, so that a client that sends only a head
+        // cannot hold memory.
         if !is_whole || is_packed {
             permit = reserve(&self.large, client, len).await?;
         }
@@ -159,8 +158,8 @@ impl RequestMemory {
         Ok(Received { bytes: bytes.into(), _permit: permit })
     }
 
-    /// Returns the announced length of a body, or `most` if none is announced or the body is compressed, since its
-    /// unpacked length is unknown. Refuses a longer one.
+    /// Returns the announced length of a body. Returns `most` if no length is announced, or if the body is compressed
+    /// and its unpacked length is therefore unknown. Refuses a length above `most`.
     pub fn announced(headers: &HeaderMap, most: usize) -> Result<usize> {
         if encoding(headers)?.is_some() {
             return Ok(most);
@@ -170,13 +169,13 @@ impl RequestMemory {
         if len > most { Err(too_long(most)) } else { Ok(len) }
     }
 
-    /// Creates the meter of a request. Events of a streamed answer count until they are sent, other answers until the
-    /// request ends.
+    /// Creates the meter of a request. Events of a streamed answer count until they are sent; an answer that is not
+    /// streamed counts until the request ends.
     pub fn meter(&self, is_streamed: bool) -> Arc<Meter> {
         self.answers.meter(is_streamed, None)
     }
 
-    /// Returns the bytes of a response, which count until they are sent, or `None` if there is no room for them.
+    /// Returns the bytes of a response; `None` if there is no room for them. The bytes count until they are sent.
     pub fn response(&self, text: String, slot: Option<Arc<ConnectionSlot>>) -> Option<Bytes> {
         let meter = self.answers.meter(false, slot);
         meter.hold(text.len()).then(|| Bytes::from_owner(ResponseText { text, _meter: meter }))
@@ -190,7 +189,7 @@ async fn reserve(pool: &Arc<Pool>, client: u64, len: usize) -> Result<Permit> {
     timeout(BODY_TIME, pool.acquire(client, len)).await.ok().flatten().ok_or_else(crowded)
 }
 
-/// Reads a body to its end, or until it has more bytes than `permit`. Returns true at the end.
+/// Reads a body to its end, or until it has more bytes than `permit` allows. Returns true at the end of the body.
 async fn read(body: &mut Body, bytes: &mut Vec<u8>, permit: &Permit) -> Result<bool> {
     let mut pace = Pace::new(permit, permit.bytes());
     while bytes.len() <= permit.bytes() {
@@ -228,8 +227,8 @@ fn weight(json: &[u8]) -> usize {
     weight
 }
 
-/// Returns freed memory to the system, because glibc's allocator otherwise keeps the memory of freed small values, as
-/// much as a whole body in each thread.
+/// Returns freed memory to the system, because glibc's allocator otherwise keeps the memory of freed small values. In
+/// each thread, this may be as much memory as a whole body takes.
 pub fn trim() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     #[allow(unsafe_code)]
@@ -241,24 +240,25 @@ pub fn trim() {
 
 /// The memory of a process without its model and requests.
 pub struct ProgramMemory {
-    /// Bytes of address space in use at the start: the program, its libraries and its first values.
+    /// Number of bytes of address space in use at the start, for the program, its libraries and its first values.
     start: usize,
 }
 
 impl ProgramMemory {
     /// Size of a thread's stack in bytes, which is Rust's default.
     const STACK: usize = 2 << 20;
-    /// Threads of a server: one that serves, the readers, those for blocking work, and one that waits for a signal.
+    /// Number of threads of a server: one that serves, the readers, threads for blocking work, and one that waits for a
+    /// signal.
     const THREADS: usize = 2 + 2 * READERS;
-    /// Bytes lost to fragmentation: free memory between small values, which the allocator cannot return.
+    /// Number of bytes lost to fragmentation: free memory between small values, which the allocator cannot return.
     const GAPS: usize = 16 << 20;
 
     /// Measures the memory at the start, and limits the allocator.
     ///
-    /// By default, glibc gives each thread an arena of its own and reserves 64 MiB of addresses for each arena. Once
-    /// large values were freed, glibc also stops returning such values to the system. One arena and a fixed threshold
-    /// keep the addresses in use near the bytes in use, so that the printed bound also holds as a limit of addresses
-    /// (`ulimit -v`).
+    /// By default, glibc gives each thread a separate arena and reserves 64 MiB of addresses for each arena. After
+    /// large values have been freed, glibc also stops returning the memory of such values to the system. With one arena
+    /// and a fixed threshold, the address space in use is only a little larger than the memory in use. The printed
+    /// bound then also holds as a limit on address space (`ulimit -v`).
     pub fn at_start() -> Self {
         #[cfg(all(target_os = "linux", target_env = "gnu"))]
         #[allow(unsafe_code)]
@@ -270,18 +270,18 @@ impl ProgramMemory {
         Self { start: mapped().unwrap_or(0) }
     }
 
-    /// Upper bound in bytes for a server whose models run in other processes.
+    /// Returns an upper bound in bytes for the memory of a server whose models run in other processes.
     pub fn of_proxy(&self) -> usize {
         self.start + Self::THREADS * Self::STACK + BUFFERS + Self::GAPS
     }
 
-    /// Upper bound in bytes for a server that runs a model on `threads` threads.
+    /// Returns an upper bound in bytes for the memory of a server that runs a model on `threads` threads.
     pub fn of_model(&self, threads: usize) -> usize {
         self.of_proxy() + threads * Self::STACK
     }
 }
 
-/// Bytes of address space that this process uses, as Linux reports them; `None` on other systems.
+/// Returns the number of bytes of address space that this process uses, as reported by Linux; `None` on other systems.
 fn mapped() -> Option<usize> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let kilobytes = status.lines().find_map(|line| line.strip_prefix("VmSize:")?.strip_suffix("kB"))?;
@@ -307,8 +307,8 @@ impl Answers {
         self.meters.lock().unwrap_or_else(|broken| broken.into_inner())
     }
 
-    /// Ends the request that uses the most memory, unless requests that are already ending free enough. Returns false if
-    /// the request of `meter` uses the most.
+    /// Ends the request that uses the most memory, unless requests that are already ending will free enough memory.
+    /// Returns false if the request of `meter` uses the most memory.
     fn make_room(&self, meter: &Meter) -> bool {
         let meters: Vec<_> = self.meters().iter().filter_map(Weak::upgrade).collect();
         let (ending, others): (Vec<_>, Vec<_>) = meters.into_iter().partition(|meter| meter.is_full());
@@ -321,7 +321,7 @@ impl Answers {
     }
 }
 
-/// Bytes of streamed events that the connection has not taken yet.
+/// Memory of streamed events that the connection has not taken yet.
 #[derive(Debug)]
 pub struct Unsent {
     meter: Arc<Meter>,
@@ -341,7 +341,7 @@ impl Drop for Unsent {
     }
 }
 
-/// The text of a response. Its memory counts until the connection has sent it.
+/// The text of a response. The memory of the text counts until the connection has sent it.
 struct ResponseText {
     text: String,
     _meter: Arc<Meter>,
@@ -364,8 +364,8 @@ pub struct Meter {
     all: Arc<Answers>,
     is_full: AtomicBool,
     is_streamed: bool,
-    /// The connection of a response text. It is closed to free the memory, because the connection holds the text until
-    /// it is sent.
+    /// The connection of a response text. It can be closed to free the memory, because the connection holds the text
+    /// until the text is sent.
     slot: Option<Arc<ConnectionSlot>>,
 }
 
@@ -379,7 +379,7 @@ impl Meter {
         Arc::new(Self::new(usize::MAX, Arc::default(), true, None))
     }
 
-    /// Counts `bytes` of further events. Returns false if there is no room for them.
+    /// Counts `bytes` further bytes of events. Returns false if there is no room for them.
     pub fn add(&self, bytes: usize) -> bool {
         let used = self.used.fetch_add(bytes, Ordering::Relaxed) + bytes;
         let fits = used <= self.most && self.fits(bytes);
@@ -390,7 +390,7 @@ impl Meter {
         fits
     }
 
-    /// Counts `bytes` until the end of the request. Returns false if there is no room for them.
+    /// Counts `bytes` further bytes until the end of the request. Returns false if there is no room for them.
     pub fn hold(&self, bytes: usize) -> bool {
         self.held.fetch_add(bytes, Ordering::Relaxed);
         let fits = self.fits(bytes);
@@ -401,7 +401,7 @@ impl Meter {
     }
 
     /// Counts `bytes` toward the limit of all requests. If the limit is exceeded, ends the request that uses the most
-    /// memory. Returns false if this request uses the most.
+    /// memory. Returns false if this request uses the most memory.
     fn fits(&self, bytes: usize) -> bool {
         let all = self.all.used.fetch_add(bytes, Ordering::Relaxed) + bytes;
         let fits = all <= ANSWERS || self.most == usize::MAX || self.all.make_room(self);
@@ -444,8 +444,8 @@ impl Drop for Meter {
     }
 }
 
-/// Upper bound for the bytes that an event takes until it is sent: its text exists in the event, in a part of the
-/// message, in a JSON value and in the JSON.
+/// Returns an upper bound for the number of bytes that an event takes until it is sent. The text of the event exists
+/// four times: in the event, in a part of the message, in a JSON value and in the JSON text.
 fn bytes(event: &Event) -> usize {
     const HEAD: usize = 400;
     let of = |logprob: &Logprob| 700 * (1 + logprob.top.len());
@@ -457,7 +457,7 @@ fn bytes(event: &Event) -> usize {
     }
 }
 
-/// Returns the ends of a channel for the events of an answer. Sending never waits.
+/// Returns the two ends of a channel for the events of an answer. Sending an event never waits.
 pub fn mailbox(meter: Arc<Meter>) -> (Outbox, Inbox) {
     let (events, received) = unbounded_channel();
     (Outbox { events, meter: meter.clone() }, Inbox { events: received, meter })
@@ -478,7 +478,7 @@ impl Client for Outbox {
         }
     }
 
-    /// True if nobody waits for the answer any more, or if there is no memory for it.
+    /// Returns true if nobody waits for the answer any more, or if there is no memory for the answer.
     fn is_closed(&self) -> bool {
         self.events.is_closed() || self.meter.is_full()
     }
@@ -502,7 +502,7 @@ impl Inbox {
         self.received(event)
     }
 
-    /// Receives an event, and a value whose drop frees the event's memory.
+    /// Receives an event, and a value that counts the memory of the event until it is dropped.
     pub async fn recv_unsent(&mut self) -> Option<(Event, Unsent)> {
         let event = self.events.recv().await;
         if self.meter.is_full() {
@@ -557,7 +557,7 @@ mod tests {
             (0..1000).take_while(|i| !many[i % 8].0.is_closed()).map(|i| many[i % 8].0.send(token(&text))).count();
         assert!((31..=40).contains(&sent), "{sent}");
         drop(many);
-        // If there is no room, the largest answer ends, and the others go on.
+        // If there is no room, the largest answer ends, and all other answers continue.
         let (large, small) = (mailbox(memory.meter(false)), mailbox(memory.meter(false)));
         (0..31).for_each(|_| large.0.send(token(&text)));
         (0..3).for_each(|_| small.0.send(token(&text)));
@@ -566,7 +566,7 @@ mod tests {
         assert_eq!(memory.answers.used.load(Ordering::Relaxed), 0);
     }
 
-    /// Bodies that do not arrive are refused if other clients wait for their memory, and keep none of a share.
+    /// A body that does not arrive is refused if other clients wait for its memory. It keeps no part of a share.
     #[test]
     fn slow_bodies_give_way() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
@@ -613,11 +613,11 @@ mod tests {
         let slot = connections.add([127, 0, 0, 1].into());
         slot.is_served_by(task.abort_handle());
         let large = memory.response("x".repeat(100 << 20), Some(slot)).unwrap();
-        // The connection of the largest response is closed, which makes room for another one.
+        // The connection of the largest response is closed, which makes room for another response.
         let other = memory.response("x".repeat(40 << 20), None).unwrap();
         runtime.block_on(async { assert!(task.await.unwrap_err().is_cancelled()) });
         drop(large);
-        // A response that would be the largest itself gets no memory.
+        // A response that would itself be the largest gets no memory.
         assert!(memory.response("x".repeat(100 << 20), None).is_none());
         drop(other);
         assert_eq!(memory.answers.used.load(Ordering::Relaxed), 0);

@@ -36,11 +36,11 @@ use crate::http::limits::{MOST_BUFFERED, MOST_CONNECTIONS, STALLED};
 use crate::http::readers::READERS;
 use arenite_run::scheduler::Counters;
 
-/// Time in which open requests may still be answered after a signal to stop, and the time to send their errors after
-/// that.
+/// Time after a signal to stop in which open requests may still be answered, and the time after that for sending their
+/// errors.
 const DRAIN: Duration = Duration::from_millis(1300);
 const LAST_ERRORS: Duration = Duration::from_millis(200);
-/// Time limit for the head of a request, and for the time between two requests.
+/// Time limit for receiving the head of a request, and for the pause between two requests.
 const HEAD_TIME: Duration = Duration::from_secs(15);
 
 /// The address to listen on, and the allowed origins.
@@ -58,8 +58,8 @@ pub struct Limits {
 
 /// Serves until the process receives a signal to stop, and all open requests are answered or their time is over.
 ///
-/// Prints the address when `ready` reports that the engine has its memory. `routes` gets the hosts and origins that
-/// requests may name.
+/// Prints the address when `ready` reports that the engine has allocated its memory. `routes` is called with the hosts
+/// and origins that requests may name.
 pub fn serve(
     routes: impl FnOnce(Gate) -> Router,
     counters: &Counters,
@@ -101,7 +101,7 @@ async fn all_done(counters: &Counters) {
     while counters.open.load(Ordering::Relaxed) > 0 {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    // Wait because a request is closed before the last bytes of its answer reach the socket.
+    // Wait, because a request counts as closed before the last bytes of its answer reach the socket.
     tokio::time::sleep(Duration::from_millis(100)).await;
 }
 
@@ -144,8 +144,8 @@ async fn accept(listener: TcpListener, routes: Router) {
     }
 }
 
-/// A socket that fails if its client reads nothing for the time `patience`, because an unread answer would otherwise
-/// hold its memory for ever.
+/// A socket that fails if its client does not read anything for the time `patience`. Otherwise an unread answer could
+/// hold its memory without end.
 struct Patient<S> {
     socket: S,
     patience: Duration,
@@ -199,8 +199,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
     }
 }
 
-/// Removes empty segments of a path (`//` and a `/` at the end), because clients create them from a base address that
-/// ends in `/`.
+/// Removes empty segments of a path (`//` and a `/` at the end), because clients create such paths from a base address
+/// that ends in `/`.
 fn without_empty_segments(uri: &Uri) -> Option<Uri> {
     let path = uri.path();
     if path == "/" || !path.contains("//") && !path.ends_with('/') {
@@ -246,7 +246,8 @@ mod tests {
                     }
                 }
             });
-            // The socket does not fail while the client reads slowly, in all for longer than one write may wait.
+            // A slow reader does not make the socket fail, even if the whole answer takes longer than one write may
+            // wait.
             for _ in 0..30 {
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 client.read_exact(&mut vec![0; 50_000]).await.unwrap();

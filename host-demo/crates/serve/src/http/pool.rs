@@ -1,4 +1,5 @@
-//! A limited amount of memory that clients share: each has at most a share of it, and waits in turn for more.
+//! A limited amount of memory that clients share: each client has at most a share of it, and waits for its turn to get
+//! more.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -19,9 +20,9 @@ const SILENCE: Duration = Duration::from_secs(10);
 
 /// Memory for bodies of similar size.
 pub struct Pool {
-    /// Maximum number of bytes of one client that has more than one body.
+    /// Maximum number of bytes for the bodies of one client. A single body of a client may be larger.
     share: usize,
-    /// A body that would take longer than this at its speed gives way to those of others.
+    /// If a body would take longer than this at its current speed, it gives way to the bodies of other clients.
     patience: Duration,
     state: Mutex<State>,
 }
@@ -44,7 +45,7 @@ struct Held {
 struct Waiter {
     client: u64,
     bytes: usize,
-    /// Number of bodies that its client had when it came, so that clients with few bodies come first.
+    /// Number of bodies that the client already had when this body came, so that clients with few bodies come first.
     rank: usize,
     grant: oneshot::Sender<Permit>,
 }
@@ -66,7 +67,7 @@ impl Pool {
         self.state.lock().unwrap_or_else(|broken| broken.into_inner())
     }
 
-    /// Waits until there is room for `bytes`. Bodies of clients that have fewer come first.
+    /// Waits until there is room for `bytes` bytes. Clients that have fewer bodies come first.
     pub async fn acquire(self: &Arc<Self>, client: u64, bytes: usize) -> Option<Permit> {
         let (grant, granted) = oneshot::channel();
         {
@@ -85,12 +86,12 @@ impl Pool {
     fn serve_waiting(self: &Arc<Self>) {
         loop {
             let Some(Waiter { client, bytes, grant, .. }) = self.state().next(self.share) else { return };
-            // An error is ignored because it drops the permit: the client has disconnected.
+            // An error means that the client has disconnected. It is ignored because the permit is then dropped.
             let _ = grant.send(Permit { pool: self.clone(), client, bytes });
         }
     }
 
-    /// Returns true if clients other than this one wait for memory.
+    /// Returns true if any other client waits for memory.
     fn is_wanted(&self, client: u64) -> bool {
         self.state().waiting.iter().any(|waiter| waiter.client != client && !waiter.grant.is_closed())
     }
@@ -111,8 +112,8 @@ impl Pool {
 }
 
 impl State {
-    /// Takes memory for the first body whose client has not used up its share. Bodies behind it wait even if they would
-    /// fit, because a large one would otherwise have to wait for all of them.
+    /// Takes memory for the first waiting body whose client has not used up its share. Bodies behind this body wait
+    /// even if there is room for them, because a large body would otherwise have to wait for all of them.
     fn next(&mut self, share: usize) -> Option<Waiter> {
         self.waiting.retain(|waiter| !waiter.grant.is_closed());
         let may =
@@ -146,7 +147,7 @@ impl Drop for Permit {
     }
 }
 
-/// Measures how fast a body comes. While other clients wait for its memory, a slow body is refused.
+/// Measures how fast a body arrives. While other clients wait for memory, a slow body is refused.
 pub struct Pace<'p> {
     permit: &'p Permit,
     /// Length of the body, or its greatest possible one.
@@ -192,7 +193,7 @@ impl<'p> Pace<'p> {
 mod tests {
     use super::*;
 
-    /// A client has at most its share, or one body, and those who have less come first.
+    /// A client has at most its share, or a single body, and clients that have less come first.
     #[tokio::test(flavor = "current_thread")]
     async fn clients_take_turns() {
         let pool = Pool::new(10, 5, Duration::from_secs(1));
@@ -208,7 +209,7 @@ mod tests {
         let first = pool.acquire(1, 4).await.unwrap();
         let more: Vec<_> = (0..3).map(|_| ask(1, 4)).collect();
         settle().await;
-        // The share of the first client is used up, and others find room.
+        // The share of the first client is used up, and there is room for other clients.
         assert!(more.iter().all(|task| !task.is_finished()));
         let second = pool.acquire(2, 6).await.unwrap();
         assert!(second.bytes() == 6 && pool.is_wanted(2) && !pool.is_wanted(1));

@@ -1,6 +1,6 @@
 //! Threads that read requests: JSON, templates, tokens and grammars. The client that has used the least time lately
-//! comes first, and one thread serves only clients that have used little. A slow request therefore mainly delays its
-//! own client.
+//! comes first, and one thread serves only clients that have used little time. A slow request therefore mainly delays
+//! other requests of its own client.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,12 +11,12 @@ use tokio::sync::oneshot;
 
 /// Number of threads.
 pub const READERS: usize = 2;
-/// Maximum used time of the clients that the first thread serves.
+/// Maximum used time of a client that the first thread serves.
 const LITTLE: Duration = Duration::from_millis(20);
 /// Half-life of a client's used time.
 const HALF: Duration = Duration::from_secs(5);
-/// Maximum number of clients whose used time is counted, so that many addresses do not fill the memory. At the limit,
-/// clients with little used time are removed.
+/// Maximum number of clients whose used time is counted, so that many addresses cannot fill the memory. If there are
+/// more clients, those with little used time are removed.
 const MOST_CLIENTS: usize = 1024;
 
 /// The threads, which end when this value is dropped.
@@ -44,7 +44,7 @@ struct Task {
     work: Box<dyn FnOnce() + Send>,
 }
 
-/// Time that a client had used at `since`. It is halved every [`HALF`].
+/// Time that a client had used at the moment `since`. The time is halved every [`HALF`].
 #[derive(Clone, Copy)]
 struct Used {
     time: Duration,
@@ -62,8 +62,8 @@ impl State {
         self.used.get(&client).map_or(Duration::ZERO, |used| used.now())
     }
 
-    /// Removes the first task of the client with the least used time, if that time is at most `most`, or at most
-    /// half of that of the client whose task runs on the thread for all.
+    /// Removes the first task of the client with the least used time, if that time is at most `most`. The time may also
+    /// be larger, but at most half of the used time of the client whose task runs on the thread for all clients.
     fn take(&mut self, most: Duration) -> Option<Task> {
         let most = most.max(self.served.map_or(Duration::ZERO, |client| self.used(client) / 2));
         let clients = self.waiting.iter().enumerate().map(|(at, task)| (self.used(task.client), at));
@@ -103,7 +103,7 @@ impl Queue {
             }
             drop(state);
             let began = Spent::now();
-            // After a panic, dropping the sender of the result informs the request.
+            // After a panic, the sender of the result is dropped, which informs the request.
             let _ = catch_unwind(AssertUnwindSafe(work));
             state = self.lock();
             state.count(client, began.elapsed(), 2 * LITTLE);
@@ -152,8 +152,8 @@ impl Drop for Readers {
     }
 }
 
-/// A time that this thread had spent: its processor time where the system tells it, so that neither a busy machine nor
-/// the priority of the thread counts.
+/// The time that this thread has spent. It is the thread's processor time if the system reports it, so that neither a
+/// busy machine nor the priority of the thread has an effect.
 struct Spent(Instant, Option<Duration>);
 
 impl Spent {
@@ -178,9 +178,9 @@ fn processor_time() -> Option<Duration> {
     None
 }
 
-/// Lowers the priority of this thread below that of the threads that run the model and serve.
+/// Lowers the priority of this thread below the priority of the threads that run the model and serve.
 fn yield_to_others() {
-    // On Linux, no process means the calling thread. An error is ignored because the reader then only has the usual
+    // On Linux, `None` means the calling thread. An error is ignored because the reader then only keeps the usual
     // priority.
     #[cfg(target_os = "linux")]
     let _ = rustix::process::setpriority_process(None, 10);
@@ -197,7 +197,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let readers = Arc::new(Readers::start());
         let (is_open, begun) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-        // The first two slow requests take some time, and the others wait for the small ones.
+        // The first two slow requests take some time, and all later slow requests wait for the small requests.
         let run = |client: u64, is_slow: bool| {
             let (readers, is_open, begun) = (readers.clone(), is_open.clone(), begun.clone());
             let work = move || {

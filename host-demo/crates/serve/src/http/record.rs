@@ -16,13 +16,13 @@ use serde::Serialize;
 
 use arenite_text::shown::{log_json, log_line};
 
-/// Header for the process of a model: the secret of the server's process, and the client's address.
+/// Header of a request to the process of a model. It has the secret of the server's process, and the client's address.
 pub const CLIENT: HeaderName = HeaderName::from_static("x-arenite-client");
 pub const ID: HeaderName = HeaderName::from_static("x-request-id");
 /// Maximum length of a client's own identifier.
 const MOST_ID: usize = 128;
-/// Number of lines that may wait for the log's reader. Further lines are dropped, so that a slow reader neither delays
-/// requests nor fills the memory.
+/// Maximum number of lines that wait for the log's reader. Further lines are dropped, so that a slow reader neither
+/// delays requests nor fills the memory.
 const WAITING: usize = 1024;
 
 /// The format of lines in the log.
@@ -39,7 +39,7 @@ impl LogFormat {
     pub const ALL: [(&str, Self); 2] = [("text", Self::Text), ("json", Self::Json)];
 }
 
-/// Writes lines in a separate thread, because their reader may be slow.
+/// Writes lines in a separate thread, because the program that reads the log may be slow.
 #[derive(Clone)]
 pub struct Log {
     format: LogFormat,
@@ -114,7 +114,7 @@ impl Record {
         }
     }
 
-    /// Lets the process of the model write the log line. Returns the request's identifier.
+    /// Leaves the log line to the process of the model. Returns the request's identifier.
     pub fn pass_on(&self) -> &str {
         self.is_passed_on.store(true, Ordering::Relaxed);
         &self.id
@@ -126,7 +126,8 @@ impl Record {
         self.answer_tokens.fetch_add(answer, Ordering::Relaxed);
     }
 
-    /// Notes the time of the first token. Returns the time since the request, unless there was a token before.
+    /// Notes the time of the first token. Returns the time since the request; `None` if the request already had a
+    /// token.
     pub fn first_token(&self) -> Option<Duration> {
         let time = self.began.elapsed();
         let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX).max(1);
@@ -168,10 +169,11 @@ impl Drop for Record {
     }
 }
 
-/// Gives each request its record, and the answer the request's identifier.
+/// Gives each request a record, and adds the request's identifier to the answer.
 pub async fn record(State(log): State<Option<Log>>, mut request: Request<Body>, next: Next) -> Response {
     let given = request.headers().get(ID).filter(|id| id.len() <= MOST_ID).and_then(|id| id.to_str().ok());
-    // Only graphic characters, because an identifier with spaces could look like other fields of the log.
+    // The identifier must consist of graphic characters, because an identifier with spaces could look like several
+    // fields of the log.
     let given = given.filter(|id| !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_graphic()));
     let id = given.map_or_else(|| format!("{:016x}", by_chance()), str::to_string);
     let record = Arc::new(Record::new(log, id, &request));

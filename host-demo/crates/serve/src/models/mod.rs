@@ -1,5 +1,5 @@
-//! Runs several models within a budget of memory. Each loaded model runs in a process of its own: a failure ends only
-//! that process, and all of its memory returns to the system.
+//! Runs several models within a budget of memory. Each loaded model runs in a separate process: a failure ends only
+//! that process, and all memory of the process returns to the system.
 
 pub mod proxy;
 
@@ -26,9 +26,9 @@ use arenite_request::Refusal;
 use arenite_run::service::Facts;
 use arenite_run::service::{Host, by_chance, is_any, is_name};
 
-/// Time that a request waits for memory before it gets priority over others.
+/// Time that a request waits for memory before it gets priority over other requests.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Time that a request waits for memory with priority before it fails.
+/// Time that a request with priority waits for memory before the request fails.
 const WAIT: Duration = Duration::from_secs(120);
 
 /// A model that requests can choose.
@@ -70,20 +70,20 @@ pub struct Models {
     token: String,
     /// Arguments of this process, which are passed on to the processes of the models.
     arguments: Vec<OsString>,
-    /// The process of each model. Never locked while a lock inside a [`ProcessSlot`] is held, because `take` locks in
-    /// the other order.
+    /// The process of each model. This list is never locked while a lock inside a [`ProcessSlot`] is held, because
+    /// `take` locks in the opposite order.
     slots: Mutex<Vec<Option<Arc<ProcessSlot>>>>,
     /// Notified when memory may have become free.
     freed: Notify,
     /// Write-locked by a request that has waited too long for memory. All other requests then wait until this request
     /// has its memory, because they would otherwise keep other models loaded without end.
     turn: RwLock<()>,
-    /// Time without requests after which a model is unloaded; `None` keeps it.
+    /// Time without requests after which a model is unloaded; `None` keeps the model loaded.
     idle: Option<Duration>,
 }
 
-/// Tells one state of a file from another: its length, and the time of its last change. No hash, because each request
-/// compares it.
+/// Identifies a version of a file: its length, and the time of its last change. A hash of the contents would take too
+/// long, because each request compares the stamp.
 type FileStamp = Option<(u64, SystemTime)>;
 
 fn stamp(path: &Path) -> FileStamp {
@@ -98,7 +98,7 @@ struct ProcessSlot {
     /// Number of requests that the process is answering.
     leases: AtomicUsize,
     used: Mutex<Instant>,
-    /// The time that a request gave in place of [`Models::idle`].
+    /// The time that a request has set in place of [`Models::idle`].
     idle: Mutex<Option<Option<Duration>>>,
     /// The model file when the process was started.
     file: FileStamp,
@@ -187,7 +187,7 @@ impl Models {
         self.models.iter().zip(loaded).collect()
     }
 
-    /// Returns the index of the model of this name. Requests without a name get the first model.
+    /// Returns the index of the model `name`. Requests without a name get the first model.
     pub fn find(&self, name: Option<&str>) -> error::Result<usize> {
         let Some(name) = name.filter(|name| !is_any(name)) else { return Ok(0) };
         let is_named = |model: &ModelEntry| is_name(name, &model.name);
@@ -228,7 +228,7 @@ impl Models {
         if lease.slot.runs() == Some(true) {
             return Ok(lease);
         }
-        // A task of its own, so that the start continues even if the client disconnects.
+        // The start runs in a separate task, so that it continues even if the client disconnects.
         let started = tokio::spawn(async move { lease.start(ended).await.map(|()| lease) });
         let failed = |why: String| {
             let why = format!("the model `{}` cannot be loaded: {why}", self.models[at].name);
@@ -255,7 +255,7 @@ impl Models {
             slot.take_if(|slot| slot.runs() == Some(false));
         }
         let mut ended = Vec::new();
-        // A file that was replaced is loaded again, once no request uses the old one.
+        // If a file was replaced, it is loaded again after the last request that uses the old file has ended.
         let file = stamp(&self.models[at].path);
         let is_old = |slot: &mut Arc<ProcessSlot>| slot.file != file && slot.leases.load(Ordering::Relaxed) == 0;
         ended.extend(slots[at].take_if(is_old));
@@ -286,7 +286,7 @@ impl Models {
         Some((Lease { models: self.clone(), at, slot }, ended))
     }
 
-    /// Unloads a model if no request uses it. Returns whether it was loaded and is not any more.
+    /// Unloads a model if no request uses it. Returns true if the model was loaded and is now unloaded.
     pub async fn unload(&self, at: usize) -> bool {
         let is_idle = |slot: &mut Arc<ProcessSlot>| slot.leases.load(Ordering::Relaxed) == 0;
         let slot = lock(&self.slots)[at].take_if(is_idle);
@@ -317,8 +317,8 @@ impl Models {
             .stdout(Stdio::piped())
             .kill_on_drop(true)
             .spawn()?;
-        // Standard input stays open, because the process ends when it is closed: therefore also when this process is
-        // killed.
+        // Standard input stays open, because the model's process ends when its standard input is closed. It therefore
+        // also ends when this process is killed.
         if let Some(input) = &mut child.stdin {
             input.write_all(format!("{}\n", self.token).as_bytes()).await?;
         }
@@ -333,7 +333,7 @@ impl Models {
 }
 
 impl ProcessSlot {
-    /// False if the process has ended; `None` if it was not started yet.
+    /// Returns false if the process has ended; `None` if it has not been started yet.
     fn runs(&self) -> Option<bool> {
         let process = self.process.get()?.as_ref().ok();
         Some(process.is_some_and(|process| {
@@ -359,7 +359,7 @@ impl Lease {
             }
             self.models.start(self.at).await.map_err(|error| error.to_string())
         };
-        // One start for all requests that wait, so that they share its error. The next request starts the process
+        // All waiting requests share one start, so that they also share its error. The next request starts the process
         // again.
         let started = self.slot.process.get_or_init(start).await;
         started.as_ref().map(|_| ()).map_err(String::clone)
@@ -379,7 +379,7 @@ impl Lease {
         &self.models.models[self.at].name
     }
 
-    /// Sets the time without requests after which the model is unloaded; `None` keeps it.
+    /// Sets the time without requests after which the model is unloaded; `None` keeps the model loaded.
     pub fn keep_for(&self, idle: Option<Duration>) {
         *lock(&self.slot.idle) = Some(idle);
     }

@@ -77,7 +77,8 @@ struct ModelName {
     keep_alive: Option<Value>,
 }
 
-/// Reads Ollama's time: seconds, or a number with a unit. A negative one has no end. `None` if it cannot be read.
+/// Parses a time in Ollama's notation: a number of seconds, or a number with a unit. A negative time has no end.
+/// Returns `None` if it cannot be parsed.
 fn time_of(value: &Value) -> Option<Option<Duration>> {
     let seconds = match value {
         Value::String(text) => {
@@ -134,7 +135,8 @@ pub async fn forward(State(proxy): State<Arc<Proxy>>, request: Request) -> Resul
         Method::POST => named(&proxy, request).await?,
         _ => ((None, None), Body::empty()),
     };
-    // Opened after the body, so that a connection whose body still comes may be closed to make room for others.
+    // Opened only after the body has arrived, so that a connection whose body is still arriving can be closed to make
+    // room for other clients.
     let mut open = OpenRequest::new(&proxy, slot.as_ref())?;
     let (name, keep_alive) = (name.0.or(in_address), name.1);
     let lease = proxy.models.lease(proxy.models.find(name.as_deref())?).await?;
@@ -164,10 +166,11 @@ pub async fn forward(State(proxy): State<Arc<Proxy>>, request: Request) -> Resul
     Ok(Response::from_parts(head, Body::new(Answer { body, _open: open })))
 }
 
-/// The name of the model, and the time for which it stays loaded.
+/// The name of the model, and the time for which the model stays loaded.
 type Named = (Option<String>, Option<Value>);
 
-/// Receives a body, and reads the name of the model in it. The body counts toward the limit until it is forwarded.
+/// Receives a body, and reads the name of the model in it. The body counts toward the memory limit until it is
+/// forwarded.
 async fn named(proxy: &Proxy, request: Request) -> Result<(Named, Body)> {
     let is_form = request.headers().get(header::CONTENT_TYPE).is_some_and(|kind| {
         kind.to_str().is_ok_and(|kind| kind.trim_start().to_ascii_lowercase().starts_with("multipart/form-data"))
@@ -193,14 +196,15 @@ fn name_in_json(body: &Received) -> Result<Named> {
     }
     match serde_json::from_slice::<ModelName>(&body::well_formed(body.json()?)) {
         Ok(ModelName { model, name, keep_alive }) => Ok((model.or(name), keep_alive)),
-        // An error, because without a name the request would go to the first model, which may answer it.
+        // This is an error, because a request without a name would go to the first model, and that model might answer
+        // it.
         Err(error) if error.is_data() => Err(ApiError::about("model", format!("model is invalid: {error}"))),
         Err(error) => Err(body::not_json(&error)),
     }
 }
 
-/// Returns the name of the model in a form with a sound file. A form without the name goes to the first model. A form that
-/// cannot be read is an error, because it may have a name.
+/// Returns the name of the model in a form with a sound file. A form without the name goes to the first model. A form
+/// that cannot be read is an error, because it may contain a name.
 async fn name_in_form(headers: &HeaderMap, body: Bytes) -> Result<Option<String>> {
     let mut request = Request::new(Body::from(body));
     *request.headers_mut() = headers.clone();
@@ -311,8 +315,8 @@ pub async fn health(State(proxy): State<Arc<Proxy>>) -> Response {
     health_of(&proxy.counters)
 }
 
-/// `GET /metrics`: with the parameter `model`, the metrics of that model's process if it is loaded; otherwise the
-/// memory of all models, and whether each is loaded.
+/// `GET /metrics`: with the parameter `model`, the metrics of that model's process if the model is loaded. Otherwise
+/// the memory of all models, and for each model whether it is loaded.
 pub async fn metrics(State(proxy): State<Arc<Proxy>>, request: Request) -> Result<Response> {
     let named = Query::<ModelName>::try_from_uri(request.uri());
     let Query(ModelName { model: named, .. }) = named.map_err(|error| ApiError::invalid(error.body_text()))?;
@@ -325,7 +329,7 @@ pub async fn metrics(State(proxy): State<Arc<Proxy>>, request: Request) -> Resul
         let why = format!("the model `{}` is not loaded", model.name);
         return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, why));
     }
-    // Not Rust's escapes, because Prometheus knows only these three.
+    // The escapes of Rust's `Debug` are not used, because Prometheus accepts only these three escapes.
     let label = |name: &str| name.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
     let row = |(model, value): (&str, usize)| format!("{{model=\"{}\"}} {value}\n", label(model));
     let rows = |name: &str, help: &str, values: Vec<(&str, usize)>| {

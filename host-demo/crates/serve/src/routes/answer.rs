@@ -18,7 +18,7 @@ use arenite_run::service::{Choice, Endpoint, Parts, Prepared, Service};
 pub struct ResponseMeta {
     pub id: String,
     pub created: u64,
-    /// True if `cached_tokens` is reported. The value depends on other requests.
+    /// True if `cached_tokens` is reported. This value depends on other requests.
     pub reports_cached: bool,
 }
 
@@ -111,8 +111,8 @@ impl Usage {
     }
 }
 
-/// Numbers of tokens under the names of llama.cpp: of the prompt, those that were cached and those that were read; of the
-/// answer; of drafts.
+/// Numbers of tokens under llama.cpp's names: cached tokens of the prompt, tokens of the prompt that were read, tokens
+/// of the answer, and tokens of drafts.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Timings {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -130,7 +130,7 @@ struct DraftTimings {
 }
 
 impl Timings {
-    /// Adds up the counts of all answers. Without drafts, their counts are left out.
+    /// Adds up the counts of all answers. If there were no drafts, the counts of drafts are left out.
     pub fn of(choices: &[Choice], reports_cached: bool) -> Self {
         let sum = |count: fn(&Choice) -> usize| -> usize { choices.iter().map(count).sum() };
         let cache_n = reports_cached.then(|| sum(|choice| choice.cached));
@@ -214,10 +214,10 @@ fn completion_choice(prepared: &Prepared, choice: &Choice, index: usize) -> Valu
     })
 }
 
-/// Maximum number of characters in the header of a warning, because proxies limit the size of headers.
+/// Maximum number of characters of a warning in a header, because proxies limit the size of headers.
 const LONGEST_WARNING: usize = 1000;
 
-/// Adds a warning for the client as a header. Characters other than ASCII's are escaped, because the warning may name a
+/// Adds a warning for the client as a header. Characters outside ASCII are escaped, because the warning may quote a
 /// client's schema.
 pub fn with_warning(mut response: Response, warning: Option<String>) -> Response {
     let escaped = |warning: String| warning.escape_default().take(LONGEST_WARNING).collect::<String>();

@@ -17,7 +17,8 @@ use crate::http::pool::Pace;
 use crate::sounds::{MOST_BYTES, Transcription};
 use arenite_speech::{Format, SoundFile};
 
-/// Maximum size in bytes of each other field of a form. Whisper reads at most the last 224 tokens of a prompt.
+/// Maximum number of bytes of each field of a form except the sound. Whisper reads at most the last 224 tokens of a
+/// prompt.
 const MOST_FIELD: usize = 16 << 10;
 /// Maximum number of fields of a form.
 const MOST_FIELDS: usize = 32;
@@ -63,7 +64,7 @@ async fn answer(app: Arc<App>, request: Request, translate: bool) -> Result<Resp
     Ok(([(header::CONTENT_TYPE, kind)], text).into_response())
 }
 
-/// The sound, and the other fields. A field that comes several times is a list.
+/// The sound, and all other fields. If a field is repeated, its value is a list.
 type Parts = (Option<Bytes>, Map<String, Value>);
 
 /// Receives the parts of a form.

@@ -1,5 +1,5 @@
-//! The cards of `/v1/models`, in OpenAI's format or Anthropic's, and the answer to `/health`, which one model and several have in
-//! common.
+//! The cards of `/v1/models`, in OpenAI's format or Anthropic's format, and the answer to `/health`. Servers with one
+//! model and servers with several models share this code.
 
 use std::sync::atomic::Ordering;
 
@@ -23,15 +23,15 @@ pub struct ModelCard<'s> {
     owned_by: &'static str,
     max_model_len: usize,
     meta: ModelMeta,
-    /// llama.cpp's field, for models that are trained for decisions.
+    /// A field of llama.cpp for models that are trained for decisions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub architecture: Option<Architecture>,
-    /// What the model can do, by Ollama's names and `rerank`, `decisions` and `transcription`.
+    /// Names of the abilities of the model: Ollama's names, and `rerank`, `decisions` and `transcription`.
     pub capabilities: Vec<&'static str>,
     /// `loaded` or `unloaded`, if there are several models.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<&'static str>,
-    /// Bytes of memory of the loaded model, if there are several models.
+    /// Number of bytes of memory that the loaded model takes, if the server has several models.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<usize>,
 }
@@ -72,7 +72,7 @@ impl<'s> ModelCard<'s> {
         if !is_of_anthropic(headers) {
             return json!(self);
         }
-        // The time is 0 since Anthropic's documentation allows this for an unknown one.
+        // The time is 0, because Anthropic's documentation prescribes this for an unknown time.
         json!({
             "type": "model", "id": self.id, "display_name": self.id, "created_at": "1970-01-01T00:00:00Z",
             "lifecycle": "active", "max_input_tokens": self.max_model_len, "max_tokens": self.max_model_len,

@@ -15,13 +15,14 @@ use crate::routes::lora;
 pub async fn systemone(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response> {
     let (open, received) = app.receive(request).await?;
     let read = move |app: &App| {
-        // Not parsed with integers, because numbers of the state are shown to the model as they are written.
+        // Whole numbers with a decimal point are not converted to integers, because numbers in the state are shown to
+        // the model as they are written.
         let body = body::as_written(received.json()?)?;
         Ok((decisions(&app.service, &body)?, lora::of_body(&app.service.lora, &body)?))
     };
     let (mut decisions, lora) = app.aside(&open, read).await?;
     let scores = app.scores(&open, &mut decisions, lora).await?;
     let answer = app.service.decided(&decisions, scores)?;
-    // No bound on the size, because the descriptions of a scale's levels may be long.
+    // The size has no bound, because the descriptions of a scale's levels may be long.
     app.write(&open, usize::MAX, move |_| answer).await
 }

@@ -88,7 +88,8 @@ pub(super) fn sampling(params: &Params) -> Value {
 pub async fn apply_template(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response> {
     let render = |app: &App, body| {
         let mut asked = openai::chat(&body)?;
-        // As in llama.cpp, an answer would continue a last message of the assistant, unless the client denies it.
+        // As in llama.cpp, the answer continues the last message if that is a message of the assistant, unless the
+        // client denies this.
         let is_answer = |last: &Message| last.role == "assistant" && last.calls.is_empty();
         let last = body["messages"].as_array().and_then(|messages| messages.last());
         let is_denied = body["continue_final_message"] == false || last.is_some_and(|last| last["prefix"] == false);
@@ -110,7 +111,7 @@ pub async fn completion(State(app): State<Arc<App>>, request: Request<HttpBody>)
     complete(app, request, openai::completion).await
 }
 
-/// Answers a request in llama.cpp's own format. `read` reads the request.
+/// Answers a request in llama.cpp's own format. The function `read` parses the request.
 async fn complete(
     app: Arc<App>,
     request: Request<HttpBody>,
@@ -144,7 +145,7 @@ async fn complete(
 
 /// Request settings that determine the fields of an answer in llama.cpp's own format.
 struct Format {
-    /// Paths of the fields to return. If there are none, all fields are returned.
+    /// Paths of the fields to return. If the list is empty, all fields are returned.
     fields: Vec<String>,
     has_tokens: bool,
     settings: Value,
@@ -169,7 +170,7 @@ impl Format {
         }
     }
 
-    /// Returns the complete answers: an object, or a list if there are several.
+    /// Returns the complete answers: an object for a single answer, or a list for several answers.
     fn all(&self, service: &Service, choices: &[Choice]) -> Value {
         match choices {
             [choice] => self.end(service, choice, 0),
@@ -184,7 +185,7 @@ impl Format {
         if self.fields.is_empty() {
             return answer;
         }
-        // A path such as `timings/prompt_n` is also the name of the field that is returned.
+        // A path such as `timings/prompt_n` is also the name of the returned field.
         let field = |path: &String| Some((path.clone(), answer.pointer(&format!("/{path}"))?.clone()));
         Value::Object(self.fields.iter().filter_map(field).collect())
     }
@@ -199,7 +200,8 @@ impl Format {
             model: &service.name,
             tokens_predicted: choice.answer,
             tokens_evaluated: choice.prompt,
-            // The tokens in the context. They exclude the last one, since it was not read.
+            // Number of tokens in the context. The last token of the answer is excluded, because the model has not read
+            // it.
             tokens_cached: choice.read,
             timings: Timings::of(std::slice::from_ref(choice), true),
             id_slot: choice.slot,
@@ -256,7 +258,7 @@ async fn stream(app: Arc<App>, mut answer: Answer, format: Format, out: Events, 
     }
 }
 
-/// Returns embeddings in llama.cpp's own format, as lists of one vector each.
+/// Returns embeddings in llama.cpp's own format, in which each embedding is a list with a single vector.
 pub fn embeddings(vectors: &[Result<Vec<f32>>]) -> Value {
     let row = |(index, vector): (usize, &Result<Vec<f32>>)| match vector {
         Ok(vector) => json!({ "index": index, "embedding": [unit(vector)] }),

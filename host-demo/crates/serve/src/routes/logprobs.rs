@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use arenite_run::generation::Logprob;
 
-/// The format of a token in chats, and in llama.cpp's own format. Like llama-server, it has the token's id.
+/// A token in the format of chats and of llama.cpp's own answers. As in llama-server, the token's id is included.
 #[derive(Serialize)]
 struct ChatToken<'l> {
     id: TokenId,
@@ -42,8 +42,8 @@ struct Completion {
     text_offset: Vec<usize>,
 }
 
-/// Returns tokens in the format of completions. `start` is the offset of the answer's text, which begins with the
-/// prompt if the request asks for an echo.
+/// Returns tokens in the format of completions. `start` is the offset at which the returned text begins; the text
+/// begins with the prompt if the request asks for an echo.
 pub fn completion(logprobs: &[Logprob], start: usize) -> Value {
     let top = |logprob: &Logprob| {
         let top = logprob.top.iter().rev().map(|token| (lossy(&token.bytes), json!(token.logprob))).collect();

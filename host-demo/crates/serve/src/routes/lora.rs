@@ -1,5 +1,5 @@
-//! Scales of LoRA adapters: those in a request, or the client's default scales, which llama.cpp's route `/lora-adapters`
-//! shows and sets.
+//! Scales of LoRA adapters: the scales in a request, or the client's default scales. llama.cpp's route `/lora-adapters`
+//! shows and sets the default scales.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ pub async fn list(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Re
     Ok(Json(json!(cards.collect::<Vec<_>>())))
 }
 
-/// `POST /lora-adapters`: sets the default scales of the client, or of all that share the cache.
+/// `POST /lora-adapters`: sets the default scales of the client, or of all clients if they share the cache.
 pub async fn set(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Json<Value>> {
     let read = |_: &App, body| {
         let list = serde_json::from_value(body);

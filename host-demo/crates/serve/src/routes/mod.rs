@@ -47,7 +47,7 @@ use arenite_run::service::{Choice, Endpoint, by_chance, token_count};
 use arenite_text as text;
 
 /// Returns the paths that need the API key, and their handlers. Every path that begins with `/v1` also exists without
-/// it, for clients whose base address lacks it.
+/// `/v1`, for clients whose base address lacks it.
 fn table() -> Vec<(&'static str, MethodRouter<Arc<App>>)> {
     let limit = || DefaultBodyLimit::max(sounds::MOST_BYTES);
     let mut table = vec![
@@ -131,7 +131,7 @@ pub fn router_of_models(proxy: Proxy, own: Common) -> Router {
     own.router(routes, get(proxy::health), Arc::new(proxy))
 }
 
-/// Settings that a server of one model and a server of several models have in common.
+/// Settings that servers with one model and servers with several models have in common.
 pub struct Common {
     pub keys: Vec<String>,
     pub log: Option<Log>,
@@ -170,14 +170,14 @@ impl Common {
             }),
         };
         let cors = CorsLayer::new().allow_origin(origins).allow_methods([Method::GET, Method::POST]);
-        // Allow all requested headers, because clients' libraries add headers of their own. The last header is there
-        // because a page of a public site may otherwise not reach a server on this machine.
+        // Allow all requested headers, because clients' libraries add further headers. `allow_private_network` is
+        // needed because a page of a public site may otherwise not reach a server on this machine.
         let cors = cors.allow_headers(AllowHeaders::mirror_request()).allow_private_network(true);
         routes.layer(cors.expose_headers([HeaderName::from_static("x-warning")]))
     }
 }
 
-/// Refuses requests that do not come from the proxy process, because they could name any client's address.
+/// Refuses requests that do not come from the proxy process, because such a request could claim any client's address.
 async fn of_proxy(State(secret): State<Arc<str>>, request: Request, next: Next) -> Response {
     match passed_by(&secret, &request) {
         Some(_) => next.run(request).await,
@@ -186,15 +186,15 @@ async fn of_proxy(State(secret): State<Arc<str>>, request: Request, next: Next) 
     }
 }
 
-/// Refuses requests without one of the API keys, if there are any.
+/// Refuses requests that do not have one of the API keys, if the server has keys.
 async fn with_key(State(keys): State<Arc<[String]>>, headers: HeaderMap, request: Request, next: Next) -> Response {
     let bearer = headers.get(header::AUTHORIZATION).and_then(|value| {
         let (scheme, key) = value.to_str().ok()?.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then(|| key.trim_start())
     });
-    // The second header is read because Anthropic's clients send the key in it.
+    // The header `x-api-key` is also read, because Anthropic's clients send the key in it.
     let given = bearer.or_else(|| headers.get("x-api-key")?.to_str().ok());
-    // Compares with all keys, so that the time does not tell which one is similar.
+    // Compares with all keys, so that the time does not reveal which key is similar.
     let is_known = |given: &str| keys.iter().fold(false, |known, key| known | same(given.as_bytes(), key.as_bytes()));
     match keys.is_empty() || given.is_some_and(is_known) {
         true => next.run(request).await,
@@ -247,7 +247,8 @@ async fn embeddings(State(app): State<Arc<App>>, request: Request<HttpBody>) -> 
     let read = |app: &App, mut body: Value| {
         let inputs = vectors::embedding_inputs(&app.service, &body, false)?;
         let lora = lora::of_body(&app.service.lora, &body)?;
-        // Only `content` asks for llama.cpp's own format of answers, since it is llama.cpp's field.
+        // The answer has llama.cpp's own format only if the request has `content`, because only llama.cpp has this
+        // field.
         let is_llama = body.get("input").is_none_or(Value::is_null) && body.get("content").is_some();
         keep(&mut body, &["encoding_format", "dimensions"]);
         Ok((body, inputs, lora, is_llama))
@@ -264,7 +265,7 @@ async fn embeddings(State(app): State<Arc<App>>, request: Request<HttpBody>) -> 
 }
 
 async fn rerank(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response> {
-    // Cohere's scores are shares, llama.cpp's are the model's own.
+    // Cohere's scores are numbers from 0 to 1; llama.cpp's scores are the model's own scores.
     let is_of_cohere = request.uri().path().trim_end_matches('/').ends_with("/v2/rerank");
     let read = move |app: &App, body: Value| {
         let mut ranked = faces::rerank::ranking(&body)?;
@@ -277,7 +278,7 @@ async fn rerank(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Resu
     let (open, (pairs, ranked, lora)) = app.asked(request, read).await?;
     let tokens = token_count(&pairs);
     let made = app.vectors(&open, pairs, lora).await?;
-    // No bound on the size, because an answer that contains the documents may be long.
+    // The size has no bound, because an answer that contains the documents may be long.
     let bytes = if ranked.returns_documents { usize::MAX } else { made.bytes() };
     app.write(&open, bytes, move |app| vectors::ranking(&app.service, &ranked, &made.vectors, tokens)).await
 }
@@ -304,7 +305,8 @@ async fn tokenize(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Re
     app.answered(request, tokens_of).await
 }
 
-/// The answer to `/tokenize`. The tokens are numbers, because these take an eighth of the memory of JSON values.
+/// The answer to `/tokenize`. The tokens are stored as numbers, because numbers take an eighth of the memory of JSON
+/// values.
 #[derive(Serialize)]
 struct Tokenized {
     count: usize,
@@ -324,7 +326,8 @@ fn tokens_of(app: &App, body: Value) -> Result<Tokenized> {
     let text = ["content", "text", "prompt"].iter().find_map(|key| body.get(*key)).unwrap_or(&Value::Null);
     let prompt = faces::Field { name: "content", value: text }.prompt()?;
     let switch = |keys: [&str; 2], default| keys.iter().find_map(|key| body.get(*key)?.as_bool()).unwrap_or(default);
-    // By default, the first switch is on only in vLLM's requests, which have the field `prompt`, and off in llama.cpp's.
+    // The default of the first switch is on for vLLM's requests, which have the field `prompt`, and off for
+    // llama.cpp's.
     let add_special = switch(["add_special", "add_special_tokens"], body.get("prompt").is_some());
     let parse_special = switch(["parse_special", "parse_special_tokens"], true);
     let how = arenite::tokenizer::Encode { add_special, parse_special };
@@ -333,13 +336,14 @@ fn tokens_of(app: &App, body: Value) -> Result<Tokenized> {
     if body.get("with_pieces") != Some(&Value::Bool(true)) {
         return Ok(Tokenized { count, max_model_len, tokens: TokenList::Ids(tokens) });
     }
-    // Limited to the context, because the pieces of a text take a hundred times the memory of its ids.
+    // The number of tokens is limited to the context, because the pieces of a text take a hundred times as much memory
+    // as its ids.
     if count > max_model_len {
         let message = format!("content has {count} tokens, but with_pieces takes at most {max_model_len}: shorten it");
         return Err(ApiError::about("content", message));
     }
     let piece = |id| {
-        // As in llama.cpp, a part of a character is a list of bytes.
+        // As in llama.cpp, an incomplete character is shown as a list of bytes.
         let piece = String::from_utf8(arenite_run::generation::bytes(app.service.tokenizer(), id));
         json!({ "id": id, "piece": piece.map_or_else(|part| json!(part.as_bytes()), Value::String) })
     };
@@ -363,7 +367,7 @@ fn text_of(app: &App, body: Value) -> Result<Value> {
     Ok(json!({ "content": text, "prompt": text }))
 }
 
-/// The answer to `/tokenizer_info`: special tokens, for evaluation programs.
+/// The answer to `/tokenizer_info`: the special tokens, which evaluation programs read.
 #[derive(Serialize)]
 struct TokenizerInfo {
     eos_token: Option<String>,
@@ -404,7 +408,7 @@ async fn metrics(State(app): State<Arc<App>>) -> Response {
         ("kv_bytes", "gauge", "Bytes of KV cache", app.kv as u64),
         ("uptime_seconds", "gauge", "Seconds since the start", app.started.elapsed().as_secs()),
     ];
-    // Shown only if clients share the cache, because all other values depend on the requests of other clients.
+    // These values are shown only if clients share the cache, because they depend on the requests of other clients.
     let shared = [
         ("requests_total", "counter", "Answers that were started", load(&counters.requests)),
         ("answer_tokens_total", "counter", "Tokens of answers", load(&counters.answer_tokens)),

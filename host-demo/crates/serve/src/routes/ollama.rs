@@ -49,7 +49,7 @@ struct Said {
     tool_calls: Vec<Value>,
 }
 
-/// The fields that only the last line of an answer has. Durations are in nanoseconds.
+/// The fields that are only in the last line of an answer. Durations are in nanoseconds.
 #[derive(Serialize)]
 struct End {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -89,7 +89,7 @@ async fn answer(app: Arc<App>, request: Request<HttpBody>, is_chat: bool) -> Res
         Err(reason) => return Ok(Json(empty(&app, is_chat, reason)).into_response()),
     };
     let warning = prepared.warning.take();
-    // No context with pictures, because tokens that are sent back cannot contain them.
+    // The context is left out if the prompt has pictures, because tokens that are sent back cannot contain pictures.
     let first = prepared.jobs.first().filter(|(_, settings, _)| !is_chat && settings.shown.is_empty());
     let prompt = first.map(|(prompt, ..)| prompt.clone());
     let answer = app.begin(&open, prepared)?;
@@ -119,15 +119,15 @@ fn empty(app: &App, is_chat: bool, reason: &str) -> Value {
 
 type Lines = Events<Bytes>;
 
-/// Returns the prepared request, or the reason of the answer to an empty one, which only asks to load or unload the
-/// model.
+/// Returns the prepared request. An empty request only asks to load or unload the model: for it, returns the reason to
+/// put into the answer.
 fn prepared(app: &App, body: &Value, is_chat: bool) -> Result<std::result::Result<Ready, &'static str>> {
     let mut read = faces::ollama::asked(body, is_chat)?;
     if read.is_empty() {
         app.service.check_model(read.asked.request.model.as_deref())?;
         return Ok(Err(if read.unloads { "unload" } else { "load" }));
     }
-    // Ollama's default is 0.8, therefore its clients get it unless the command line has a temperature.
+    // Ollama's default is 0.8, so its clients get this temperature unless the command line has one.
     read.asked.request.sampling.temperature.get_or_insert(app.service.temperature.unwrap_or(0.8));
     Ok(Ok(app.prepare(read.asked)?))
 }
@@ -287,12 +287,12 @@ pub fn loaded_tag(name: &str, facts: &Facts, context: usize) -> Value {
     let mut entry = tag(name, facts);
     entry["context_length"] = json!(context);
     entry["size_vram"] = json!(0);
-    // No time is known, because every request begins the idle time anew.
+    // The real time is not known, because every request starts the idle time again.
     entry["expires_at"] = json!("9999-12-31T23:59:59Z");
     entry
 }
 
-/// `POST /api/pull`: a model that is here needs no download, and the server downloads no others.
+/// `POST /api/pull`: a model that the server has needs no download, and the server does not download any other model.
 pub async fn pull(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response> {
     let check = |app: &App, body: Value| {
         let name = ["model", "name"].iter().find_map(|key| body.get(*key)?.as_str());
@@ -323,7 +323,7 @@ fn shown(app: &App, body: Value) -> Result<Value> {
     let family = &service.facts.family;
     let info = json!({
         "general.architecture": family,
-        // Always present, because clients show this as the model's name.
+        // This field is always present, because clients show it as the model's name.
         "general.basename": service.facts.basename.as_deref().unwrap_or(&service.name),
         "general.parameter_count": service.facts.parameters,
         format!("{family}.context_length"): service.context,
@@ -352,9 +352,9 @@ pub async fn embed(State(app): State<Arc<App>>, request: Request<HttpBody>) -> R
         if let Some(name) = body.get("model").and_then(Value::as_str) {
             body["model"] = json!(name.trim_end_matches(":latest"));
         }
-        // True by default, because Ollama cuts long texts unless the request forbids it.
+        // The default is true, because Ollama cuts long texts unless the request forbids it.
         body["truncate"] = json!(body.get("truncate").and_then(Value::as_bool).unwrap_or(true));
-        // Without a text, the request only asks to load or unload the model, which has no effect here.
+        // A request without a text only asks to load or unload the model, which has no effect here.
         let inputs = match is_empty {
             true => app.service.check_model(body.get("model").and_then(Value::as_str)).map(|()| None)?,
             false => Some(vectors::embedding_inputs(&app.service, &body, true)?),
@@ -392,8 +392,8 @@ pub async fn embed(State(app): State<Arc<App>>, request: Request<HttpBody>) -> R
     app.write(&open, bytes, answer).await
 }
 
-/// The version of Ollama whose interface the server speaks. It is not Arenite's own, because clients refuse lower
-/// versions than they need.
+/// The version of Ollama whose interface the server implements. Arenite's own version is not reported, because clients
+/// refuse versions that are lower than they need.
 const INTERFACE: &str = "0.14.0";
 
 /// `GET /api/version`.

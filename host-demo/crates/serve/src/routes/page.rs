@@ -26,7 +26,7 @@ const FILES: [(&str, &str, &str); 15] = [
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// Content security policy: the page loads only its own files, contains no scripts or styles outside of these files,
-/// and cannot be embedded by other pages; its scripts cannot turn a text into markup.
+/// and cannot be embedded by other pages. Scripts of the page cannot turn a text into markup.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
                       require-trusted-types-for 'script'; trusted-types 'none'";
@@ -38,7 +38,7 @@ const HEADERS: [(HeaderName, &str); 4] = [
     (header::CACHE_CONTROL, "no-cache"),
 ];
 
-/// Returns the routes of the page. These routes need no key, because the page asks the user for it.
+/// Returns the routes of the page. These routes need no key, because the page itself asks the user for the key.
 pub fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
     FILES.into_iter().fold(Router::new(), |routes, (path, kind, content)| {
         let headers = HEADERS.into_iter().chain([(header::CONTENT_TYPE, kind)]);

@@ -1,5 +1,5 @@
-//! `/v1/responses`: OpenAI's Responses API. An answer is a list of items. The server keeps them for a while, unless `store` is
-//! false, because clients then name an item instead of repeating it.
+//! `/v1/responses`: OpenAI's Responses API. An answer is a list of items. Unless `store` is false, the server keeps
+//! these items for a while, because clients then name an item instead of repeating it.
 
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ pub async fn input_tokens(State(app): State<Arc<App>>, request: Request<HttpBody
     Ok(Json(json!({ "object": "response.input_tokens", "input_tokens": tokens })))
 }
 
-/// Receives a request, and processes it with the items that it names on a reader thread.
+/// Receives a request, and processes the request on a reader thread, together with the items that it names.
 async fn read_by<T: Send + 'static>(
     app: &Arc<App>,
     request: Request<HttpBody>,
@@ -67,7 +67,7 @@ async fn read_by<T: Send + 'static>(
     let work = move |app: &App| {
         let mut body = json(&body)?;
         app.items.resolve(client, &mut body);
-        // Rename the field, because this interface calls the conversation `input`.
+        // Rename the field in the error, because this interface calls the conversation `input`.
         read(app, &body).map_err(|error| match error.param.as_deref() {
             Some("messages") => ApiError { param: Some("input".into()), ..error },
             _ => error,
@@ -79,13 +79,15 @@ async fn read_by<T: Send + 'static>(
 
 /// The parts of a request that its answer needs.
 struct Shown {
-    /// The fields that the answer repeats, as JSON text, which takes less memory than values.
+    /// The fields of the request that the answer repeats. They are stored as JSON text, which takes less memory than
+    /// values.
     fields: String,
     /// True if later requests may name the answer's items.
     is_stored: bool,
 }
 
-/// Leaves out very long fields, because a streamed answer contains the fields several times.
+/// Returns the fields of the request that the answer repeats. Very long fields are left out, because a streamed answer
+/// contains these fields several times.
 fn shown(asked: &Value) -> Shown {
     const MOST_BYTES: usize = 64 << 10;
     const KEYS: [&str; 9] = [
@@ -104,7 +106,7 @@ fn shown(asked: &Value) -> Shown {
     Shown { fields: Value::from(Map::from_iter(fields)).to_string(), is_stored: asked["store"] != false }
 }
 
-/// Returns the answer to the request `body`, of which no items are kept.
+/// Returns the answer to the request `body`. The items of this answer are not kept.
 pub fn whole_response(
     service: &Service,
     body: &Value,
@@ -148,7 +150,7 @@ fn status(choice: &Choice) -> &'static str {
     if choice.is_cut() { "incomplete" } else { "completed" }
 }
 
-/// Returns a thought, which is the item `index` of the answer `id`.
+/// Returns the item for a thought. It is item `index` of the answer `id`.
 fn thought(id: &str, index: usize, text: &str) -> Value {
     let content = json!([{ "type": "reasoning_text", "text": text }]);
     json!({ "id": format!("rs_{id}_{index}"), "type": "reasoning", "summary": [], "content": content })
@@ -211,7 +213,7 @@ struct Streamer {
     prepared: Ready,
     meta: ResponseMeta,
     out: Events,
-    /// Number of events sent, which is also the sequence number of the next event.
+    /// Number of events that were sent. This is also the sequence number of the next event.
     sent: usize,
     open: OpenRequest,
 }
@@ -222,7 +224,8 @@ struct Progress {
     items: Vec<Value>,
     /// The text of the open item.
     text: String,
-    /// Log-probabilities of the open item's tokens, and those that were not sent yet.
+    /// Log-probabilities of all tokens of the open item (`logprobs`), and of its tokens that were not sent yet
+    /// (`unsent`).
     logprobs: Vec<Value>,
     unsent: Vec<Value>,
     kind: &'static str,
@@ -301,8 +304,8 @@ impl Streamer {
         }
     }
 
-    /// Begins an item of the type `kind`, after ending an open item of another type. Does nothing if an item of this type is
-    /// open.
+    /// Begins an item of the type `kind`. If an item of another type is open, ends that item first. Does nothing if an
+    /// item of this type is already open.
     fn open(&mut self, progress: &mut Progress, kind: &'static str) {
         if progress.kind == kind {
             return;

@@ -1,6 +1,7 @@
 //! llama.cpp's `/slots`: the last conversations of a client, which it may save to files and restore.
 //!
-//! A client sees its own conversations, and its files are in a folder of its own. Clients that share the cache share both.
+//! A client sees only its own conversations, and each client's files are in a separate folder. Clients that share the
+//! cache also share the conversations and the folder.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -81,7 +82,7 @@ pub async fn act(
         let name = name.ok_or_else(|| ApiError::about("filename", "filename must name a file"))?;
         Ok((name.to_string(), path_of(&app, folder, &open, name)?))
     };
-    // One at a time, because the snapshot of a conversation may be large.
+    // Snapshots are written one at a time, because the snapshot of a conversation may be large.
     let _turn = app.saving.lock().await;
     let began = Instant::now();
     let spent = || json!(began.elapsed().as_micros() as f64 / 1000.0);
@@ -141,16 +142,18 @@ pub async fn act(
     }
 }
 
-/// Returns the path of a client's file. A name has no folders, and none of the server's own files has such a name.
+/// Returns the path of a client's file. The name must not contain folders, and must not be the name of one of the
+/// server's own files.
 fn path_of(app: &App, folder: &std::path::Path, open: &OpenRequest, name: &str) -> Result<PathBuf> {
     let is_plain = |name: &str| {
         let forbidden = |c: char| c.is_control() || "/\\:*?\"<>|".contains(c);
-        // No points or spaces at the end, because some systems leave them out and two names would be one file.
+        // A name must not end with points or spaces, because some systems drop them, and two names would then be the
+        // same file.
         let is_same_everywhere = !name.starts_with('.') && !name.ends_with(['.', ' ']);
         (1..=255).contains(&name.len()) && is_same_everywhere && !name.contains(forbidden)
     };
-    // Refused because the server's own files may be in this folder: `client.key`, folders of clients, and folders of
-    // models in `--cache-disk`.
+    // These names are refused because the server's own files may be in this folder: `client.key`, folders of clients,
+    // and folders of models in `--cache-disk`.
     let lower = name.to_ascii_lowercase();
     let is_of_server = lower == KEY_FILE
         || lower.starts_with(CLIENT_FOLDER)
@@ -164,7 +167,7 @@ fn path_of(app: &App, folder: &std::path::Path, open: &OpenRequest, name: &str) 
     })
 }
 
-/// Returns the size of the other files in the folder of a file.
+/// Returns the total size of the other files in the folder that contains `path`.
 fn bytes_beside(path: &std::path::Path) -> u64 {
     let files = path.parent().and_then(|own| std::fs::read_dir(own).ok()).into_iter().flatten().flatten();
     let sizes = files.filter(|file| file.path() != path).filter_map(|file| file.metadata().ok());

@@ -27,7 +27,8 @@ use arenite_run::scheduler::{Event, Finish};
 use arenite_run::service::{Choice, Endpoint};
 use arenite_text::without_line_breaks;
 
-/// The next event of an answer is taken only while the client has fewer unread items than this.
+/// Maximum number of unread items: the next event of an answer is taken only while the client has fewer unread items
+/// than this.
 const WAITING: usize = 64;
 
 /// The sending end of a response's body.
@@ -106,7 +107,7 @@ impl<T> Events<T> {
         if !self.has_room().await {
             return None;
         }
-        // The second branch is there because a client may disconnect while no events arrive.
+        // The second branch is needed because a client may disconnect while no events arrive.
         let (event, unsent) = tokio::select! {
             received = events.recv_unsent() => received?,
             () = self.items.closed() => return None,
@@ -132,16 +133,17 @@ pub fn sse(value: &Value) -> Sse {
     Sse::default().data(json_line(value))
 }
 
-/// Formats JSON as one line of a stream. Line breaks of Unicode are escaped because some clients also end lines there.
+/// Formats JSON as one line of a stream. Line breaks of Unicode are escaped because some clients end a line at these
+/// characters, too.
 pub fn json_line(value: &Value) -> String {
     without_line_breaks(value.to_string())
 }
 
-/// Marks a streamed answer, so that no proxy keeps its parts back.
+/// Marks a streamed answer, so that proxies do not hold back its parts.
 pub fn unbuffered(mut response: Response) -> Response {
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
-    // nginx's own header, since it buffers answers of a server behind it by default.
+    // This header is for nginx, which by default buffers the answers of a server behind it.
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
     response
 }
@@ -211,7 +213,7 @@ impl Streamer {
         }
     }
 
-    /// Applies an event. Returns true for the last event, or `None` after sending an error.
+    /// Applies an event. Returns true for the last event and false for other events, or `None` after sending an error.
     fn take(&self, choice: &mut Choice, event: Event) -> Option<bool> {
         match choice.next(event).map_err(ApiError::from) {
             Ok(is_end) => Some(is_end),

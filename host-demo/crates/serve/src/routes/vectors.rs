@@ -26,7 +26,8 @@ fn dimensions(service: &Service, given: Option<&Value>) -> Result<Option<usize>,
     }
 }
 
-/// Returns the tokens of the texts in an embedding request. `takes_none` is true if there may be no texts, as in Ollama.
+/// Returns the tokens of the texts in an embedding request. `takes_none` is true if a request without texts is allowed,
+/// as in Ollama.
 pub fn embedding_inputs(service: &Service, body: &Value, takes_none: bool) -> Result<Inputs, ApiError> {
     service.check_model(body.get("model").and_then(Value::as_str))?;
     service.check_vectors()?;
@@ -51,7 +52,7 @@ pub fn pairs(service: &Service, asked: &Ranked) -> Result<Inputs, ApiError> {
 }
 
 /// Returns the answer to a ranking request, with the best document first. Documents without a score come last, each
-/// with its error.
+/// with an error.
 pub fn ranking(service: &Service, asked: &Ranked, vectors: &[Result<Vec<f32>, ApiError>], tokens: usize) -> Value {
     let score = |vector: &Result<Vec<f32>, ApiError>| {
         let (vector, ranking) = (vector.as_ref().ok()?, service.ranking.as_ref()?);
@@ -89,8 +90,8 @@ pub fn ranking(service: &Service, asked: &Ranked, vectors: &[Result<Vec<f32>, Ap
     })
 }
 
-/// Returns the answer to an embedding request: lists of numbers, or base64 of their bytes. A text that could not be
-/// embedded gets an empty embedding and its error.
+/// Returns the answer to an embedding request: lists of numbers, or the bytes of the numbers in base64. A text that
+/// could not be embedded gets an empty embedding and an error.
 pub fn embeddings(service: &Service, body: &Value, vectors: &[Result<Vec<f32>, ApiError>], tokens: usize) -> Value {
     let is_base64 = body.get("encoding_format").and_then(Value::as_str) == Some("base64");
     let dimensions = dimensions(service, body.get("dimensions")).ok().flatten().unwrap_or(usize::MAX);

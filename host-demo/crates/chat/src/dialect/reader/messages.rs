@@ -8,7 +8,7 @@ use crate::dialect::syntax::{self, End};
 use crate::dialect::tools::Call;
 
 impl Reader {
-    /// Reads messages in channels: a header gives the type of the text up to the next mark.
+    /// Reads messages in channels: a header gives the type of the text up to the next delimiter.
     pub(super) fn channel(&mut self, parts: &mut Vec<Part>, channel: Channel, is_end: bool) {
         let dialect = self.dialect.clone();
         let channels = &dialect.channels;
@@ -47,7 +47,8 @@ impl Reader {
         }
     }
 
-    /// Handles the first `len` bytes of `held`, text of a message. `is_whole` is true if the message ends there.
+    /// Handles the first `len` bytes of `held`, which are text of a message. `is_whole` is true if the message ends
+    /// there.
     fn body(&mut self, parts: &mut Vec<Part>, channel: Channel, len: usize, is_whole: bool) {
         match &channel {
             Channel::Call(name) => {
@@ -85,7 +86,7 @@ impl Reader {
         self.state = State::Channel(if is_whole { Channel::Between } else { channel });
     }
 
-    /// Parses a message that consists of calls with their marks.
+    /// Parses a message that consists of calls with their delimiters.
     fn message_calls(&self, text: &str) -> Option<Vec<Call>> {
         let text = text.trim();
         self.dialect.calls.iter().filter(|form| !form.open.is_empty()).find_map(|form| {

@@ -18,7 +18,8 @@ pub const LATENT: &[Row] = &[
     ("self_attn.kv_b_proj", "attn_k_b attn_v_b", latent),
 ];
 
-/// The matrix that expands the latent, unsplit, as llama.cpp stores it for some families.
+/// The matrix that computes keys and values from the latent vector. It is not split, because llama.cpp stores it so for
+/// some families.
 #[rustfmt::skip]
 const KEYS_AND_VALUES: &[Row] = &[("self_attn.kv_b_proj", "attn_kv_b", same)];
 
@@ -71,7 +72,8 @@ fn keys(keys: &mut Keys<'_>) -> Result<()> {
     if c.flag("norm_topk_prob") == Some(true) {
         keys.set("expert_weights_norm", true);
     }
-    // Version 2 and Mistral 4 select experts by softmax. Later versions use sigmoid if config.json names no rule.
+    // DeepSeek 2 and Mistral 4 select experts by softmax. Later versions of DeepSeek use sigmoid if config.json does
+    // not name a function.
     let later = !matches!(c.text("model_type"), Some("deepseek_v2")) && keys.architecture != "mistral4";
     if later && c.find(&["scoring_func", "score_func"]).is_none() {
         keys.set("expert_gating_func", SIGMOID);
@@ -130,8 +132,8 @@ pub const ALL: &[Family] = &[
             k.maybe("attention.q_lora_rank", &["q_lora_rank"])?;
             k.set("attention.key_length", c.need(&["qk_nope_head_dim"])? + c.need(&["qk_rope_head_dim"])?);
             super::gpt::long(k)?; // llama.cpp has neither key for this architecture
-            // llama.cpp has these factors as constants. They are written only if config.json has other values.
-            // The null of the other two stands for a factor of 1.
+            // llama.cpp has these factors as constants, so they are written only if config.json has different values.
+            // Null means 12 for `scale_emb`, and for the other two fields it means that there is no factor.
             let factor = |name: &str, absent: f32, null: f32| -> Result<f32> {
                 Ok(c.float(&[name])?.unwrap_or(if c.is_null(name) { null } else { absent }))
             };

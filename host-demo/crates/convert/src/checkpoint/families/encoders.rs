@@ -81,7 +81,7 @@ const CLASSIFIER: &[Row] = &[
     ("classifier.out_proj", "cls.output", same),
 ];
 
-/// The classifier of each token. The pooler of checkpoints that have one is not used.
+/// The classifier of each token. Some checkpoints also have a pooler, which is not used.
 #[rustfmt::skip]
 const OF_TOKENS: &[Row] = &[("pooler.dense", "", same), ("classifier", "cls.output", same)];
 
@@ -130,7 +130,7 @@ fn nomic(keys: &mut Keys<'_>) -> Result<()> {
         _ if c.number(&["max_position_embeddings"])?.is_some() => {}
         (Some(8192), 2048) => keys.set("context_length", 2048u32),
         (Some(2048), 2048) => keys.set("context_length", 512u32),
-        // Texts longer than `trained` have scaled positions, so the context ends there.
+        // Positions beyond `trained` are scaled, so the context ends at `trained`.
         (Some(positions), trained) if positions > trained && c.float(&["rotary_scaling_factor"])?.is_some() => {
             keys.set("context_length", trained);
         }
@@ -284,7 +284,7 @@ pub const ALL: &[Family] = &[
         vocabulary: MODERN_VOCABULARY,
         ..Family::PLAIN
     },
-    // The class stands for laya's encoder and scoring layers, whose checkpoints name none.
+    // A class for laya's encoder and scoring layers, because laya's checkpoints do not name a class.
     Family {
         classes: &[SCORING_ENCODER],
         architecture: "modern-bert",
@@ -365,7 +365,7 @@ const MODERN: &[Row] = &[
     ("mlp.Wo", "ffn_down", same),
 ];
 
-/// Laya's scoring layers, in torch's names, and the scorer. The layers count as the last of the encoder.
+/// Laya's scoring layers, under torch's names, and the scorer. These layers count as the last layers of the encoder.
 #[rustfmt::skip]
 const SCORING: &[Row] = &[
     ("encoder.embeddings.tok_embeddings", "token_embd", same),
@@ -382,7 +382,8 @@ const SCORING: &[Row] = &[
     ("scorer.0", "cls.norm", same),
     ("scorer.1", "cls", same),
     ("scorer.3", "cls.output", same),
-    // A head for another task, and fitted temperatures, which come from the config.
+    // These tensors are dropped: the head `act_head` is for a different task, and the temperatures are read from the
+    // config.
     ("act_head.#", "", same),
     ("temperature", "", same),
 ];

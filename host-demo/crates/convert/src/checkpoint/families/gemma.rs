@@ -22,8 +22,8 @@ const SHORT_NORMS: &[Row] = &[
     ("self_attn.k_norm", "attn_k_norm", plus_one),
 ];
 
-/// `post_attention_layernorm` is the norm before the feed-forward in Gemma 1, and the norm after attention in the
-/// others.
+/// `post_attention_layernorm` is the norm before the feed-forward in Gemma 1, and the norm after attention in all later
+/// versions.
 #[rustfmt::skip]
 const BEFORE_FFN: &[Row] = &[("post_attention_layernorm", "ffn_norm", plus_one)];
 #[rustfmt::skip]
@@ -103,7 +103,7 @@ fn third(keys: &mut Keys<'_>) -> Result<()> {
 }
 
 /// Returns a setting of the global layers: the field `stated`, or the field `name` in `per_layer_config`. `None` if
-/// global layers have no setting of their own.
+/// global layers have no separate setting.
 fn of_global_layers(config: &Config, name: &str, stated: &str) -> Result<Option<u32>> {
     if let Some(value) = config.number(&[stated])? {
         return Ok(Some(value));
@@ -207,8 +207,9 @@ fn unless_tied<'f>(config: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
     Ok(vec![if is_own { view } else { view.nothing() }])
 }
 
-/// Writes the factor of attention scores if it does not follow from the sizes; llama.cpp has no key for such a factor.
-/// It follows from width and heads in the model with `largest` layers, and from `head_dim` in all others.
+/// Writes the factor of attention scores if it differs from the factor that readers compute from the sizes; llama.cpp
+/// has no key for such a factor. For the model with `largest` layers, readers compute the factor from the width and the
+/// number of heads; for all other models, from `head_dim`.
 fn score_scale(keys: &mut Keys<'_>, largest: usize) -> Result<()> {
     let c = keys.config;
     let Some(scalar) = c.float(&["query_pre_attn_scalar"])? else { return Ok(()) };
@@ -220,8 +221,8 @@ fn score_scale(keys: &mut Keys<'_>, largest: usize) -> Result<()> {
     Ok(())
 }
 
-/// Writes a soft cap. Without the key, readers use the published models' cap. Here 0 disables it; llama.cpp does not
-/// support that for attention.
+/// Writes a soft cap. If the key is missing, readers use the cap of the published models. A cap of 0 disables the soft
+/// cap; llama.cpp does not support this for attention.
 fn cap(keys: &mut Keys<'_>, name: &str) -> Result<()> {
     if keys.config.is_null(name) {
         keys.set(name, 0f32);

@@ -62,7 +62,7 @@ const NEOX: &[Row] = &[
     ("mlp.dense_4h_to_h", "ffn_down", same),
 ];
 
-/// Writes the sizes of a GPT. Without `n_inner`, the feed-forward is four times as wide as the model.
+/// Writes the sizes of a GPT. If the config has no `n_inner`, the feed-forward is four times as wide as the model.
 fn sizes(keys: &mut Keys<'_>, context: &[&str]) -> Result<()> {
     let c = keys.config;
     keys.number("context_length", context)?;
@@ -93,7 +93,8 @@ pub fn phi3(keys: &mut Keys<'_>) -> Result<()> {
     long(keys)
 }
 
-/// Writes the keys of LongRoPE scaling: the original context, and the factor on rotated queries and keys.
+/// Writes the keys of LongRoPE scaling: the original context, and the factor by which rotated queries and keys are
+/// multiplied.
 pub fn long(keys: &mut Keys<'_>) -> Result<()> {
     let c = keys.config;
     let original = original(c)?.or(c.number(&["max_position_embeddings"])?);
@@ -162,7 +163,7 @@ fn by_width<'f>(config: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
     Ok(vec![view.then(Step::Times(factor as f32))])
 }
 
-/// Checks that the first ALiBi slope is the one for a maximum bias of 8.
+/// Checks that the first ALiBi slope is the slope for a maximum bias of 8.
 fn standard_slopes<'f>(config: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
     let heads = config.heads()?.max(1);
     let mut first = [0.0];
@@ -213,8 +214,7 @@ pub const ALL: &[Family] = &[
         architecture: "jais2",
         keys: |k| {
             k.common()?;
-            // The epsilon of this model's layer norms is also written here, because the core prefers the key for RMS
-            // norms.
+            // Write the epsilon of the layer norms also under the key for RMS norms, because the core prefers that key.
             if let Some(epsilon) = k.config.float(&["layer_norm_eps"])? {
                 k.set("attention.layer_norm_rms_epsilon", epsilon);
             }

@@ -43,7 +43,8 @@ const KIMI: &[Row] = &[
     ("self_attn.b_proj", "ssm_beta", same),
     ("self_attn.o_norm", "ssm_norm", same),
     ("block_sparse_moe.gate.e_score_correction_bias", "exp_probs_b.bias", same),
-    // Dense layers have these names, too, because transformers saves them under the name of the experts.
+    // These names are also used in dense layers, because transformers saves the tensors of dense layers under the names
+    // of experts.
     ("block_sparse_moe.gate_proj", "ffn_gate", same),
     ("block_sparse_moe.up_proj", "ffn_up", same),
     ("block_sparse_moe.down_proj", "ffn_down", same),
@@ -78,14 +79,16 @@ const LING: &[Row] = &[
     ("mlp.gate.expert_bias", "exp_probs_b.bias", same),
 ];
 
-/// Stores the gates as attention's in layers with attention, otherwise as the delta net's.
+/// Stores the gates under the name of attention's gates in layers with attention, and under the name of the delta net's
+/// gates in all other layers.
 fn gates<'f>(config: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
     let layer = Place::of(view.name()).number.unwrap_or(0);
     let none = view.clone().nothing();
     Ok(if has_attention(config)?(layer) { vec![view, none] } else { vec![none, view] })
 }
 
-/// Returns a test for Ling's layers with attention: the last of each group, and those after the last whole group.
+/// Returns a test for Ling's layers with attention: the last layer of each group, and the layers after the last whole
+/// group.
 fn has_attention(config: &Config) -> Result<impl Fn(usize) -> bool + use<>> {
     let (layers, group) = (config.layers()?, config.size(&["layer_group_size"])?);
     ensure!(group > 0, "layer_group_size in config.json is 0");
@@ -128,7 +131,7 @@ fn kimi(keys: &mut Keys<'_>) -> Result<()> {
     }
     keys.set("expert_shared_count", c.number(&["num_shared_experts"])?.unwrap_or(1));
     keys.set("expert_gating_func", SIGMOID);
-    // The key is written only if it is false, because llama.cpp always divides the weights by their sum.
+    // The key is written only if its value is false, because llama.cpp always divides the weights by their sum.
     if [c.flag("moe_renormalize"), c.flag("norm_topk_prob")].contains(&Some(false)) {
         keys.set("expert_weights_norm", false);
     }

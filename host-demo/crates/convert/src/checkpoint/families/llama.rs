@@ -10,8 +10,8 @@ use crate::checkpoint::keys::Keys;
 use crate::checkpoint::names::Row;
 use arenite_gguf_writer::Meta;
 
-/// Queries and keys, which are rotated in pairs of neighbours; transformers stores the rows of a pair half a head
-/// apart.
+/// Queries and keys. GGUF rotates pairs of neighbouring rows, but transformers stores the two rows of a pair half a
+/// head apart.
 #[rustfmt::skip]
 pub const ROTATED: &[Row] = &[
     ("self_attn.q_proj", "attn_q", rotated_q),
@@ -76,7 +76,7 @@ fn logit_scale(keys: &mut Keys<'_>) -> Result<()> {
 }
 
 /// Writes the keys of SmolLM 3. GGUF does not store which layers lack rotary positions: readers assume that every
-/// fourth layer does.
+/// fourth layer lacks them.
 fn smollm3(k: &mut Keys<'_>) -> Result<()> {
     let list = k.config.get("no_rope_layers").and_then(|list| list.as_array());
     let is_usual = |(layer, rotated): (usize, &Value)| rotated.as_u64() == Some(u64::from((layer + 1) % 4 != 0));
@@ -175,7 +175,7 @@ pub const ALL: &[Family] = &[
             if k.config.get("sliding_window").is_none() {
                 return Ok(());
             }
-            // Local layers without a base of their own use the base of the global layers, without scaling.
+            // Local layers without a separate base use the base of the global layers, but without scaling.
             let base = k.config.rope_float("rope_theta").filter(|_| k.config.rope_outer("sliding_attention").is_none());
             if let Some(base) = base {
                 k.set("rope.freq_base_swa", base as f32);
@@ -372,14 +372,14 @@ pub const ALL: &[Family] = &[
     },
 ];
 
-/// Names of the norms of query and key heads, which HunYuan applies after the rotation.
+/// Names of the norms of the query and key heads. HunYuan applies these norms after the rotation.
 #[rustfmt::skip]
 pub const HUNYUAN: &[Row] = &[
     ("self_attn.query_layernorm", "attn_q_norm", same),
     ("self_attn.key_layernorm", "attn_k_norm", same),
 ];
 
-/// Writes a rotary base that includes the scaling by `alpha`.
+/// Writes a rotary base that already includes the scaling by `alpha`.
 pub fn stretched(keys: &mut Keys<'_>, default: f64) -> Result<()> {
     let c = keys.config;
     let alpha = c.rope_float("alpha").unwrap_or(default);

@@ -12,7 +12,7 @@ use crate::checkpoint::keys::{Keys, SIGMOID, SOFTMAX};
 use crate::checkpoint::names::Row;
 use crate::checkpoint::view::View;
 
-/// Returns a number that is the same for all layers, given once or as a list.
+/// Returns a number that is the same for all layers. The config has one number, or a list with one number per layer.
 fn of_all_layers(config: &Config, name: &str) -> Result<u32> {
     let value = config.get(name).with_context(|| format!("config.json has no {name}"))?;
     let list = value.as_array().map_or_else(|| vec![value.clone()], Clone::clone);
@@ -39,7 +39,7 @@ pub const ALL: &[Family] = &[
         ]],
         keys: |k| {
             llama::keys(k)?;
-            // Only the values that the code in transformers implies are accepted, because it ignores these fields.
+            // transformers ignores these fields, so only the values that its code implies are accepted.
             for (name, only) in [("route_norm", true.into()), ("score_func", "sigmoid".into()), ("n_group", 1.into())] {
                 k.config.only(name, &only)?;
             }
@@ -138,7 +138,8 @@ pub const ALL: &[Family] = &[
         architecture: "phimoe",
         keys: |k| {
             super::gpt::phi3(k)?;
-            // The published code chooses two experts, and leaves out those that are too far from the best one.
+            // The published code chooses two experts, and leaves out an expert whose score is too far below the best
+            // score.
             k.config.only("num_experts_per_tok", &serde_json::Value::from(2))?;
             k.config.only("router_jitter_noise", &serde_json::Value::from(0.01))?;
             let head = k.config.head_width()? as u32;
@@ -450,7 +451,8 @@ pub const ALL: &[Family] = &[
     },
 ];
 
-/// Writes the keys of Llama 4. llama.cpp has constants for most of its settings: a key is written only for other values.
+/// Writes the keys of Llama 4. llama.cpp has constants for most settings of Llama 4, so a key is written only if the
+/// value differs from the constant.
 fn llama4(keys: &mut Keys<'_>) -> Result<()> {
     llama::keys(keys)?;
     let c = keys.config;

@@ -50,7 +50,8 @@ const NEXT: &[Row] = &[
     ("linear_attn.out_proj", "ssm_out", same),
 ];
 
-/// Writes the common keys. Refuses a window that has an effect, because GGUF defines none for these architectures.
+/// Writes the common keys. Refuses an attention window that has an effect, because GGUF defines no windows for these
+/// architectures.
 fn plain(keys: &mut Keys<'_>) -> Result<()> {
     let c = keys.config;
     let window = c.number(&["sliding_window"])?.zip(c.number(&["max_position_embeddings"])?);
@@ -86,7 +87,7 @@ fn delta(keys: &mut Keys<'_>) -> Result<()> {
     keys.rope_dimensions(0.25)
 }
 
-/// Period of the layers with attention, if the config only lists the layers.
+/// Period of the layers with attention. It is computed from the list of layers if the config has only this list.
 fn interval(config: &Config) -> u32 {
     let types = config.texts("layer_types").unwrap_or_default();
     types.iter().position(|kind| *kind == "full_attention").map_or(4, |first| first as u32 + 1)

@@ -74,8 +74,8 @@ fn mamba1(keys: &mut Keys<'_>) -> Result<()> {
     keys.set("ssm.time_step_rank", c.number(&["time_step_rank", "dt_rank"])?.unwrap_or(width.div_ceil(16)));
     norm(keys)?;
     keys.set("ssm.dt_b_c_rms", c.text("model_type") == Some("falcon_mamba"));
-    // Write the mixer's epsilon only if it is another, because llama.cpp has no key for it and uses that of the layer
-    // norms.
+    // Write the mixer's epsilon only if it differs from the epsilon of the layer norms, because llama.cpp has no key
+    // for the mixer's epsilon and uses that of the layer norms.
     let (own, other) = (c.float(&["mixer_rms_eps"])?, c.float(&["layer_norm_epsilon"])?);
     if let Some(own) = own.filter(|own| Some(*own) != other) {
         keys.set("ssm.dt_b_c_rms_epsilon", own);
@@ -99,7 +99,7 @@ fn mamba2(keys: &mut Keys<'_>) -> Result<()> {
     norm(keys)
 }
 
-/// Returns a factor of Falcon-H1, which is multiplied into the weights.
+/// Returns a factor of Falcon-H1. The conversion multiplies weights by these factors.
 fn factor(config: &Config, name: &str) -> Result<f32> {
     Ok(config.float(&[name])?.unwrap_or(1.0))
 }
@@ -245,7 +245,7 @@ fn lfm2(keys: &mut Keys<'_>) -> Result<()> {
     keys.number("shortconv.l_cache", &["conv_L_cache"])
 }
 
-/// Width of the feed-forward. With `block_auto_adjust_ff_dim` it is two thirds of the config's width, times
+/// Width of the feed-forward. With `block_auto_adjust_ff_dim`, the width is two thirds of the config's value, times
 /// `block_ffn_dim_multiplier`, rounded up to a multiple of `block_multiple_of`.
 fn adjusted(config: &Config) -> Result<u32> {
     let width = config.need(&["block_ff_dim", "intermediate_size"])?;
@@ -391,8 +391,8 @@ pub const ALL: &[Family] = &[
     Family {
         classes: &["NemotronHForCausalLM"],
         architecture: "nemotron_h",
-        // The layers decide, because transformers also writes the settings of experts into the config of a model
-        // without them.
+        // The list of layers decides, because transformers also writes settings of experts into the config of a model
+        // without experts.
         variant: |config| pattern(config).is_ok_and(|layers| layers.contains(&'E')).then_some("nemotron_h_moe"),
         names: &[&[
             ("mixer.gate", "ffn_gate_inp", same),

@@ -1,4 +1,4 @@
-//! RWKV 6 and 7, alone and in place of the attention of Qwen 2.
+//! RWKV 6 and 7, as separate models and as a replacement of attention in Qwen 2.
 
 use anyhow::{Result, ensure};
 
@@ -114,7 +114,8 @@ const RWKV6: &[Row] = &[
     ("feed_forward.value", "channel_mix_value", halved),
 ];
 
-/// Halves output matrices once per `rescale_every` preceding layers; the forward pass halves the hidden state to match.
+/// Halves output matrices once for every `rescale_every` preceding layers, because the forward pass halves the hidden
+/// state equally often.
 fn halved<'f>(config: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
     let layer = Place::of(view.name()).number.unwrap_or(0) as i32;
     let every = config.number(&["rescale_every"])?.unwrap_or(0) as i32;
@@ -203,7 +204,7 @@ fn arwkv7(keys: &mut Keys<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Writes the keys of RWKV in place of the attention of Qwen 2.
+/// Writes the keys of Qwen 2 models in which RWKV replaces attention.
 fn hybrid(keys: &mut Keys<'_>) -> Result<()> {
     keys.set("context_length", 1_048_576u32);
     keys.number("embedding_length", &["hidden_size"])?;
@@ -235,8 +236,8 @@ const QRWKV6: &[Row] = &[
     ("self_attn.o_proj", "time_mix_output", same),
 ];
 
-/// Transposes, and orders the five parts for decay, key, value, receptance and gate. In the checkpoint, the first part
-/// is for receptance and the fourth for decay.
+/// Transposes the tensor, and orders its five parts: decay, key, value, receptance, gate. In the checkpoint, the first
+/// part is for receptance and the fourth part for decay.
 fn decay_first<'f>(config: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
     let mut parts = Vec::new();
     for view in transposed(config, view)? {

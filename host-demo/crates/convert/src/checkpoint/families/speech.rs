@@ -156,7 +156,8 @@ fn moonshine(keys: &mut Keys<'_>) -> Result<()> {
     let share = c.rope_float("partial_rotary_factor").or(c.float(&["partial_rotary_factor"])?.map(f64::from));
     let rotated = (f64::from(head) * share.unwrap_or(0.9)) as u32;
     let base = c.rope_float("rope_theta").unwrap_or(10000.0);
-    // transformers rotates whole pairs, but computes their frequencies from the number of elements even if it is odd.
+    // transformers rotates whole pairs, but computes the frequencies from the number of elements, even if this number
+    // is odd.
     let even = rotated.next_multiple_of(2);
     keys.set("rope.dimension_count", even);
     keys.set("rope.freq_base", base.powf(f64::from(even) / f64::from(rotated.max(1))) as f32);
@@ -195,7 +196,8 @@ pub fn tokens(settings: &Value, tokenizer: &Value, keys: &mut Keys<'_>) -> Resul
             keys.set(key, id);
         }
     }
-    // A model for English alone gets no tokens of languages, because it was not trained with those in its vocabulary.
+    // A model for English alone gets no language tokens, because its training did not use the language tokens of its
+    // vocabulary.
     if find("is_multilingual") == Some(&Value::Bool(false)) {
         return Ok(());
     }
@@ -215,7 +217,7 @@ pub fn tokens(settings: &Value, tokenizer: &Value, keys: &mut Keys<'_>) -> Resul
         keys.set("language_token_ids", Meta::array(languages.iter().map(|(_, id)| *id)));
         let text = |name: &str| find(name).and_then(Value::as_str).map(str::to_owned);
         let (mut language, mut task) = (text("language"), text("task"));
-        // As in transformers, the older setting counts if there is none of the newer ones.
+        // As in transformers, the older setting `forced_decoder_ids` counts only if both newer settings are missing.
         if language.is_none() && task.is_none() {
             let forced = find("forced_decoder_ids").and_then(Value::as_array);
             for id in forced.into_iter().flatten().filter_map(|pair| number(Some(&pair[1]))) {
@@ -232,7 +234,7 @@ pub fn tokens(settings: &Value, tokenizer: &Value, keys: &mut Keys<'_>) -> Resul
 
 const TASKS: [&str; 2] = ["transcribe", "translate"];
 
-/// Writes the language and the task of requests that name none.
+/// Writes the language and the task for requests that do not specify them.
 fn defaults(language: Option<String>, task: Option<String>, keys: &mut Keys<'_>) -> Result<()> {
     if let Some(language) = language {
         let name = language.strip_prefix("<|").and_then(|name| name.strip_suffix("|>")).unwrap_or(&language);
@@ -248,8 +250,8 @@ fn defaults(language: Option<String>, task: Option<String>, keys: &mut Keys<'_>)
     Ok(())
 }
 
-/// Refuses settings of the feature extractor that differ from those of the front end. `settings` is
-/// `preprocessor_config.json`; missing settings have the defaults of its class.
+/// Refuses settings of the feature extractor that differ from the settings of the front end. `settings` is
+/// `preprocessor_config.json`; a missing setting has the default of the extractor's class.
 pub fn check_extractor(settings: &Value, architecture: &str) -> Result<()> {
     let whisper = [
         ("sampling_rate", json!(16000), 16000.into()),

@@ -36,7 +36,8 @@ const T5: &[Row] = &[
     ("dec.layer.1.EncDecAttention.k", "cross_attn_k", same),
     ("dec.layer.1.EncDecAttention.v", "cross_attn_v", same),
     ("dec.layer.1.EncDecAttention.o", "cross_attn_o", same),
-    // Unused: attention from a decoder to an encoder has no relative positions.
+    // transformers also stores this table for attention from the decoder to the encoder, but never reads it, because
+    // this attention has no relative positions.
     ("dec.layer.1.EncDecAttention.relative_attention_bias", "", same),
     ("dec.layer.1.layer_norm", "cross_attn_norm", same),
     ("dec.layer.2.DenseReluDense.wi", "ffn_up", same),
@@ -61,8 +62,8 @@ fn encoder(keys: &mut Keys<'_>) -> Result<()> {
     activation(keys)
 }
 
-/// Writes the activation function of the feed-forward, if it is not the usual one. The usual function is the
-/// approximate GELU with a gate, and ReLU without.
+/// Writes the activation function of the feed-forward, if it differs from the usual function. The usual function is the
+/// approximate GELU if the feed-forward has a gate, and ReLU otherwise.
 fn activation(keys: &mut Keys<'_>) -> Result<()> {
     let c = keys.config;
     let stated = c.text("feed_forward_proj").unwrap_or("relu");

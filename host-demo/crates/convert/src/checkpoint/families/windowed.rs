@@ -1,4 +1,4 @@
-//! Families whose local layers differ from the global ones in more than the window.
+//! Families whose local layers differ from the global layers not only in the window.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -67,7 +67,8 @@ fn cohere(keys: &mut Keys<'_>) -> Result<()> {
     keys.set("expert_feed_forward_length", width);
     let dense = leading_dense(c).or(c.number(&["first_k_dense_replace"])?).unwrap_or(0);
     keys.set("leading_dense_block_count", dense);
-    // Normalized weights also stand for a softmax over the chosen experts, because the two are equal.
+    // The flag for normalized weights also stands for a softmax over the chosen experts, because both give the same
+    // weights.
     let is_softmax = c.text("expert_selection_fn") == Some("softmax");
     keys.set("expert_weights_norm", is_softmax || c.flag("norm_topk_prob").unwrap_or(false));
     if let Some(shared) = c.number(&["num_shared_experts"])?.filter(|shared| *shared > 0) {
@@ -98,7 +99,7 @@ fn laguna(keys: &mut Keys<'_>) -> Result<()> {
     if let Some(window) = c.number(&["sliding_window"])?.filter(|window| *window > 0) {
         keys.set("attention.sliding_window", window);
         let local = local(c)?;
-        // The default pattern is a global layer before every three local ones.
+        // In the default pattern, one global layer comes before every three local layers.
         if local.iter().enumerate().any(|(layer, local)| *local != (layer % 4 != 0)) {
             keys.set("attention.sliding_window_pattern", Meta::array(local));
         }
@@ -146,7 +147,7 @@ fn mimo(keys: &mut Keys<'_>) -> Result<()> {
     keys.maybe_float("attention.value_scale", &["attention_value_scale"])
 }
 
-/// Returns a list of Step 3.5 with one number per layer; missing numbers are 0.
+/// Returns a list in Step 3.5's config with one number per layer; missing numbers are 0.
 fn padded(config: &Config, name: &str) -> Result<Option<Vec<f32>>> {
     let Some(list) = config.get(name).and_then(|list| list.as_array()) else { return Ok(None) };
     let mut list: Vec<f32> = list.iter().map(|limit| limit.as_f64().unwrap_or(0.0) as f32).collect();
@@ -192,7 +193,8 @@ fn step(keys: &mut Keys<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Makes norm weights that multiply Muse Glimmer's queries by their factor.
+/// Makes norm weights for queries and keys. The weights for queries are the factor by which Muse Glimmer multiplies its
+/// queries; the weights for keys are 1.
 fn muse_norms(config: &Config) -> Result<Vec<Made>> {
     let (head, factor) = (config.head_width()?, config.float(&["qk_scale_factor"])?.context("no qk_scale_factor")?);
     let layers = 0..config.layers()?;

@@ -1,5 +1,5 @@
-//! Python's pickle machine, with only the operations that build tensors, numbers, texts and collections of them. A call
-//! of anything else gives a value that is not a tensor; the named function is never run.
+//! Python's pickle machine, with only the operations that build tensors, numbers, texts and collections of them. A
+//! pickle that calls anything else gets a value that is not a tensor; the named function is never run.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -10,7 +10,7 @@ use crate::checkpoint::leaf::Coding;
 
 /// Maximum nesting of values.
 const DEPTH: u8 = 60;
-/// Maximum number of copied references to values: many times what the dictionary of the largest models needs.
+/// Maximum number of copied references to values. The dictionary of the largest models needs far fewer.
 const COPIES: usize = 1 << 26;
 
 /// A tensor: the location of its values.
@@ -329,7 +329,7 @@ impl Machine {
         self.tuple(all)
     }
 
-    /// Counts copied references: their number grows with the square of the number of steps.
+    /// Counts copied references, because their number can grow with the square of the number of steps.
     fn copied(&mut self, count: usize) -> Result<()> {
         self.copies += count;
         ensure!(self.copies < COPIES, "it builds its dictionary in too many steps");
@@ -350,8 +350,8 @@ impl Machine {
     fn set(&mut self, items: Vec<Item>) -> Result<()> {
         let depth = deeper(&items)?;
         let mut dict = self.pop()?;
-        // A memoized dictionary is copied, so the memo keeps the dictionary without these items. Programs with tensors
-        // do not read it from the memo.
+        // A memoized dictionary is copied, so the dictionary in the memo does not get these items. Programs that store
+        // tensors do not read the dictionary from the memo.
         let mut pairs = match Rc::try_unwrap(dict.object) {
             Ok(Object::Dict(pairs)) => pairs,
             Ok(_) => Vec::new(),
@@ -413,8 +413,8 @@ fn coding(class: &str) -> Option<Coding> {
     })
 }
 
-/// Evaluates a call that makes a tensor, a parameter, a shape or an empty dictionary. The result of another call that makes a
-/// tensor is [`Object::Unsupported`], and that of any other call [`Object::Other`].
+/// Evaluates a call that makes a tensor, a parameter, a shape or an empty dictionary. The result is
+/// [`Object::Unsupported`] for an unknown call that makes a tensor, and [`Object::Other`] for all other calls.
 fn call(function: &Item, args: &Item) -> Result<Item> {
     let Object::Global(name) = &*function.object else { return Ok(Item::new(Object::Other)) };
     let args = args.tuple();
@@ -437,8 +437,8 @@ fn call(function: &Item, args: &Item) -> Result<Item> {
     Ok(Item::new(object))
 }
 
-/// Builds a tensor from a storage, an offset, a shape and strides. `kind` is the encoding if the storage has none, or
-/// the name of an unsupported one. `metadata` lists changes of the values.
+/// Builds a tensor from a storage, an offset, a shape and strides. `kind` is the encoding if the storage does not state
+/// it, or the name of an unsupported encoding. `metadata` lists changes of the values.
 fn tensor(args: &[Item], kind: Result<Option<Coding>, &str>, metadata: &[Item]) -> Result<Object> {
     let sizes = |item: &Item| item.tuple().iter().map(Item::int).collect::<Option<Vec<usize>>>();
     let [storage, offset, shape, strides, ..] = args else { return Ok(Object::Other) };
@@ -451,7 +451,7 @@ fn tensor(args: &[Item], kind: Result<Option<Coding>, &str>, metadata: &[Item]) 
         Ok(kind) => kind.unwrap_or_else(|| stored.clone()),
         Err(kind) => return Ok(Object::Unsupported(kind.to_owned())),
     };
-    // Not supported, because views of negated or conjugated values store the values before the change.
+    // Views of negated or conjugated values are not supported, because they store the values before the change.
     if metadata.iter().any(|changes| matches!(&*changes.object, Object::Dict(changes) if !changes.is_empty())) {
         return Ok(Object::Unsupported("the metadata of a view".to_owned()));
     }
