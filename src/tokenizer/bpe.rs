@@ -37,9 +37,7 @@ pub(super) fn encode_bytes(
     memory: &mut [Word],
     output: &mut Output<'_>,
 ) -> Option<()> {
-    // As in Hugging Face's tokenizers, a byte that the vocabulary lacks is an unknown token. Without such a token it is left
-    // out, and its neighbours may merge. (llama.cpp leaves it out after merging.)
-    let id = |byte| index.byte(byte).or(vocab.unknown);
+    let id = |byte| byte_id(vocab, index, byte);
     for word in pre.words(text) {
         let bytes = Normalized::new(word);
         if let [byte @ 0..=0x7f] = *word {
@@ -68,6 +66,13 @@ pub(super) fn encode_bytes(
         }
     }
     Some(())
+}
+
+/// Returns the token of a byte. As in Hugging Face's tokenizers, a byte that the vocabulary lacks is an unknown token. Without
+/// such a token the byte is left out, and its neighbours may merge. (llama.cpp leaves it out after merging.)
+#[inline(never)] // keeps its temporaries off the caller's stack
+fn byte_id(vocab: &Vocab<'_>, index: &Index<'_>, byte: u8) -> Option<TokenId> {
+    index.byte(byte).or(vocab.unknown)
 }
 
 /// Like [`encode_bytes`], but for BPE over characters: a character that the vocabulary lacks becomes an unknown token.
