@@ -309,11 +309,8 @@ pub(super) fn consequences(gguf: &Gguf<'_>, vocab: &Vocab<'_>, found: &Found) ->
         Ok(Some(id)) if !name.is_empty() && (id as usize) < vocab.len() => Some(id),
         _ => None,
     };
-    let mut consequences = found.consequences([vocab.eos, vocab.eot, vocab.eom], key);
-    if built::LENIENT && gguf.bool(PREFIX, TYPES_ARE_FINAL) == Ok(Some(true)) {
-        found.keep_types(&mut consequences.types);
-    }
-    consequences
+    let keeps_types = built::LENIENT && gguf.bool(PREFIX, TYPES_ARE_FINAL) == Ok(Some(true));
+    found.consequences([vocab.eos, vocab.eot, vocab.eom], keeps_types, key)
 }
 
 /// The end tokens of the file's list.

@@ -201,7 +201,13 @@ impl Found {
 
     /// Derives properties of tokens. `known` has the ids from the metadata for the end of a sequence, the end of a turn
     /// and the end of a message. `key` returns the id under a metadata key, if the id is in the vocabulary.
-    pub fn consequences(&self, known: [Option<TokenId>; 3], key: impl Fn(&str) -> Option<TokenId>) -> Consequences {
+    /// If `keeps_types` is true, the file's own types count more than the known spellings.
+    pub fn consequences(
+        &self,
+        known: [Option<TokenId>; 3],
+        keeps_types: bool,
+        key: impl Fn(&str) -> Option<TokenId>,
+    ) -> Consequences {
         let [eos, eot, eom] = known;
         let eot = eot.or_else(|| self.first_marked(EndOfTurn));
         let eom = eom.or_else(|| self.first_marked(EndOfMessage));
@@ -247,11 +253,15 @@ impl Found {
         if is_end(&ends, b"<|tool_response>") {
             self.not_an_end(b"</s>", TokenType::Normal, &mut types, &mut ends);
         }
+        if keeps_types {
+            self.keep_types(&mut types);
+        }
         Consequences { eot, eom, types, ends }
     }
 
     /// Drops the changes of types that give way to the file's own.
-    pub fn keep_types(&self, types: &mut [Option<(TokenId, TokenType)>; COUNT]) {
+    #[inline(never)] // keeps its temporaries off the caller's stack
+    fn keep_types(&self, types: &mut [Option<(TokenId, TokenType)>; COUNT]) {
         let names = NAMES.iter().zip(&self.marked).zip(types);
         for (_, new) in names.filter(|(((_, meaning), marked), _)| meaning.gives_way(**marked)) {
             *new = None;
@@ -313,9 +323,9 @@ mod tests {
     #[test]
     fn metadata_come_first() {
         let found = found(&["a", "<|im_end|>", "<|eot_id|>"]);
-        let by_name = found.consequences([Some(0), None, None], |_| None);
+        let by_name = found.consequences([Some(0), None, None], false, |_| None);
         assert_eq!((by_name.eot, by_name.eom), (Some(2), None));
-        let by_key = found.consequences([Some(0), Some(1), None], |_| None);
+        let by_key = found.consequences([Some(0), Some(1), None], false, |_| None);
         assert_eq!(by_key.eot, Some(1));
         for id in 0..3 {
             assert!(by_key.ends.contains(&Some(id)));
@@ -326,7 +336,7 @@ mod tests {
     fn ordinary_text_ends_nothing() {
         let mut found = Found::new();
         found.look(5, b"</s>", TokenType::Normal);
-        let consequences = found.consequences([None; 3], |_| None);
+        let consequences = found.consequences([None; 3], false, |_| None);
         assert_eq!(consequences.ends, [None; MOST_ENDS]);
         assert!(consequences.types.contains(&Some((5, TokenType::Control))));
     }
@@ -341,10 +351,9 @@ mod tests {
         {
             found.look(id as TokenId, name.as_bytes(), kind);
         }
-        let mut types = found.consequences([None; 3], |_| None).types;
-        assert_eq!(types.iter().flatten().count(), 3);
-        found.keep_types(&mut types);
-        assert!(types.into_iter().flatten().eq([(1, TokenType::Control)]));
+        let types = |keeps_types| found.consequences([None; 3], keeps_types, |_| None).types;
+        assert_eq!(types(false).iter().flatten().count(), 3);
+        assert!(types(true).into_iter().flatten().eq([(1, TokenType::Control)]));
         let taken = |name: &str, is_special| is_taken_for_control(name.as_bytes(), is_special);
         assert!(taken("</s>", false) && !taken("</s>", true) && taken("<PRE>", true));
         assert!(!taken("<|channel|>", false) && !taken("</p>", false));
@@ -352,15 +361,15 @@ mod tests {
 
     #[test]
     fn exceptions() {
-        let harmony = found(&["<|end|>", "<|return|>", "<|call|>"]).consequences([None; 3], |_| None);
+        let harmony = found(&["<|end|>", "<|return|>", "<|call|>"]).consequences([None; 3], false, |_| None);
         assert!(!harmony.ends.contains(&Some(0)));
         assert!(harmony.types.contains(&Some((0, TokenType::UserDefined))));
         // In Gemma 4's vocabulary `</s>` is text; the parts of gpt-oss's messages are printed.
-        let gemma = found(&["</s>", "<|tool_response>", "<|channel|>"]).consequences([None; 3], |_| None);
+        let gemma = found(&["</s>", "<|tool_response>", "<|channel|>"]).consequences([None; 3], false, |_| None);
         assert!(!gemma.ends.contains(&Some(0)) && gemma.ends.contains(&Some(1)) && !gemma.ends.contains(&Some(2)));
         assert!(gemma.types.contains(&Some((0, TokenType::Normal))));
         assert!(gemma.types.contains(&Some((2, TokenType::UserDefined))));
-        let phi = found(&["<|end|>", "</s>"]).consequences([None; 3], |_| None);
+        let phi = found(&["<|end|>", "</s>"]).consequences([None; 3], false, |_| None);
         assert!(phi.ends.contains(&Some(0)) && phi.ends.contains(&Some(1)));
     }
 }
