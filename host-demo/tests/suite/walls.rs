@@ -295,6 +295,8 @@ fn told(answer: &(String, String)) -> String {
         match serde_json::from_str::<Value>(json) {
             Ok(mut value) => {
                 without_time(&mut value);
+                // A seed that the server draws is another one in every run.
+                value.pointer_mut("/generation_settings/seed").map(Value::take);
                 format!("{start}{value}")
             }
             Err(_) => line.to_string(),
