@@ -3,7 +3,6 @@
 use minijinja::value::{Kwargs, Rest, Value as Jinja};
 use serde_json::{Value, json};
 
-use super::probe::Template;
 use crate::to_json::tojson;
 
 /// The place of the declared functions.
@@ -17,21 +16,6 @@ pub enum Place {
     Text,
     /// A message of the role `functions` after the system message: FireFunction 1.
     Message,
-}
-
-/// A template, and the place where the template reads the declared functions.
-pub struct Placed<'t>(pub &'t dyn Template, pub Place);
-
-impl Template for Placed<'_> {
-    fn render_with(&self, messages: &Value, tools: &Value, asks: bool, variables: &Value) -> Option<String> {
-        let mut messages = messages.as_array()?.clone();
-        self.1.put(tools.as_array().map_or(&[], Vec::as_slice), &mut messages);
-        self.0.render_with(&messages.into(), tools, asks, variables)
-    }
-
-    fn source(&self) -> &str {
-        self.0.source()
-    }
 }
 
 impl Place {

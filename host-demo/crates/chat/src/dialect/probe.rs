@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::marks::has_token;
-use super::place::{Place, Placed};
+use super::place::Place;
 use super::syntax::{self, End};
 use super::tools::Tools;
 use super::{CallForm, Dialect, Marks, Own, Syntax};
@@ -19,6 +19,21 @@ pub trait Template {
     fn render_with(&self, messages: &Value, tools: &Value, asks: bool, variables: &Value) -> Option<String>;
     /// The Jinja source, or an empty text.
     fn source(&self) -> &str;
+}
+
+/// A template, and the place where the template reads the declared functions.
+struct Placed<'t>(&'t dyn Template, Place);
+
+impl Template for Placed<'_> {
+    fn render_with(&self, messages: &Value, tools: &Value, asks: bool, variables: &Value) -> Option<String> {
+        let mut messages = messages.as_array()?.clone();
+        self.1.put(tools.as_array().map_or(&[], Vec::as_slice), &mut messages);
+        self.0.render_with(&messages.into(), tools, asks, variables)
+    }
+
+    fn source(&self) -> &str {
+        self.0.source()
+    }
 }
 
 /// Properties of a template.

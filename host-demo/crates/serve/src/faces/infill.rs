@@ -1,11 +1,11 @@
-//! Fields of llama.cpp's requests for filling in code, and the field `suffix` of a completion.
+//! Fields of llama.cpp's requests for filling in code.
 
 use serde_json::Value;
 
 use super::openai::{ANSWER, FORM, SAMPLING};
 use super::refused::{HARMLESS, REFUSED};
-use super::{Asked, Field, Neutral, Result, Row, Use, fields, read};
-use arenite_request::{Infill, Input, Named, Prompt, Refusal};
+use super::{Asked, Neutral, Result, Row, Use, fields, read};
+use arenite_request::{Infill, Input};
 
 /// The tables of code to fill in.
 pub(super) const TABLES: [&[Row<Asked>]; 6] = [GAP, SAMPLING, ANSWER, FORM, REFUSED, HARMLESS];
@@ -62,26 +62,4 @@ fn infill_of(asked: &mut Asked) -> &mut Infill {
         Input::Infill(infill) => infill,
         _ => unreachable!("the input was just set"),
     }
-}
-
-/// Reads the text after the cursor. A completion with such a text fills the gap between the prompt and this text.
-pub fn suffix(asked: &mut Asked, field: &Field<'_>) -> Result<()> {
-    let suffix = field.text()?;
-    if suffix.is_empty() {
-        return Ok(());
-    }
-    let prefix = match &asked.request.input {
-        Input::Texts(texts) if texts.is_empty() => String::new(),
-        Input::Texts(texts) => match &texts[..] {
-            [Prompt::Text(text)] => text.clone(),
-            _ => return Err(field.refused("suffix goes with a prompt that is one text")),
-        },
-        _ => return Err(Refusal::unsupported(field.name)),
-    };
-    if asked.request.echo {
-        return Err(field.refused("suffix and echo exclude each other: leave one out"));
-    }
-    let prefix = Some(Named { field: "prompt", value: prefix });
-    asked.request.input = Input::Infill(Infill { prefix, suffix: Some(field.named(suffix)), ..Infill::default() });
-    Ok(())
 }

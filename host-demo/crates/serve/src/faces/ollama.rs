@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::openai::{self, SAMPLING, THINKING};
 use super::refused::REFUSED;
-use super::{Asked, Field, Neutral, Result, Row, Use, fields, infill, read, tools};
+use super::{Asked, Field, Neutral, Result, Row, Use, fields, read, tools};
 use arenite_request::{Content, Form, Input, Message, Picture, PictureSource, Prompt, Refusal};
 
 /// A request in Ollama's format.
@@ -48,7 +48,7 @@ pub fn asked(body: &Value, is_chat: bool) -> Result<OllamaAsked> {
         }
         Some(value) => {
             request.input = Input::Texts(vec![Prompt::Text(content.text)]);
-            infill::suffix(asked, &Field { name: "suffix", value })?;
+            openai::suffix(asked, &Field { name: "suffix", value })?;
         }
         None if content == Content::default() => request.input = Input::Chat(Vec::new()),
         None if *is_raw => {

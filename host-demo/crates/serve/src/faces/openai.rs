@@ -6,9 +6,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::refused::{HARMLESS, REFUSED};
-use super::{Asked, Field, Neutral, Result, Row, Use, fields, infill, read, tools};
+use super::{Asked, Field, Neutral, Result, Row, Use, fields, read, tools};
 use arenite_request::{
-    Biased, Content, Form, Input, Keep, MOST_CHOICES, Message, Picture, PictureSource, Prompt, Refusal, Samplers,
+    Biased, Content, Form, Infill, Input, Keep, MOST_CHOICES, Message, Named, Picture, PictureSource, Prompt, Refusal,
+    Samplers,
 };
 
 /// Maximum number of alternatives for a token.
@@ -113,9 +114,31 @@ const COMPLETION: &[Row<Asked>] = &[
         }),
     ),
     Row(&["image_data"], Use::Reads(image_data)),
-    Row(&["suffix"], Use::Reads(infill::suffix)),
+    Row(&["suffix"], Use::Reads(suffix)),
     Row(&["continue_final_message", "add_generation_prompt"], Use::Harmless),
 ];
+
+/// Reads the text after the cursor. A completion with such a text fills the gap between the prompt and this text.
+pub fn suffix(asked: &mut Asked, field: &Field<'_>) -> Result<()> {
+    let suffix = field.text()?;
+    if suffix.is_empty() {
+        return Ok(());
+    }
+    let prefix = match &asked.request.input {
+        Input::Texts(texts) if texts.is_empty() => String::new(),
+        Input::Texts(texts) => match &texts[..] {
+            [Prompt::Text(text)] => text.clone(),
+            _ => return Err(field.refused("suffix goes with a prompt that is one text")),
+        },
+        _ => return Err(Refusal::unsupported(field.name)),
+    };
+    if asked.request.echo {
+        return Err(field.refused("suffix and echo exclude each other: leave one out"));
+    }
+    let prefix = Some(Named { field: "prompt", value: prefix });
+    asked.request.input = Input::Infill(Infill { prefix, suffix: Some(field.named(suffix)), ..Infill::default() });
+    Ok(())
+}
 
 /// Reads pictures in an older format of llama.cpp, `[{"id": 12, "data": BASE64}]`. The text `[img-12]` in the prompt is
 /// the place of picture 12.
