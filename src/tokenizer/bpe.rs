@@ -91,14 +91,21 @@ pub(super) fn encode_characters(
             continue;
         }
         let mut row = Row::new(memory, word.len())?;
-        let (mut slot, mut space) = (0, prefix.then_some(b' '));
+        let (mut slot, mut end, mut last, mut space) = (0, 0, None, prefix.then_some(b' '));
         while let Some(char) = first_char(word) {
             let (bytes, rest) = word.split_at_checked(char.len)?;
-            let end = slot + bytes.len();
+            end += bytes.len();
             let mut put = |bytes: &[u8], end| {
                 let bytes = space.take().into_iter().chain(Spelling::Escaped.bytes(bytes));
-                row.put(slot, end, index.find(vocab, bytes).or(vocab.unknown).unwrap_or(u32::MAX));
-                slot = end;
+                if let Some(id) = index.find(vocab, bytes).or(vocab.unknown) {
+                    last = Some((slot, id));
+                }
+                // Without an unknown token, a character that the vocabulary lacks is dropped: the symbol before it takes
+                // its place, or the one after it if it is the first, so that its neighbors may merge.
+                if let Some((start, id)) = last {
+                    row.put(start, end, id);
+                    slot = end;
+                }
             };
             match char::from_u32(char.code).filter(|_| lowercase).map(char::to_lowercase) {
                 // Only U+0130, of two bytes, becomes two characters.
@@ -112,11 +119,12 @@ pub(super) fn encode_characters(
             }
             word = rest;
         }
+        if last.is_none() {
+            continue;
+        }
         row.merge(&Ranks(index));
         for (_, _, id) in row.symbols() {
-            if id != u32::MAX {
-                output.push(id);
-            }
+            output.push(id);
         }
     }
     Some(())

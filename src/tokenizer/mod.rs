@@ -298,7 +298,27 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         scratch: &mut [u8],
         out: &mut [TokenId],
     ) -> Result<usize, Error> {
-        self.encode_all(text, options, scratch, out)?.finish()
+        self.encode_all(text, None, options, scratch, out)?.finish()
+    }
+
+    /// Encodes a text that the steps of the [`normalizer`](Self::normalizer) have converted. Like
+    /// [`encode`](Self::encode), but control tokens are found only at `places`, which are positions in ascending order.
+    ///
+    /// As in Hugging Face's tokenizers, the control tokens are those of the text before the conversion. Without the
+    /// places, a conversion of ordinary text could give a control token: `＜/s＞` becomes `</s>` by NFKC.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`encode`](Self::encode).
+    pub fn encode_converted(
+        &self,
+        text: &[u8],
+        places: &[usize],
+        options: Encode,
+        scratch: &mut [u8],
+        out: &mut [TokenId],
+    ) -> Result<usize, Error> {
+        self.encode_all(text, Some(places), options, scratch, out)?.finish()
     }
 
     /// Encodes the start of a text. Like [`encode`](Self::encode), but if there are more ids than `out` has room for,
@@ -330,7 +350,7 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         scratch: &mut [u8],
         out: &mut [TokenId],
     ) -> Result<usize, Error> {
-        let output = self.encode_all(text, options, scratch, out)?;
+        let output = self.encode_all(text, None, options, scratch, out)?;
         if output.len <= output.ids.len() {
             return Ok(output.len);
         }
@@ -346,6 +366,7 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
     fn encode_all<'o>(
         &self,
         text: &[u8],
+        places: Option<&[usize]>,
         options: Encode,
         scratch: &mut [u8],
         out: &'o mut [TokenId],
@@ -358,7 +379,9 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         if let (true, true, Some(bos)) = (options.add_special, self.vocab.add_bos, self.vocab.bos) {
             output.push(bos);
         }
-        let done = self.encode_text(text, options.parse_special, scratch, &mut output);
+        let parse_special = options.parse_special;
+        let specials = Specials { vocab: &self.vocab, index: &self.index, parse_special, places };
+        let done = self.encode_text(text, &specials, scratch, &mut output);
         done.ok_or_else(|| Error::BufferTooSmall {
             what: "bytes of scratch memory",
             needed: self.scratch_bytes_for(text),
@@ -388,8 +411,13 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
     }
 
     /// Encodes everything between BOS and EOS; `None` if `scratch` is too short.
-    fn encode_text(&self, text: &[u8], parse_special: bool, scratch: &mut [u8], output: &mut Output<'_>) -> Option<()> {
-        let specials = Specials { vocab: &self.vocab, index: &self.index, parse_special };
+    fn encode_text(
+        &self,
+        text: &[u8],
+        specials: &Specials<'_, '_, '_>,
+        scratch: &mut [u8],
+        output: &mut Output<'_>,
+    ) -> Option<()> {
         if !specials.mark(text, scratch).ok()? {
             let memory = scratch.as_chunks_mut::<4>().0;
             return self.encode_fragment(text, self.vocab.prefixes(text, true), memory, output);

@@ -44,6 +44,8 @@ pub(super) struct Specials<'v, 'a, 'i> {
     pub index: &'v Index<'i>,
     /// True if control tokens are parsed; user-defined tokens are always parsed.
     pub parse_special: bool,
+    /// The only positions at which control tokens may start, in ascending order; `None` for no restriction.
+    pub places: Option<&'v [usize]>,
 }
 
 /// The kinds of special tokens that a search finds.
@@ -74,8 +76,9 @@ impl Specials<'_, '_, '_> {
                 firsts.insert(special.first);
             }
             let mut next = 0;
+            let places = self.places.filter(|_| is_control);
             for (pos, _) in text.iter().enumerate().filter(|(_, byte)| firsts.contains(**byte)) {
-                if pos < next {
+                if pos < next || places.is_some_and(|places| places.binary_search(&pos).is_err()) {
                     continue;
                 }
                 let free = match &marks {

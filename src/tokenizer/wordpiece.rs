@@ -4,6 +4,8 @@
 //! Source: Hugging Face's `tokenizers` (`BertNormalizer`, `BertPreTokenizer`, `WordPiece`). llama.cpp differs, because
 //! it leaves Hangul composed and strips all marks.
 
+use core::iter;
+
 use super::Output;
 use super::canonical::SPACE;
 use super::index::Index;
@@ -58,7 +60,8 @@ pub(super) fn encode(
         if is_alone {
             word.finish(vocab, index, output)?;
         }
-        for code in rules.apply(char.code).into_iter().filter(|code| *code != 0) {
+        let [first, rest @ ..] = rules.apply(char.code);
+        for code in iter::once(first).chain(rest.into_iter().filter(|code| *code != 0)) {
             match group(code) {
                 _ if is_space(code) => word.finish(vocab, index, output)?,
                 Group::Nonspacing if rules.strips_accents => {}
@@ -127,12 +130,14 @@ impl Letters<'_> {
         let mut rest = self.bytes.get(..self.len)?;
         let is_known = self.count <= MOST_CHARACTERS;
         (self.len, self.count) = (0, 0);
-        let before = output.len;
+        let (before, mut is_first) = (output.len, true);
         while !rest.is_empty() {
             // Special tokens do not match here, because they were cut out of the text before. A special token that is
             // still in the text is one that matches only as a whole word, and here it is part of a longer word.
             let pieces =
                 index.prefixes(vocab, rest.iter().copied()).filter(|(_, id)| !vocab.file_type(*id).is_special());
+            // After the first piece, a `▁` is a character of the text, and must not look like the start of a word.
+            let is_known = is_known && (core::mem::take(&mut is_first) || !rest.starts_with(&SPACE));
             let Some((len, id)) = pieces.last().filter(|_| is_known) else {
                 output.len = before;
                 if let Some(unknown) = vocab.unknown {

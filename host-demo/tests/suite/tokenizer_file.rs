@@ -130,6 +130,19 @@ fn texts_are_converted_step_by_step() {
     }
 }
 
+/// Control tokens are found before a text is converted, and other added tokens after it.
+#[test]
+fn conversion_makes_no_control_token() {
+    for (step, text, wanted) in [
+        ("Lowercase", "<|BOS|>HELLO<|bos|>", json!([0, 28, 92, 66, 79, 83, 92, 30, 260, 0])),
+        ("NFKC", "hello＜|bos|＞<|bos|>＜tool＞", json!([0, 260, 28, 92, 66, 79, 83, 92, 30, 0, 266])),
+    ] {
+        let mut tokenizer = byte_level(LLAMA3);
+        tokenizer["normalizer"] = json!({"type": "Sequence", "normalizers": [{"type": step}]});
+        assert_eq!(ids(&tokenizer, text), wanted, "{step}");
+    }
+}
+
 #[test]
 fn white_space_is_converted() {
     let mut tokenizer = byte_level(LLAMA3);
@@ -246,7 +259,7 @@ fn pieces_with_merges() {
     tokens.extend((0..256).map(|byte| format!("<0x{byte:02X}>")));
     tokens.extend("▁helowrd".chars().map(String::from));
     tokens.extend(merges.map(|merge| merge.replace(' ', "")));
-    let tokenizer = json!({
+    let mut tokenizer = json!({
         "added_tokens": added(&[(0, "<unk>", true), (1, "<s>", true), (2, "</s>", true)]),
         "normalizer": {"type": "Sequence", "normalizers": [
             {"type": "Prepend", "prepend": "▁"}, {"type": "Replace", "pattern": {"String": " "}, "content": "▁"},
@@ -258,6 +271,12 @@ fn pieces_with_merges() {
     });
     let found = ids(&tokenizer, "hello world é");
     assert_eq!(found, json!([1, 271, 259, 264, 263, 265, 262, 266, 259, 198, 172]));
+    // An added token that is found in the normalized text has no white space beside it.
+    tokenizer["normalizer"] = json!({"type": "Replace", "pattern": {"String": " "}, "content": "▁"});
+    let tool =
+        json!({"id": 272, "content": "<tool>", "special": false, "normalized": true, "lstrip": true, "rstrip": true});
+    tokenizer["added_tokens"].as_array_mut().unwrap().push(tool);
+    assert_eq!(ids(&tokenizer, "o <tool> o"), json!([1, 263, 259, 272, 259, 263]));
 }
 
 /// Without byte tokens, each unknown character, or each run of unknown characters, becomes an unknown token. In
@@ -330,7 +349,7 @@ fn unigram() {
 #[test]
 fn word_pieces() {
     let tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "he", "##llo", "##l", "hello", "w", "##or", "##ld", "!", "e"];
-    let tokenizer = json!({
+    let mut tokenizer = json!({
         "added_tokens": added(&[(0, "[PAD]", true), (1, "[UNK]", true), (2, "[CLS]", true), (3, "[SEP]", true)]),
         "normalizer": {"type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true, "lowercase": true},
         "pre_tokenizer": {"type": "BertPreTokenizer"},
@@ -338,6 +357,29 @@ fn word_pieces() {
         "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "vocab": list(&tokens)},
     });
     assert_eq!(ids(&tokenizer, "Hello WORLD! HÉllo zzz"), json!([2, 7, 8, 9, 10, 11, 7, 1, 3]));
+    // The file spells the start of a word as `▁`, which is an ordinary character in a text.
+    assert_eq!(ids(&tokenizer, "e▁hello e"), json!([2, 1, 12, 3]));
+    assert_eq!(ids(&tokenizer, "▁e"), json!([2, 1, 3]));
+    let steps = ["NFD", "Lowercase", "StripAccents"].map(|step| json!({"type": step}));
+    tokenizer["normalizer"] = json!({"type": "Sequence", "normalizers": steps});
+    assert_eq!(ids(&tokenizer, "he\u{1}llo e"), json!([2, 1, 12, 3]));
+}
+
+/// A character without a token is left out if the model has no unknown token, and its neighbors may merge.
+#[test]
+fn words_with_characters_without_a_token() {
+    let merges = ["h e", "l l", "he ll"];
+    let mut tokens = vec!["<s>".to_owned()];
+    tokens.extend("helo".chars().map(String::from));
+    tokens.extend(merges.map(|merge| merge.replace(' ', "")));
+    let tokenizer = json!({
+        "added_tokens": added(&[(0, "<s>", true)]),
+        "pre_tokenizer": {"type": "Whitespace"},
+        "post_processor": template(Some(("<s>", 0)), None),
+        "model": {"type": "BPE", "vocab": list(&tokens),
+            "merges": merges.map(|merge| merge.split(' ').collect::<Vec<_>>())},
+    });
+    assert_eq!(ids(&tokenizer, "hXeéll Xhell hellX XX o"), json!([0, 7, 7, 7, 4]));
 }
 
 /// Lowercase and the removal of accents are separate settings.

@@ -32,7 +32,7 @@ use arenite::{Error, Gguf, TokenId};
 use serde::Serialize;
 use serde::de::{Deserialize, Deserializer, Visitor};
 
-use crate::normalizer::normalized;
+use crate::normalizer::{Converted, converted};
 
 /// Number of bytes of scratch memory for the first attempt to tokenize a text, in addition to the length of the text.
 const FIRST_SCRATCH: usize = 64 << 10;
@@ -71,14 +71,18 @@ fn warn_of_old_file(gguf: &Gguf<'_>, tokenizer: &Tokenizer<'_, '_>) {
 
 /// Normalizes `text` by the vocabulary's steps, and then tokenizes it.
 pub fn encode(tokenizer: &Tokenizer<'_, '_>, text: &[u8], how: Encode) -> Result<Vec<TokenId>> {
-    let (text, tokenizer) = &normalized(tokenizer, text, how)?;
+    let Converted { text, tokenizer, places } = &converted(tokenizer, text, how)?;
     // Start with little scratch memory and double it, because most texts need far less than the upper bound `most`.
     let most = tokenizer.scratch_bytes_for(text);
     let mut scratch = vec![0; most.min(text.len().saturating_add(FIRST_SCRATCH))];
     // A text almost never has more tokens than bytes. If it does, the error contains the number of tokens.
     let mut ids = vec![0; text.len().saturating_add(3)];
     loop {
-        match tokenizer.encode(text, how, &mut scratch, &mut ids) {
+        let count = match places {
+            Some(places) => tokenizer.encode_converted(text, places, how, &mut scratch, &mut ids),
+            None => tokenizer.encode(text, how, &mut scratch, &mut ids),
+        };
+        match count {
             Err(Error::BufferTooSmall { given, .. }) if given == scratch.len() && given < most => {
                 // Free the old memory first, so that the old and the new memory are never held at the same time.
                 drop(std::mem::take(&mut scratch));

@@ -146,20 +146,29 @@ pub fn apply(steps: &[Step], text: &str) -> String {
     steps.iter().fold(text.to_owned(), |text, step| step.apply(&text))
 }
 
-/// Applies the vocabulary's steps to a text. Returns the converted text, and the tokenizer with which it must be
-/// encoded. This tokenizer has no character map if a step has already applied the map.
+/// A text to which a vocabulary's steps were applied.
+pub struct Converted<'t, 'a, 'i> {
+    /// The text after the steps.
+    pub text: Cow<'t, [u8]>,
+    /// The tokenizer with which the text must be encoded. It has no character map if a step has already applied the map.
+    pub tokenizer: Tokenizer<'a, 'i>,
+    /// Positions of the control tokens in the text; `None` if there were no steps.
+    pub places: Option<Vec<usize>>,
+}
+
+/// Applies the vocabulary's steps to a text.
 ///
 /// As in Hugging Face's tokenizers, control tokens are not changed, and the texts between them are converted
 /// separately. The character map does not change user-defined tokens. Bytes that are not UTF-8 are not changed.
-pub fn normalized<'t, 'a: 'i, 'i>(
+pub fn converted<'t, 'a: 'i, 'i>(
     tokenizer: &Tokenizer<'a, 'i>,
     text: &'t [u8],
     how: Encode,
-) -> Result<(Cow<'t, [u8]>, Tokenizer<'a, 'i>)> {
+) -> Result<Converted<'t, 'a, 'i>> {
     let steps = steps(tokenizer.normalizer())?;
     let is_nfc = || text.utf8_chunks().all(|chunk| is_nfc_quick(chunk.valid().chars()) == IsNormalized::Yes);
     if steps.is_empty() || steps == [Step::Nfc] && is_nfc() {
-        return Ok((Cow::Borrowed(text), *tokenizer));
+        return Ok(Converted { text: Cow::Borrowed(text), tokenizer: *tokenizer, places: None });
     }
     let has_map = steps.iter().any(|step| step.is_map());
     let control: &[TokenType] = if how.parse_special { &[TokenType::Control, TokenType::Unknown] } else { &[] };
@@ -167,20 +176,23 @@ pub fn normalized<'t, 'a: 'i, 'i>(
     let shown = tokens(tokenizer, if has_map { &[TokenType::UserDefined] } else { &[] })?;
     let convert = |text: &str| {
         steps.iter().fold(text.to_owned(), |text, step| match step {
-            Step::Precompiled => between(&shown, &text, |text| with_graphemes_mapped(tokenizer, text)),
+            Step::Precompiled => between(&shown, &text, |text| with_graphemes_mapped(tokenizer, text)).0,
             Step::Charsmap => {
                 let mapped = |text: &str| tokenizer.mapped(text.as_bytes()).collect::<Vec<_>>();
-                between(&shown, &text, |text| String::from_utf8_lossy(&mapped(text)).into_owned())
+                between(&shown, &text, |text| String::from_utf8_lossy(&mapped(text)).into_owned()).0
             }
             step => step.apply(&text),
         })
     };
-    let mut out = Vec::with_capacity(text.len());
+    let (mut out, mut places) = (Vec::with_capacity(text.len()), Vec::new());
     for chunk in text.utf8_chunks() {
-        out.extend(between(&control, chunk.valid(), convert).into_bytes());
+        let (text, found) = between(&control, chunk.valid(), convert);
+        places.extend(found.into_iter().map(|place| out.len() + place));
+        out.extend(text.into_bytes());
         out.extend(chunk.invalid());
     }
-    Ok((Cow::Owned(out), if has_map { tokenizer.without_map() } else { *tokenizer }))
+    let tokenizer = if has_map { tokenizer.without_map() } else { *tokenizer };
+    Ok(Converted { text: Cow::Owned(out), tokenizer, places: Some(places) })
 }
 
 /// Applies the character map in the same way as Hugging Face's tokenizers. If a grapheme has fewer than six bytes, an
@@ -208,15 +220,16 @@ fn tokens(tokenizer: &Tokenizer<'_, '_>, types: &[TokenType]) -> Result<AhoCoras
     Ok(AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(spelled)?)
 }
 
-/// Converts the texts between tokens.
-fn between(tokens: &AhoCorasick, text: &str, convert: impl Fn(&str) -> String) -> String {
-    let (mut out, mut start) = (String::new(), 0);
+/// Converts the texts between tokens. Also returns the positions of the tokens.
+fn between(tokens: &AhoCorasick, text: &str, convert: impl Fn(&str) -> String) -> (String, Vec<usize>) {
+    let (mut out, mut places, mut start) = (String::new(), Vec::new(), 0);
     for found in tokens.find_iter(text) {
         out.push_str(&convert(&text[start..found.start()]));
+        places.push(out.len());
         out.push_str(&text[found.range()]);
         start = found.end();
     }
-    out + &convert(&text[start..])
+    (out + &convert(&text[start..]), places)
 }
 
 /// Returns the names of steps, as in a file.
@@ -321,7 +334,8 @@ mod tests {
             ("か\u{3099}x", "か\u{3099}x"),
             ("か\u{3099}\u{301}", "か\u{3099}\u{301}"),
         ] {
-            let (found, tokenizer) = normalized(&tokenizer, text.as_bytes(), Encode::TEXT).unwrap();
+            let Converted { text: found, tokenizer, .. } =
+                converted(&tokenizer, text.as_bytes(), Encode::TEXT).unwrap();
             assert_eq!(String::from_utf8_lossy(&found), wanted, "{text:?}");
             assert_eq!(tokenizer.mapped(&found).collect::<Vec<_>>(), *found, "the map is not applied again");
         }

@@ -128,9 +128,12 @@ fn merging(wanted: &Model<'_>, json: &Value) -> Option<Merging> {
 
 /// Adds the rules for finding added tokens. A token may absorb white space beside it, or match only as a whole word.
 pub fn rules(json: &Value, vocabulary: &mut Vocabulary) {
+    // In a normalized text, no space is beside a token if the normalizer replaces spaces.
+    let keeps_spaces = !part(&json["normalizer"], "Replace").is_some_and(support::replaces_space);
     let entry = |token: &Value| {
-        let bits = ["lstrip", "rstrip", "single_word"].iter().zip([1, 2, 4]);
-        let rule: u32 = bits.filter(|(name, _)| token[**name] == true).map(|(_, bit)| bit).sum();
+        let strips = keeps_spaces || token["normalized"] != true;
+        let bits = [("lstrip", 1, strips), ("rstrip", 2, strips), ("single_word", 4, true)];
+        let rule: u32 = bits.iter().filter(|(name, _, has)| *has && token[*name] == true).map(|(_, bit, _)| bit).sum();
         Some(token["id"].as_u64()? as u32 * 8 + rule).filter(|_| rule > 0)
     };
     let rules: BTreeSet<u32> = list(&json["added_tokens"]).filter_map(entry).collect();

@@ -343,7 +343,8 @@ fn mixes_numbers(json: &Value) -> bool {
     json["model"]["vocab"].as_object().is_some_and(|vocab| vocab.keys().any(is_mixed))
 }
 
-fn replaces_space(normalizer: &Value) -> bool {
+/// Returns true if the normalizer replaces spaces by `▁`.
+pub fn replaces_space(normalizer: &Value) -> bool {
     normalizer["pattern"]["String"] == " " && normalizer["content"] == "▁"
 }
 
