@@ -8,17 +8,14 @@
 
 use arenite::Model;
 
-/// Number of tokens in the first piece of a long prompt if there are no other conversations. With more tokens, the cost
-/// per token would hardly decrease, and an arriving request would wait longer.
-const ALONE: usize = 32;
-/// Number of tokens in the first piece of a long prompt if there are other conversations. The number is smaller because
-/// further requests are then more likely, and because the tokens of the other conversations share the cost of reading
-/// the weights.
-const BESIDE: usize = 16;
+/// Number of tokens in the first piece of a long prompt. With more tokens, an arriving request would wait longer. With
+/// fewer, each token would cost more: passes with a piece would take a larger part of the time, and a request would wait
+/// for one more often.
+const FIRST: usize = 32;
 /// Number of tokens that kernels process together. The length of a piece is a multiple of this number.
 const LEAST: usize = 8;
 /// At most one pass of this many is only for short rests of prompts. A larger share would slow down all other answers.
-const TURN: usize = 3;
+const TURN: usize = 2;
 
 /// Properties of a model that determine how the tokens of a pass are divided, and a count of passes.
 #[derive(Clone, Copy, Debug)]
@@ -60,9 +57,9 @@ impl PassBudget {
     }
 
     /// Returns the number of tokens in a piece of a prompt that does not end in this pass. At position 0, this is
-    /// `first`.
-    fn piece(&self, first: usize, position: usize) -> usize {
-        (first * self.double / (self.double + position)).max(1).next_multiple_of(LEAST)
+    /// [`FIRST`].
+    fn piece(&self, position: usize) -> usize {
+        (FIRST * self.double / (self.double + position)).max(1).next_multiple_of(LEAST)
     }
 
     /// Returns the number of tokens that each conversation reads in the next pass.
@@ -71,13 +68,12 @@ impl PassBudget {
         self.shared = if has_turn { 0 } else { self.shared + 1 };
         let mut order: Vec<usize> = (0..unread.len()).filter(|at| !has_turn || unread[*at].is_short_end()).collect();
         order.sort_by_key(|at| unread[*at].left);
-        let first = if unread.iter().filter(|unread| unread.left > 0).count() > 1 { BESIDE } else { ALONE };
-        let most = first + 2 * LEAST;
+        let most = FIRST + 2 * LEAST;
         let (mut room, mut for_prompts) = (self.batch, most);
         let mut counts = vec![0; unread.len()];
         for at in order {
             let Unread { left, position, .. } = unread[at];
-            let piece = self.piece(first, position);
+            let piece = self.piece(position);
             let count = match left {
                 0 | 1 => left,
                 _ if left <= piece => left.min(for_prompts),
@@ -98,7 +94,7 @@ impl PassBudget {
 
 #[cfg(test)]
 mod tests {
-    use super::{ALONE, PassBudget, Unread};
+    use super::{PassBudget, Unread};
 
     const BUDGET: PassBudget = PassBudget { batch: 80, double: 1000, shared: 0 };
 
@@ -111,17 +107,17 @@ mod tests {
     }
 
     #[test]
-    fn short_ends_of_prompts_have_one_pass_of_three() {
+    fn short_ends_of_prompts_have_one_pass_of_two() {
         let mut budget = BUDGET;
         let unread = prompts(&[2000, 1, 8, 9, 3]);
-        let passes: Vec<_> = (0..9).map(|_| budget.of_pass(&unread)).collect();
+        let passes: Vec<_> = (0..6).map(|_| budget.of_pass(&unread)).collect();
         for (at, pass) in passes.iter().enumerate() {
-            let expected = if at % 3 == 2 { [0, 0, 8, 0, 3] } else { [3, 1, 8, 9, 3] };
+            let expected = if at % 2 == 1 { [0, 0, 8, 0, 3] } else { [3, 1, 8, 9, 3] };
             assert_eq!(pass[..], expected, "pass {at}");
         }
         // The turn is not lost while there is no such prompt.
         let mut budget = BUDGET;
-        (0..20).for_each(|_| assert_eq!(budget.of_pass(&prompts(&[1, 30])), [1, 16]));
+        (0..20).for_each(|_| assert_eq!(budget.of_pass(&prompts(&[1, 30])), [1, 30]));
         assert_eq!(budget.of_pass(&prompts(&[1, 30, 2])), [0, 0, 2]);
     }
 
@@ -130,13 +126,13 @@ mod tests {
         assert_eq!(counts(&[2000]), [32]);
         assert_eq!(counts(&[2000, 12]), [4, 12]);
         assert_eq!(counts(&[2000, 0]), [32, 0]);
-        assert_eq!(counts(&[2000, 12, 1, 0, 30]), [8, 12, 1, 0, 3]);
-        assert_eq!(counts(&[2000, 3000]), [16, 8]);
+        assert_eq!(counts(&[2000, 12, 1, 0, 30]), [5, 12, 1, 0, 30]);
+        assert_eq!(counts(&[2000, 3000]), [32, 8]);
     }
 
     #[test]
     fn all_prompts_together_are_bounded() {
-        assert_eq!(counts(&[30, 30, 30, 30]), [16, 8, 8, 0]);
+        assert_eq!(counts(&[30, 30, 30, 30]), [30, 18, 0, 0]);
         let mut left = vec![1; 70];
         left.extend([30, 30]);
         assert_eq!(counts(&left)[70..], [10, 0]);
@@ -145,7 +141,7 @@ mod tests {
 
     #[test]
     fn pieces_are_smaller_where_attention_is_dear() {
-        let pieces = [0, 500, 1000, 3000, 100_000].map(|position| BUDGET.piece(ALONE, position));
+        let pieces = [0, 500, 1000, 3000, 100_000].map(|position| BUDGET.piece(position));
         assert_eq!(pieces, [32, 24, 16, 8, 8]);
     }
 }
