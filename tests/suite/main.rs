@@ -31,5 +31,6 @@ mod speech;
 mod split;
 mod storage;
 mod tokenizer;
+mod updates;
 mod verify;
 mod vocabularies;

@@ -41,5 +41,11 @@ fn models() {
     let model = path("ARENITE_MODEL", models.join("commands.gguf").display().to_string());
     path("ARENITE_GRAMMAR", models.join("commands.table").display().to_string());
     path("ARENITE_LARGEST", model);
+    println!("cargo::rerun-if-env-changed=ARENITE_UPDATE_KEY");
+    if env::var_os("CARGO_FEATURE_SIGNED").is_some() && env::var_os("ARENITE_UPDATE_KEY").is_none() {
+        println!(
+            "cargo::error=the feature `signed` needs ARENITE_UPDATE_KEY, the file of a public ed25519 key of 32 bytes"
+        );
+    }
     path("ARENITE_RECOGNIZER", models.join("recognizer.gguf").display().to_string());
 }

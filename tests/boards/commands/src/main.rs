@@ -8,6 +8,9 @@
 mod assistant;
 mod home;
 mod partition;
+#[cfg(feature = "signed")]
+mod signature;
+mod slots;
 
 use core::fmt::Write;
 
@@ -16,6 +19,8 @@ use assistant::Assistant;
 use board::{Board, Stack, mark};
 use heapless::Vec;
 use home::Home;
+use partition::Running;
+use slots::Head;
 
 /// Bytes of the longest command.
 const LONGEST: usize = 256;
@@ -24,11 +29,12 @@ const END: u8 = 4;
 /// Drops the part of a line that was received: cancel, Ctrl-X.
 const CANCEL: u8 = 24;
 
-/// Answers each line up to the end of the input, or up to a line that announces an update; returns the size of the update.
-/// Reports an error in a command and reads the next command.
-fn serve(board: &mut Board) -> Result<Option<usize>, Error> {
+/// Answers each line up to the end of the input, or up to a line that announces an update; returns what is known of the
+/// update. Reports an error in a command and reads the next command.
+fn serve(board: &mut Board) -> Result<Option<(Running, Head)>, Error> {
     let stack = Stack::paint();
-    let gguf = arenite::Gguf::parse(partition::choose(board)?)?;
+    let mut running = partition::choose(board)?;
+    let gguf = arenite::Gguf::parse(running.model)?;
     let model = arenite::Model::new(&gguf)?;
     let mut assistant = Assistant::new(&gguf, &model)?;
     let mut home = Home::default();
@@ -36,13 +42,12 @@ fn serve(board: &mut Board) -> Result<Option<usize>, Error> {
 
     let mut line = Vec::new();
     while read_line(board, &mut line) {
-        match partition::announced(&line) {
-            Some(bytes) if bytes <= partition::BYTES => return Ok(Some(bytes)),
-            Some(bytes) => {
-                let _ = writeln!(board, "error: the partition has {} bytes, not {bytes}", partition::BYTES);
-                continue;
+        if let Some(head) = partition::announced(&line) {
+            match running.refuses(&head) {
+                Ok(()) => return Ok(Some((running, head))),
+                Err(reason) => drop(writeln!(board, "error: update {}: {reason}", head.version)),
             }
-            None => {}
+            continue;
         }
         let start = board.micros();
         mark();
@@ -51,6 +56,7 @@ fn serve(board: &mut Board) -> Result<Option<usize>, Error> {
         let micros = board.micros().wrapping_sub(start);
         match answer {
             Ok(answer) => {
+                running.confirm();
                 let _ = writeln!(board, "{}", answer.call);
                 match home.apply(&answer.call) {
                     Ok(()) => board.led(home.is_lit()),
@@ -90,8 +96,8 @@ fn run() -> bool {
     board.start_watchdog();
     match serve(&mut board) {
         Ok(None) => true,
-        Ok(Some(bytes)) => {
-            partition::receive(&mut board, bytes);
+        Ok(Some((running, head))) => {
+            running.receive(&mut board, &head);
             board::restart()
         }
         Err(error) => {
