@@ -3,6 +3,7 @@
 
 mod decisions;
 mod lora;
+mod native;
 mod next;
 mod poolings;
 mod settings;

@@ -541,9 +541,6 @@ fn folders_without_weights() {
     files.file("static/model.safetensors", fs::read(own.join("model.safetensors")).expect("a file"));
     files.file("static/modules.json", r#"[{"type": "sentence_transformers.models.StaticEmbedding", "path": ""}]"#);
     of("static", &["modules.json has a module StaticEmbedding"]);
-    files.file("meta/consolidated.safetensors", fs::read(own.join("model.safetensors")).expect("a file"));
-    files.file("meta/params.json", "{}");
-    of("meta", &["the form of Meta or Mistral"]);
     files.file("marian/model.safetensors", fs::read(own.join("model.safetensors")).expect("a file"));
     files.file("marian/config.json", r#"{"architectures": ["MarianMTModel"], "model_type": "marian"}"#);
     of("marian", &[&format!("`arenite convert seq2seq {} OUT.gguf`", path(&files.at("marian")))]);

@@ -9,7 +9,7 @@ mod gemma;
 pub mod gpt;
 mod granite;
 mod kimi;
-mod llama;
+pub mod llama;
 mod llama_like;
 mod mixtures;
 mod qwen;

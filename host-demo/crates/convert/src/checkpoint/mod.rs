@@ -13,6 +13,7 @@
 //! | `agreement` | checks that the model that the core reads follows the config |
 //! | `settings` | checks that settings that were not read have no effect |
 //! | `plain`, `openai_whisper` | checkpoints that store their settings with the tensors |
+//! | `native` | checkpoints in the form of Meta and of Mistral |
 //! | `projector` | the encoder of pictures, which becomes a separate file |
 //! | `reranker`, `pooling`, `decision` | heads and prompts of rerankers, embedding models and decision models |
 //! | `output` | the new file's tensors |
@@ -38,6 +39,7 @@ pub mod lora;
 mod mlx;
 mod modelopt;
 mod names;
+mod native;
 mod openai_whisper;
 mod output;
 mod packed;
@@ -157,6 +159,8 @@ struct New<'f> {
 fn assemble<'f>(request: &Request<'_>, checkpoint: &mut Checkpoint<'f>) -> Result<New<'f>> {
     let folder = if request.from.is_dir() { Some(request.from) } else { request.from.parent() };
     let decision = folder.map(Decision::of).transpose()?.flatten();
+    let mut notes = Vec::new();
+    let native = folder.map(|folder| native::config(folder, checkpoint, &mut notes)).transpose()?.flatten();
     let (config, family, directory) = match plain::config(checkpoint)? {
         // The folder is not used, because the other files beside a training script's checkpoint do not belong to the
         // model.
@@ -164,6 +168,7 @@ fn assemble<'f>(request: &Request<'_>, checkpoint: &mut Checkpoint<'f>) -> Resul
             let family = plain::family(&config)?;
             (config, family, None)
         }
+        None if let Some(config) = native => (config, &native::FAMILY, folder),
         None if let (Some(decision), Some(folder)) = (decision, folder) => {
             let config = decision.config(folder)?;
             let family = Family::of(&config, checkpoint)?;
@@ -174,11 +179,6 @@ fn assemble<'f>(request: &Request<'_>, checkpoint: &mut Checkpoint<'f>) -> Resul
             let path = path.map(|folder| folder.join("config.json")).filter(|path| path.is_file());
             let path = path.with_context(|| {
                 let from = request.from.display();
-                if folder.is_some_and(|folder| folder.join("params.json").is_file()) {
-                    return "the model has the form of Meta or Mistral (params.json): give it in the form of transformers, with \
-                            config.json and model.safetensors"
-                        .to_owned();
-                }
                 format!("there is no config.json beside {from}, and no settings of nanoGPT or llama2.c: copy the model's there")
             })?;
             let config = Config::read(&path)?;
@@ -189,7 +189,8 @@ fn assemble<'f>(request: &Request<'_>, checkpoint: &mut Checkpoint<'f>) -> Resul
     let method = quantized::prepare(&config, directory, checkpoint)?;
     let architecture = family.architecture(&config);
     let tables = families::tables(family, &config);
-    let Assembled { mut outputs, scalars, mut notes } = output::assemble(checkpoint, family, &tables, &config)?;
+    let Assembled { mut outputs, scalars, notes: others } = output::assemble(checkpoint, family, &tables, &config)?;
+    notes.extend(others);
     let mut pools = false;
     if let Some(directory) = directory {
         let prefix = if architecture == "t5encoder" { "enc." } else { "" };
