@@ -139,16 +139,16 @@ fn folder(path: &Path) -> String {
         return "this is Ollama's directory of models: `ollama show NAME --modelfile` prints the path of a model for -m"
             .into();
     }
+    if has("params.json") && names.iter().any(|name| name.starts_with("consolidated.")) {
+        return format!(
+            "this is a checkpoint of Meta or Mistral: convert it with `arenite convert hf {directory} OUT.gguf`"
+        );
+    }
     if names.iter().any(|name| name.ends_with(".safetensors") || name.starts_with("pytorch_model")) {
         return format!(
             "this directory has weights but no config.json: put the checkpoint's config.json and tokenizer beside them, then \
              use `arenite convert hf {directory} OUT.gguf`"
         );
-    }
-    if has("params.json") && names.iter().any(|name| name.starts_with("consolidated.")) {
-        return "this is a checkpoint in the form of its maker: fetch the one for transformers (with config.json), then use \
-                `arenite convert hf DIR OUT.gguf`"
-            .into();
     }
     format!("this is a directory without a model; {FETCH}")
 }
