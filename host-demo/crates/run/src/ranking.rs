@@ -63,8 +63,8 @@ impl Output {
 /// The tokens of one text or of a pair.
 pub struct Texts {
     pub ids: Vec<TokenId>,
-    /// Index of the first token of the second token type, which is the second text's. If all tokens have the first type,
-    /// this is the number of tokens.
+    /// Index of the first token of the second token type, which is the second text's. If all tokens have the first
+    /// type, this is the number of tokens.
     pub second: usize,
 }
 

@@ -71,8 +71,8 @@ impl Codes<'_> {
         code
     }
 
-    /// The code at place `at` of `line`, after 1 was added to all codes. The largest code becomes 0. If a word has whole
-    /// codes, the 1 is carried to the next code of the word, because GPTQModel adds words.
+    /// The code at place `at` of `line`, after 1 was added to all codes. The largest code becomes 0. If a word has
+    /// whole codes, the 1 is carried to the next code of the word, because GPTQModel adds words.
     pub fn next(&self, line: usize, at: usize) -> u32 {
         match self.order {
             Order::Lines { words } if 32usize.is_multiple_of(self.bits) => {
