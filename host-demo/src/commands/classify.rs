@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use arenite_run::Loaded;
 use arenite_run::model_file::ModelFile;
 use arenite_run::open_model::OpenModel;
@@ -17,6 +17,7 @@ use crate::output::Out;
 #[command(after_help = "Examples:
   arenite classify -m sentiment.gguf -p \"The sea is calm\"
   arenite classify -m sentiment.gguf --jsonl -f reviews.jsonl
+  arenite classify -m entailment.gguf -p \"A man eats an apple.\" --pair \"Somebody eats.\"
 
 Prints each label with its probability, the most probable one first. A classifier of tokens (names, places) prints the \
 words that it labels: the mean probability, the label and the words. `arenite embed` prints the model's outputs \
@@ -24,6 +25,10 @@ themselves, and `arenite decide` lets any language model choose.")]
 pub struct Args {
     #[command(flatten)]
     text: TextArgs,
+
+    /// Second text, for a model that compares two texts (entailment, similarity)
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["ids", "jsonl"])]
+    pair: Option<String>,
 
     /// Print a JSON list of {\"label\": ..., \"score\": ...}
     #[arg(long)]
@@ -41,8 +46,12 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     }
     let model = Loaded::new(open)?;
     let classes = |text: &Text| {
-        let Text::Bytes(text) = text else { bail!("a classifier needs a text: give one with -p or -f") };
-        model.classify(&String::from_utf8_lossy(text)).with_context(|| name.clone())
+        let classes = match (text, &args.pair) {
+            (Text::Ids(ids), _) => model.classify_tokens(ids),
+            (Text::Bytes(text), None) => model.classify(&String::from_utf8_lossy(text)),
+            (Text::Bytes(text), Some(second)) => model.classify_pair(&String::from_utf8_lossy(text), second),
+        };
+        classes.with_context(|| name.clone())
     };
     if args.text.jsonl {
         return each_line(args.text.file.as_deref(), |text| Ok(json!({ "classes": classes(&text)? })));
@@ -62,7 +71,8 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
 /// Prints the entities in a text.
 fn entities(args: &Args, open: &OpenModel) -> Result<ExitCode> {
     let found = |text: &Text| {
-        let Text::Bytes(text) = text else { bail!("a classifier needs a text: give one with -p or -f") };
+        let Text::Bytes(text) = text else { bail!("a classifier of tokens needs a text: give one with -p or -f") };
+        ensure!(args.pair.is_none(), "a classifier of tokens takes no second text: leave out --pair");
         each_token::entities(open, text).with_context(|| open.name().to_owned())
     };
     if args.text.jsonl {

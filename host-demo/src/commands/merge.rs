@@ -145,13 +145,16 @@ fn add(model: &Model<'_>, gguf: &Gguf<'_>, scale: f32, products: &mut Vec<(Strin
         // An alpha of 0 means that only `scale` applies.
         let factor = if alpha == 0.0 { scale } else { scale * alpha / rank as f32 };
         if let (true, Some(stem)) = (has_bias && name != EMBEDDING, name.strip_suffix(".weight")) {
-            // The adapter has a bias: it is the last column of `b`, and the last row of `a` has zeros.
+            // The bias is the last column of `b`, and the last row of `a` has zeros. A bias of zeros is that of a module
+            // whose bias does not change.
             ensure!(
                 b.len() * a.len() > 0 && model.gguf().tensor(name).is_none_or(|own| own.dims[2] == 1),
                 "{name} has experts with biases: run it with --lora"
             );
-            let bias = b.iter().skip(rank - 1).step_by(rank).copied().collect();
-            products.push((format!("{stem}.bias"), Product { a: bias, b: vec![1.0], rank: 1, factor }));
+            let bias: Vec<f32> = b.iter().skip(rank - 1).step_by(rank).copied().collect();
+            if bias.iter().any(|x| *x != 0.0) {
+                products.push((format!("{stem}.bias"), Product { a: bias, b: vec![1.0], rank: 1, factor }));
+            }
         }
         products.push((name.to_owned(), Product { a, b, rank, factor }));
     }

@@ -68,7 +68,8 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     let texts = TextArgs::lines(args.file.as_deref())?;
     let limit = runtime::positions(&open.options, model);
     let most = args.truncate.then_some(limit);
-    let pairs: Vec<_> = texts.iter().map(|document| ranking.pair(tokenizer, &args.prompt, document, most)).collect();
+    let pairs: Vec<_> =
+        texts.iter().map(|document| ranking.pairing.pair(tokenizer, &args.prompt, document, most)).collect();
 
     let longest = pairs.iter().flatten().map(|pair| pair.ids.len()).max().unwrap_or(1).max(1);
     let context = open.options.context.unwrap_or(longest);

@@ -27,6 +27,29 @@ fn rerankers_score_as_transformers_does() {
     }
 }
 
+/// A classifier's probability of a single class is the logistic function of transformers' score.
+#[test]
+fn classifiers_of_pairs() {
+    for case in ["bert_reranker", "modern_bert_reranker"] {
+        let directory = committed("tests/fixtures").join(case);
+        let reference: Value = serde_json::from_slice(&std::fs::read(directory.join("ref.json")).unwrap()).unwrap();
+        let model = directory.join("model.gguf");
+        for pair in reference["prompts"].as_array().unwrap() {
+            let text = |name: &str| pair[name].as_str().unwrap();
+            let classify = |args: &[&str]| -> f64 {
+                let args = [&["classify", "-m", path(&model), "--json", "--kv", "f32"], args].concat();
+                lines(&stdout_with(&args, b""))[0][0]["score"].as_f64().unwrap()
+            };
+            let want = 1.0 / (1.0 + (-pair["score"].as_f64().unwrap()).exp());
+            let have = classify(&["-p", text("query"), "--pair", text("document")]);
+            assert!((have - want).abs() < 1e-5, "{case}: {have} instead of {want}");
+            if case == "modern_bert_reranker" {
+                assert_eq!(classify(&["--ids", &pair["ids"].to_string().replace(['[', ']'], "")]), have);
+            }
+        }
+    }
+}
+
 #[test]
 fn other_classifiers_do_not_rank() {
     let model = committed("host-demo/models/faults.gguf");

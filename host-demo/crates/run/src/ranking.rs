@@ -7,14 +7,21 @@ use arenite::{Gguf, Model, TokenId};
 use crate::classes::Labels;
 use arenite_text::{self as text, Frame};
 
-/// Settings for tokenizing a pair of texts, read from a model's file.
+/// A reranker's output, and its pairs of texts.
 pub struct Ranking {
+    output: Output,
+    pub pairing: Pairing,
+}
+
+/// Settings for tokenizing a pair of texts, read from a model's file.
+pub struct Pairing {
     /// A template with `{query}` and `{document}`, for models that answer yes or no.
     template: Option<String>,
     /// True if the end token of the first text is repeated before the second text (`</s></s>`, as in RoBERTa).
     separated: bool,
+    /// True if the second text has the token type 1.
+    typed: bool,
     frame: Frame,
-    output: Output,
 }
 
 /// The meaning of a reranker's output.
@@ -56,7 +63,8 @@ impl Output {
 /// The tokens of one text or of a pair.
 pub struct Texts {
     pub ids: Vec<TokenId>,
-    /// Index of the second text's first token. If there is only one text, this is the number of tokens.
+    /// Index of the first token of the second token type, which is the second text's. If all tokens have the first
+    /// type, this is the number of tokens.
     pub second: usize,
 }
 
@@ -71,12 +79,43 @@ impl Ranking {
     pub fn new(gguf: &Gguf<'_>, model: &Model<'_>, tokenizer: &Tokenizer<'_, '_>) -> Result<Self> {
         let spec = model.spec();
         ensure!(spec.ranks(), "this model does not score pairs of texts; give a reranker with -m");
+        let pairing = Pairing::new(gguf, tokenizer)?;
+        Ok(Self { output: Output::new(Labels::new(gguf, model)?.names(), pairing.template.is_some())?, pairing })
+    }
+
+    /// Returns the score in a model's output: the only value, or the probability that the document is relevant.
+    pub fn score(&self, vector: &[f32]) -> f64 {
+        match (self.output, vector) {
+            (Output::Relevant(which), [a, b]) => {
+                let (own, other) = if which == 0 { (a, b) } else { (b, a) };
+                1.0 / (1.0 + (f64::from(*other) - f64::from(*own)).exp())
+            }
+            (_, [score, ..]) => f64::from(*score),
+            (_, []) => 0.0,
+        }
+    }
+
+    /// Returns the score as a number from 0 to 1: the probability, or the logistic function of the only value.
+    pub fn share(&self, vector: &[f32]) -> f64 {
+        match self.output {
+            Output::Relevant(_) => self.score(vector),
+            Output::Score => 1.0 / (1.0 + (-self.score(vector)).exp()),
+        }
+    }
+}
+
+impl Pairing {
+    /// Reads the settings.
+    ///
+    /// # Errors
+    ///
+    /// The vocabulary has no special tokens that it should add to texts.
+    pub fn new(gguf: &Gguf<'_>, tokenizer: &Tokenizer<'_, '_>) -> Result<Self> {
         let template = gguf.str("tokenizer", "chat_template.rerank").ok().flatten();
-        let output = Output::new(Labels::new(gguf, model)?.names(), template.is_some())?;
         Ok(Self {
-            output,
             template: template.map(|template| String::from_utf8_lossy(template).into_owned()),
             separated: separators(gguf) > 1,
+            typed: gguf.u32("tokenizer.ggml", "pair_token_type").ok().flatten() != Some(0),
             frame: Frame::of(tokenizer)?,
         })
     }
@@ -107,27 +146,7 @@ impl Ranking {
         let first = ids.len();
         ids.extend(ids.last().copied().filter(|_| self.separated));
         ids.extend(second.iter().skip(start));
-        Ok(Texts { ids, second: first })
-    }
-
-    /// Returns the score in a model's output: the only value, or the probability that the document is relevant.
-    pub fn score(&self, vector: &[f32]) -> f64 {
-        match (self.output, vector) {
-            (Output::Relevant(which), [a, b]) => {
-                let (own, other) = if which == 0 { (a, b) } else { (b, a) };
-                1.0 / (1.0 + (f64::from(*other) - f64::from(*own)).exp())
-            }
-            (_, [score, ..]) => f64::from(*score),
-            (_, []) => 0.0,
-        }
-    }
-
-    /// Returns the score as a number from 0 to 1: the probability, or the logistic function of the only value.
-    pub fn share(&self, vector: &[f32]) -> f64 {
-        match self.output {
-            Output::Relevant(_) => self.score(vector),
-            Output::Score => 1.0 / (1.0 + (-self.score(vector)).exp()),
-        }
+        Ok(Texts { second: if self.typed { first } else { ids.len() }, ids })
     }
 }
 

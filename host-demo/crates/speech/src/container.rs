@@ -19,6 +19,10 @@ const STREAM_INFO: usize = 34;
 pub const OTHER_KIND: &str =
     "this is not a WAV, FLAC or MP3 file: convert it with `ffmpeg -i FILE -ar 16000 -ac 1 out.wav`";
 
+/// The advice on a file whose codec is not supported.
+pub const OTHER_CODEC: &str =
+    "the codec in this file is not supported: convert it with `ffmpeg -i FILE -ar 16000 -ac 1 out.wav`";
+
 /// Returns true for the start of a container of another format. Such a container is refused because the search for a
 /// WAV or FLAC file would find the streams in the container. The container's own headers are between the frames of
 /// these streams.

@@ -41,7 +41,8 @@ impl Settings {
             settings["peft_type"].as_str().unwrap_or("nameless")
         );
         let bias = settings["bias"].as_str().unwrap_or("none");
-        ensure!(bias == "none", "bias in adapter_config.json is {bias}: only none is supported");
+        let is_known = ["none", "all", "lora_only"].contains(&bias);
+        ensure!(is_known, "bias in adapter_config.json is {bias}: none, all and lora_only are supported");
         let is_set = |name: &str| match &settings[name] {
             Value::Null | Value::Bool(false) => false,
             Value::Array(list) => !list.is_empty(),
@@ -97,6 +98,13 @@ impl Settings {
     /// Returns the factor by which the product of a module's two matrices is multiplied.
     pub fn scale(&self, module: &str, rank: usize) -> Result<f32> {
         Ok(self.factor(module, rank)? * (self.stored_alpha()? / rank as f64) as f32)
+    }
+
+    /// Returns true for the name of a bias that replaces the model's: of a saved module, or of any module if PEFT trains
+    /// biases.
+    pub fn is_trained_bias(&self, name: &str) -> bool {
+        let are_trained = !matches!(self.json["bias"].as_str(), None | Some("none"));
+        name.ends_with(".bias") && !name.contains(".lora_") && (are_trained || !name.contains(".base_layer."))
     }
 
     /// Returns true if PEFT adapts a single parameter of a module, called `name`, instead of the whole module.

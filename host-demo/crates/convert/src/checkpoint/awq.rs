@@ -41,7 +41,7 @@ fn gemm<'f>(checkpoint: &mut Checkpoint<'f>, stem: &str, settings: &Value) -> Re
     let zeros = match zeros {
         Some(zeros) => {
             ensure!(sizes(&zeros)? == [groups, words], "the tensor {} has shape {:?}", zeros.name, zeros.shape);
-            Zeros::Packed(Codes { bytes: zeros.bytes, bits: 4, order: Order::Awq { words } }, 0.0)
+            Zeros::Packed(Codes { bytes: zeros.bytes, bits: 4, order: Order::Awq { words } })
         }
         None => Zeros::Constant(8.0),
     };

@@ -48,59 +48,66 @@ pub fn group_size(settings: &Value, columns: usize) -> usize {
     stated.filter(|size| *size > 0).map_or(columns, |size| size as usize)
 }
 
-/// Returns the number of bits of a code, given that `words` words store `columns` codes.
-pub fn bits(words: usize, columns: usize) -> Result<usize> {
-    let bits = (words * 32).checked_div(columns).filter(|bits| (2..=8).contains(bits));
-    bits.with_context(|| format!("{words} words for {columns} weights"))
+/// Returns the number of bits of a code, given that `words` words store `count` codes.
+pub fn bits(words: usize, count: usize) -> Result<usize> {
+    let bits = (words * 32).checked_div(count).filter(|bits| (2..=8).contains(bits));
+    bits.with_context(|| format!("{words} words for {count} codes"))
 }
 
 /// Converts GPTQ's matrices: each word has the codes of consecutive inputs. The first version of the format stores each
-/// zero minus 1. `g_idx` has the group of each input.
+/// zero minus 1. Codes of 5, 6 and 7 bits, and in `gptq_p` all codes, are stored in planes. `g_idx` has the group of
+/// each input.
 pub fn gptq(checkpoint: &mut Checkpoint<'_>, settings: &Value) -> Result<()> {
-    let less = match settings["checkpoint_format"].as_str() {
-        None | Some("gptq" | "") => 1.0,
-        Some("gptq_v2") => 0.0,
-        Some(other) => bail!("its quantization has the checkpoint_format {other}: gptq and gptq_v2 are supported"),
-    };
+    let version = settings["checkpoint_format"].as_str().or(settings["format"].as_str()).unwrap_or("");
+    ensure!(
+        ["", "gptq", "gptq_v2", "gptq_p"].contains(&version),
+        "its quantization has the checkpoint_format {version}: gptq, gptq_v2 and gptq_p are supported"
+    );
     for stem in ending(checkpoint, "qweight") {
         let codes = need(checkpoint, &format!("{stem}qweight"))?;
         let scales = need(checkpoint, &format!("{stem}scales"))?;
         let zeros = need(checkpoint, &format!("{stem}qzeros"))?;
         let listed = take(checkpoint, &format!("{stem}g_idx"));
         let [words, rows] = sizes(&codes)?;
-        let stated = settings["bits"].as_u64().unwrap_or(4) as usize;
-        let columns =
-            listed.as_ref().map_or((words * 32).checked_div(stated).unwrap_or(0), |list| list.shape.iter().product());
-        let bits = bits(words, columns).with_context(|| codes.name.clone())?;
         let [groups, zero_words] = sizes(&zeros)?;
+        // A layer can have bits of its own.
+        let bits = bits(zero_words, rows).with_context(|| zeros.name.clone())?;
+        let columns = listed.as_ref().map_or(words * 32 / bits, |list| list.shape.iter().product());
         ensure!(
-            scales.shape[..] == [groups, rows] && zero_words * 32 == rows * bits,
+            scales.shape[..] == [groups, rows]
+                && zero_words * 32 == rows * bits
+                && words * 32 == columns * bits
+                && groups > 0,
             "the factors of {} have shape {:?}, which does not fit",
             codes.name,
             scales.shape
         );
-        let listed = listed.map(|list| values(&list).into_iter().map(|group| group as u32).collect::<Vec<_>>());
-        let size = group_size(settings, columns);
+        // A layer can have groups of a size of its own.
+        let stated = group_size(settings, columns);
+        let size = if columns.div_ceil(stated) == groups { stated } else { columns.div_ceil(groups) };
         let groups_of = match listed {
+            // If the groups consist of consecutive columns, they are not listed, because decoding is faster without
+            // a list.
             Some(list) => {
+                let list: Vec<u32> = values(&list).into_iter().map(|group| group as u32).collect();
                 ensure!(list.iter().all(|group| (*group as usize) < groups), "{stem}g_idx has a group without factors");
-                // If the groups consist of consecutive columns, they are not listed, because decoding is faster without
-                // a list.
-                if list.iter().enumerate().all(|(at, group)| *group as usize == at / size) {
-                    Groups::OfColumns(size)
-                } else {
-                    Groups::Listed(list)
-                }
+                let is_plain = list.iter().enumerate().all(|(at, group)| *group as usize == at / size);
+                if is_plain { Groups::OfColumns(size) } else { Groups::Listed(list) }
             }
             None => Groups::OfColumns(size),
         };
-        let zeros = Codes { bytes: zeros.bytes, bits, order: Order::Lines { words: zero_words } };
+        let is_planar = !32usize.is_multiple_of(bits) && (bits != 3 || version == "gptq_p");
+        let (order, order_of_zeros) = match is_planar {
+            true => (Order::Planes { lines: 1, words: rows }, Order::Planes { lines: zero_words, words: 1 }),
+            false => (Order::Interleaved { lines: rows }, Order::Lines { words: zero_words }),
+        };
+        let zeros = Codes { bytes: zeros.bytes, bits, order: order_of_zeros };
         let packed = Packed {
-            codes: Codes { bytes: codes.bytes, bits, order: Order::Interleaved { lines: rows } },
+            codes: Codes { bytes: codes.bytes, bits, order },
             columns,
             groups: groups_of,
             scales: Factors { leaf: scales, groups, rows: Some(rows), nested: None },
-            zeros: Zeros::Packed(zeros, less),
+            zeros: if version.starts_with("gptq_") { Zeros::Packed(zeros) } else { Zeros::PackedLess(zeros) },
             biases: None,
             book: None,
         };
@@ -126,7 +133,12 @@ pub fn compressed(checkpoint: &mut Checkpoint<'_>) -> Result<()> {
         let [height, columns] = values(&shape)[..] else { bail!("the tensor {} has no two sizes", shape.name) };
         let columns = columns as usize;
         let bits = bits(words, columns).with_context(|| codes.name.clone())?;
-        ensure!(height as usize == rows && 32 % bits == 0, "the tensor {} has {bits} bits: not supported", codes.name);
+        // Older versions left bits of each word unused if codes of 3, 5, 6 or 7 bits did not fill it.
+        ensure!(
+            height as usize == rows && words == (columns * bits).div_ceil(32),
+            "the tensor {} has words with unused bits: not supported",
+            codes.name
+        );
         let groups = if scales.shape.len() == 2 { scales.shape[1] } else { 1 };
         ensure!(
             scales.shape.iter().product::<usize>() == rows * groups && groups > 0 && columns.is_multiple_of(groups),
@@ -153,7 +165,7 @@ pub fn compressed(checkpoint: &mut Checkpoint<'_>) -> Result<()> {
                     zeros.name,
                     zeros.shape
                 );
-                Zeros::Packed(Codes { bytes: zeros.bytes, bits, order: Order::Interleaved { lines: groups } }, 0.0)
+                Zeros::Packed(Codes { bytes: zeros.bytes, bits, order: Order::Interleaved { lines: groups } })
             }
         };
         let packed = Packed {
@@ -203,7 +215,8 @@ pub fn bitsandbytes(checkpoint: &mut Checkpoint<'_>) -> Result<()> {
         };
         let (rows, columns, block) = (*rows, *columns, block as usize);
         ensure!(
-            codes.bytes.len() == (rows * columns).div_ceil(2) && book.len() == 16 && codes.coding == Coding::U8,
+            // The bytes may be stored as wider numbers (`bnb_4bit_quant_storage`).
+            codes.bytes.len() == (rows * columns).div_ceil(2) && book.len() == 16,
             "the tensor {name} does not have the {rows} x {columns} weights that {state} names"
         );
         let groups = (rows * columns).div_ceil(block);
@@ -268,6 +281,8 @@ mod tests {
                     "int16" => Coding::I16,
                     "float16" => Coding::F16,
                     "float32" => Coding::F32,
+                    // bitsandbytes can store the bytes of codes as other numbers.
+                    "uint8" if settings["quant_method"] == "bitsandbytes" && name == "x.weight" => Coding::BF16,
                     "uint8" => Coding::U8,
                     other => panic!("{other}"),
                 };
@@ -303,7 +318,7 @@ mod tests {
         let mut counts = std::collections::BTreeMap::new();
         grids.iter().flatten().for_each(|kind| *counts.entry(format!("{kind:?}")).or_insert(0) += 1);
         let counts: Vec<String> = counts.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
-        assert_eq!(counts, ["Q4_0 2", "Q4_1 3", "Q5_0 3", "Q5_1 1"], "{grids:?}");
+        assert_eq!(counts, ["Q4_0 6", "Q4_1 3", "Q5_0 4", "Q5_1 1", "Q8_0 3"], "{grids:?}");
     }
 
     /// Returns the type of GGUF that holds the weights, and checks that its blocks have the same weights.

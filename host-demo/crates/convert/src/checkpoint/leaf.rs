@@ -148,6 +148,13 @@ pub enum Order {
         /// Number of lines.
         lines: usize,
     },
+    /// Each group of 32 codes is stored in planes of 8, 4, 2 or 1 bits, the plane of the lowest bits first.
+    Planes {
+        /// Distance in words of a line from the next line.
+        lines: usize,
+        /// Distance of the words of a line from each other.
+        words: usize,
+    },
     /// Each word has eight codes in AWQ's order: 0, 2, 4, 6, 1, 3, 5, 7.
     Awq {
         /// Number of words of a line.
@@ -219,8 +226,10 @@ pub struct Nested {
 #[derive(Clone, Debug)]
 pub enum Zeros<'f> {
     Constant(f32),
-    /// The zeros are codes. A line has the zeros of all rows for one group; the number is added to each code.
-    Packed(Codes<'f>, f32),
+    /// The zeros are codes. A line has the zeros of all rows for one group.
+    Packed(Codes<'f>),
+    /// The codes are the zeros minus 1, as in the first version of GPTQ's format: see [`Codes::next`].
+    PackedLess(Codes<'f>),
     /// The zeros of all groups in a row are a line of codes.
     PackedRows(Codes<'f>),
     /// Stored like the scales.

@@ -25,6 +25,7 @@ const PREFIXES: &[&str] = &[
     "gpt_neox.",
     "backbone.",
     "bert.",
+    "electra.",
     "roberta.",
     "new.",
     "distilbert.",

@@ -9,11 +9,12 @@ use super::leaf::{Codes, Factors, Groups, Order, Packed, Zeros};
 impl Codes<'_> {
     /// The code at place `at` of `line`.
     fn get(&self, line: usize, at: usize) -> u32 {
-        let word = |index: usize| self.bytes.as_chunks::<4>().0.get(index).map_or(0, |word| u32::from_le_bytes(*word));
+        let word = |index: usize| self.word(index);
         let (index, shift) = (at * self.bits / 32, at * self.bits % 32);
         let (low, high) = match self.order {
             Order::Lines { words } => (word(line * words + index), word(line * words + index + 1)),
             Order::Interleaved { lines } => (word(index * lines + line), word((index + 1) * lines + line)),
+            Order::Planes { lines, words } => return self.of_planes(line * lines, words, at),
             Order::Awq { words } => {
                 let place = [0, 4, 1, 5, 2, 6, 3, 7][at % 8];
                 return word(line * words + at / 8) >> (4 * place) & 15;
@@ -42,11 +43,44 @@ impl Codes<'_> {
                 let index = at % words;
                 let word =
                     if bytes == 1 { self.bytes.get(index).map_or(0, |byte| (*byte).into()) } else { word(index) };
-                return word >> shift & ((1 << self.bits) - 1);
+                return word >> shift & self.most();
             }
         };
         let both = u64::from(low) | u64::from(high) << 32;
-        (both >> shift) as u32 & ((1 << self.bits) - 1)
+        (both >> shift) as u32 & self.most()
+    }
+
+    fn word(&self, index: usize) -> u32 {
+        self.bytes.as_chunks::<4>().0.get(index).map_or(0, |word| u32::from_le_bytes(*word))
+    }
+
+    /// The largest code.
+    fn most(&self) -> u32 {
+        (1 << self.bits) - 1
+    }
+
+    /// The code at place `at` of a line that begins at word `first` and whose words are `distance` words apart.
+    fn of_planes(&self, first: usize, distance: usize, at: usize) -> u32 {
+        let (mut code, mut low, mut words) = (0, 0, at / 32 * self.bits);
+        for width in [8, 4, 2, 1].into_iter().filter(|width| self.bits & width != 0) {
+            let bit = at % 32 * width;
+            let word = self.word(first + (words + bit / 32) * distance);
+            code |= (word >> (bit % 32) & ((1 << width) - 1)) << low;
+            (low, words) = (low + width, words + width);
+        }
+        code
+    }
+
+    /// The code at place `at` of `line`, after 1 was added to all codes. The largest code becomes 0. If a word has
+    /// whole codes, the 1 is carried to the next code of the word, because GPTQModel adds words.
+    pub fn next(&self, line: usize, at: usize) -> u32 {
+        match self.order {
+            Order::Lines { words } if 32usize.is_multiple_of(self.bits) => {
+                let word = self.word(line * words + at * self.bits / 32).wrapping_add(u32::MAX / self.most());
+                word >> (at * self.bits % 32) & self.most()
+            }
+            _ => (self.get(line, at) + 1) & self.most(),
+        }
     }
 }
 
@@ -65,7 +99,8 @@ impl Packed<'_> {
     fn zero(&self, line: usize, group: usize) -> f32 {
         match &self.zeros {
             Zeros::Constant(zero) => *zero,
-            Zeros::Packed(codes, more) => codes.get(group, line) as f32 + more,
+            Zeros::Packed(codes) => codes.get(group, line) as f32,
+            Zeros::PackedLess(codes) => codes.next(group, line) as f32,
             Zeros::PackedRows(codes) => codes.get(line, group) as f32,
             Zeros::Values(values) => values.get(line, group),
         }

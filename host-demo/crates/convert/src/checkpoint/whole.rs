@@ -2,9 +2,10 @@
 //! tokens and biases.
 //!
 //! A product is the difference between the new and the old matrix times an identity matrix, so its rank is the smaller
-//! side of the matrix. The weights of the adapter's base model are needed to compute the difference. A bias becomes a
-//! further column of the second matrix.
+//! side of the matrix. The weights of the adapter's base model are needed to compute the difference. The difference
+//! between the new and the old bias becomes a further column of the second matrix.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use super::access::values;
-use super::adapter_config::Settings;
+use super::adapter_config::{INSTEAD, Settings};
 use super::config::Config;
 use super::leaf::{Coding, Leaf};
 use super::quantized;
@@ -25,11 +26,24 @@ pub struct Made {
     bytes: Vec<u8>,
 }
 
+impl Made {
+    /// Returns true for the matrices of a pair, except those of an embedding.
+    fn is_half(&self) -> bool {
+        [".lora_A.", ".lora_B."].iter().any(|half| self.name.contains(half))
+    }
+
+    fn values(&self) -> Vec<f32> {
+        self.bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
+    }
+}
+
 /// The matrices that replace parts of an adapter, and the names of the replaced parts.
 #[derive(Default)]
 pub struct Whole {
     made: Vec<Made>,
     replaced: Vec<String>,
+    /// What the adapter adds to the biases of modules.
+    biases: BTreeMap<String, Vec<f32>>,
     /// True if the last column of each second matrix is a bias.
     pub has_bias: bool,
 }
@@ -67,6 +81,8 @@ impl Whole {
             ([ending(MAGNITUDE), ending(&format!("{MAGNITUDE}.default.weight"))].concat(), ending(TOKENS));
         let saved: Vec<String> = adapter.tensors.keys().filter(is_saved).cloned().collect();
         let biased: Vec<String> = adapter.tensors.keys().filter(|name| is_bias(name)).cloned().collect();
+        let trained: Vec<String> =
+            adapter.tensors.keys().filter(|name| settings.is_trained_bias(name)).cloned().collect();
         let is_set = |name: &str| match &settings.json[name] {
             Value::Null | Value::Bool(false) => false,
             Value::Array(list) => !list.is_empty(),
@@ -85,15 +101,13 @@ impl Whole {
             );
         }
         let mut whole = Self::default();
-        if !biased.is_empty() {
-            ensure!(
-                magnitudes.is_empty() && tokens.is_empty() && saved.is_empty(),
-                "lora_bias together with DoRA or saved modules is not supported"
-            );
-            whole.biases(adapter, settings)?;
+        ensure!(biased.is_empty() || magnitudes.is_empty(), "lora_bias together with DoRA is not supported");
+        for name in &biased {
+            whole.bias_of_second(adapter, settings, name)?;
         }
         let factors = ending(FACTORS);
-        if [&magnitudes, &tokens, &saved, &factors].iter().all(|parts| parts.is_empty()) {
+        if [&magnitudes, &tokens, &saved, &factors, &trained].iter().all(|parts| parts.is_empty()) {
+            whole.put_biases(adapter, settings, None)?;
             return Ok(whole);
         }
         ensure!(
@@ -118,6 +132,10 @@ impl Whole {
         for stem in tokens {
             whole.tokens(adapter, settings, &model, &stem).with_context(|| format!("the trained tokens of {stem}"))?;
         }
+        for name in trained {
+            whole.bias(adapter, &model, &name).with_context(|| format!("the trained bias {name}"))?;
+        }
+        whole.put_biases(adapter, settings, Some(&model))?;
         Ok(whole)
     }
 
@@ -129,27 +147,75 @@ impl Whole {
         }
     }
 
-    /// Biases of second matrices become columns. A matrix without a bias gets a column of zeros.
-    fn biases(&mut self, adapter: &Checkpoint<'_>, settings: &Settings) -> Result<()> {
-        self.has_bias = true;
+    /// A bias of a second matrix.
+    fn bias_of_second(&mut self, adapter: &Checkpoint<'_>, settings: &Settings, name: &str) -> Result<()> {
+        let (stem, _) = name.split_once(".lora_B.").unwrap_or_default();
+        let second = name.replace(".bias", ".weight");
+        let second = adapter.tensors.get(&second).with_context(|| format!("the tensor {second} is missing"))?;
+        let factor = settings.scale(stem, matrix(second)?[1].max(1))?;
+        let bias = values(&adapter.tensors[name]).into_iter().map(|x| x * factor).collect();
+        self.replaced.push(name.to_owned());
+        self.biases.insert(stem.to_owned(), bias);
+        Ok(())
+    }
+
+    /// A bias that replaces the bias of the model.
+    fn bias(&mut self, adapter: &Checkpoint<'_>, model: &Model<'_>, name: &str) -> Result<()> {
+        let own = name.replace(".base_layer.", ".");
+        let old = model.vector(&own).context("the model has no such bias")?;
+        let new = values(&adapter.tensors[name]);
+        ensure!(new.len() == old.len(), "it has {} values and the model's {}", new.len(), old.len());
+        let stem = own.trim_end_matches(".bias").to_owned();
+        self.replaced.push(name.to_owned());
+        self.biases.insert(stem, new.iter().zip(&old).map(|(new, old)| new - old).collect());
+        Ok(())
+    }
+
+    /// Biases become columns of second matrices. A module without a change of its bias gets a column of zeros, and a
+    /// module whose matrix does not change gets a pair of its own.
+    fn put_biases(&mut self, adapter: &Checkpoint<'_>, settings: &Settings, model: Option<&Model<'_>>) -> Result<()> {
+        self.biases.retain(|_, bias| bias.iter().any(|x| *x != 0.0));
+        self.has_bias = !self.biases.is_empty();
+        if !self.has_bias {
+            return Ok(());
+        }
+        let mut pairs = BTreeMap::new();
         for (a_name, a) in adapter.tensors.iter().filter(|(name, _)| name.contains(".lora_A.")) {
             let (stem, _) = a_name.split_once(".lora_A.").unwrap_or_default();
             let b_name = a_name.replace(".lora_A.", ".lora_B.");
+            if self.replaced.contains(a_name) {
+                continue;
+            }
             let b = adapter.tensors.get(&b_name).with_context(|| format!("the tensor {b_name} is missing"))?;
-            let bias_name = b_name.replace(".weight", ".bias");
-            let ([rank, columns], [rows, width]) = (matrix(a)?, matrix(b)?);
-            ensure!(rank == width && rank > 0, "lora_A and lora_B of {stem} have different ranks");
-            let bias = adapter.tensors.get(&bias_name).map_or_else(|| vec![0.0; rows], values);
-            ensure!(bias.len() == rows, "the tensor {bias_name} has {} values", bias.len());
-            let factor = settings.scale(stem, rank)?;
-            let mut a = values(a);
+            pairs.insert(stem.to_owned(), [(matrix(a)?, values(a)), (matrix(b)?, values(b))]);
+            self.replaced.extend([a_name.clone(), b_name]);
+        }
+        let (halves, others) = std::mem::take(&mut self.made).into_iter().partition(|made| made.is_half());
+        self.made = others;
+        let mut halves: Vec<Made> = halves;
+        halves.sort_by(|one, other| one.name.cmp(&other.name));
+        for [a, b] in halves.as_chunks::<2>().0 {
+            let (stem, _) = a.name.split_once(".lora_A.").context("a pair without a first matrix")?;
+            pairs.insert(stem.to_owned(), [a, b].map(|half| (half.shape, half.values())));
+        }
+        for (stem, bias) in &self.biases {
+            let Some(model) = model.filter(|_| !pairs.contains_key(stem)) else { continue };
+            let matrix = model.matrix(&format!("{stem}.weight"));
+            let ([_, columns], _) = matrix.with_context(|| format!("the bias of {stem} is trained, {INSTEAD}"))?;
+            pairs.insert(stem.clone(), [([0, columns], Vec::new()), ([bias.len(), 0], Vec::new())]);
+        }
+        for (stem, [([rank, columns], mut a), ([rows, width], b)]) in pairs {
+            let bias = self.biases.remove(&stem).unwrap_or_else(|| vec![0.0; rows]);
+            ensure!(rank == width, "lora_A and lora_B of {stem} have different ranks");
+            ensure!(bias.len() == rows, "the bias of {stem} has {} values and its matrix {rows} rows", bias.len());
+            let of_experts = [".experts", ".base_layer"].iter().any(|end| stem.ends_with(end));
+            ensure!(!of_experts, "adapters of experts together with biases are not supported");
+            let factor = if rank > 0 { settings.scale(&stem, rank)? } else { 1.0 };
             a.resize((rank + 1) * columns, 0.0);
-            let b = values(b);
-            let b =
-                b.chunks_exact(rank).zip(&bias).flat_map(|(row, bias)| row.iter().chain([bias]).map(|x| x * factor));
-            self.replaced.extend([a_name.clone(), b_name.clone(), bias_name]);
+            let row = |at: usize| b[at * rank..][..rank].iter().map(|x| x * factor);
+            let b = bias.iter().enumerate().flat_map(|(at, bias)| row(at).chain([*bias])).collect();
             let ends = ["lora_A.weight", "lora_B.weight"];
-            self.pair(settings, stem, ends, ([rank + 1, columns], a), ([rows, rank + 1], b.collect()))?;
+            self.pair(settings, &stem, ends, ([rank + 1, columns], a), ([rows, rank + 1], b))?;
         }
         Ok(())
     }
@@ -209,14 +275,15 @@ impl Whole {
             found if found == [1, columns] => false,
             found => bail!("they have shape {found:?} and the model's matrix {shape:?}"),
         };
-        let bias = format!("{}.bias", stem.trim_start_matches("model."));
-        ensure!(
-            !of_rows || !model.weights.tensors.keys().any(|name| name.trim_start_matches("model.") == bias),
-            "they also scale the module's bias, which GGUF's adapters cannot: merge the adapter with PEFT's merge_and_unload()"
-        );
         let factors = values(&adapter.tensors[&name]);
         let factor = |at: usize| factors[if of_rows { at / columns } else { at % columns }];
         let delta = old.iter().enumerate().map(|(at, old)| old * (factor(at) - 1.0)).collect();
+        // Factors on rows also apply to the module's bias.
+        if let Some(bias) = model.vector(&format!("{stem}.bias")).filter(|_| of_rows) {
+            ensure!(bias.len() == rows, "the model's bias has {} values", bias.len());
+            let more = bias.iter().zip(&factors).map(|(bias, factor)| bias * (factor - 1.0)).collect();
+            self.biases.insert(stem.to_owned(), more);
+        }
         self.replaced.push(name);
         self.product(settings, stem, shape, delta)
     }
@@ -363,6 +430,13 @@ impl Model<'_> {
         let (_, leaf) =
             found.context("the model has no such module: give the folder of the adapter's own model with --base")?;
         Ok((matrix(leaf)?, values(leaf)))
+    }
+
+    /// Returns the values of a vector.
+    fn vector(&self, name: &str) -> Option<Vec<f32>> {
+        let short = |name: &str| name.trim_start_matches("model.").trim_start_matches("transformer.").to_owned();
+        let (_, leaf) = self.weights.tensors.iter().find(|(own, _)| short(own) == short(name))?;
+        Some(values(leaf))
     }
 
     fn is_tied(&self) -> bool {

@@ -136,6 +136,8 @@ pub struct Special {
     adds: Vec<(&'static str, bool)>,
     /// Number of special tokens between the texts of a pair, if it differs from the number that readers assume.
     between: Option<u32>,
+    /// True if the second text of a pair has the token type 0.
+    is_untyped: bool,
     /// Messages about ids that are left out.
     notes: Vec<String>,
 }
@@ -241,6 +243,9 @@ impl Special {
             let usual = if is_roberta || json["model"]["type"] == "Unigram" { 2 } else { 1 };
             special.between = between(&json["post_processor"]).filter(|count| *count != usual && *count > 0);
         }
+        let types = wanted.config["type_vocab_size"].as_u64().unwrap_or(1);
+        let processor = json.map_or(&Value::Null, |json| &json["post_processor"]);
+        special.is_untyped = wanted.rules.token_types && types > 1 && !is_typed(processor, settings);
         special
     }
 
@@ -254,6 +259,9 @@ impl Special {
         }
         if let Some(count) = self.between {
             header.set("tokenizer.ggml.pair_separators", count);
+        }
+        if self.is_untyped {
+            header.set("tokenizer.ggml.pair_token_type", 0u32);
         }
         self.notes
     }
@@ -319,6 +327,23 @@ fn between(processor: &Value) -> Option<u32> {
     let pair = part(processor, "TemplateProcessing")?["pair"].as_array()?;
     let at = |name: &str| pair.iter().position(|piece| piece["Sequence"]["id"] == name);
     u32::try_from(at("B")?.checked_sub(at("A")? + 1)?).ok()
+}
+
+/// Returns true if the second text of a pair has the token type 1, and false if it has the type 0 or if the tokenizer
+/// returns no token types.
+fn is_typed(processor: &Value, settings: &Value) -> bool {
+    /// Classes of transformers 5 that return no token types by default.
+    const UNTYPED: [&str; 6] = ["TokenizersBackend", "Roberta", "XLMRoberta", "Camembert", "DistilBert", "MPNet"];
+    let class = settings["tokenizer_class"].as_str().unwrap_or("");
+    let class = class.trim_end_matches("Fast").trim_end_matches("Tokenizer");
+    let returns_types = match settings["model_input_names"].as_array() {
+        Some(names) => names.iter().any(|name| name == "token_type_ids"),
+        None => !UNTYPED.contains(&class),
+    };
+    let template = part(processor, "TemplateProcessing").and_then(|template| template["pair"].as_array());
+    let second = template.into_iter().flatten().find(|piece| piece["Sequence"]["id"] == "B");
+    let is_first = |piece: &Value| piece["Sequence"]["type_id"] == 0;
+    returns_types && !second.is_some_and(is_first) && part(processor, "RobertaProcessing").is_none()
 }
 
 /// Reads the special tokens that a post-processor adds to a text.
@@ -447,6 +472,28 @@ mod tests {
         let mut around = bytes;
         around["post_processor"] = json!({ "type": "BertProcessing", "sep": ["<e>", 3], "cls": ["<x>", 9] });
         assert_eq!(adds(around, json!({ "bos_token": null }), Value::Null), (Some(false), Some(true)));
+    }
+
+    /// The token types that transformers 5.24 returns for pairs of texts.
+    #[test]
+    fn the_second_text_has_the_type_of_the_tokenizer() {
+        let template = |kind: u32| {
+            let text = |id: &str, kind: u32| json!({ "Sequence": { "id": id, "type_id": kind } });
+            json!({ "type": "TemplateProcessing", "pair": [text("A", 0), text("B", kind)] })
+        };
+        let bert = json!({ "tokenizer_class": "BertTokenizer" });
+        for (processor, settings, want) in [
+            (template(1), bert.clone(), true),
+            (template(0), bert.clone(), false),
+            (json!({ "type": "BertProcessing" }), bert.clone(), true),
+            (json!({ "type": "RobertaProcessing" }), bert, false),
+            (template(1), json!({ "tokenizer_class": "TokenizersBackend" }), false),
+            (template(1), json!({ "tokenizer_class": "XLMRobertaTokenizerFast" }), false),
+            (template(1), json!({ "tokenizer_class": "A", "model_input_names": ["token_type_ids"] }), true),
+            (template(1), json!({ "model_input_names": ["input_ids", "attention_mask"] }), false),
+        ] {
+            assert_eq!(is_typed(&processor, &settings), want, "{processor} {settings}");
+        }
     }
 
     /// If the second value is true, transformers 5.24 renders the template without a start token.

@@ -25,7 +25,7 @@ pub use request::{Message, Request, Role};
 use crate::classes::{Class, Labels};
 use crate::model_file::{ModelFile, Source};
 use crate::open_model::OpenModel;
-use crate::ranking::Texts;
+use crate::ranking::{Pairing, Texts};
 use crate::runtime::RunOptions;
 use crate::scheduler::{Asker, Client, Command, Counters, Decision, Embedding, Event, Job};
 use crate::service::{
@@ -241,9 +241,33 @@ impl Loaded {
     ///
     /// The model is not a classifier, or the text does not fit in its context.
     pub fn classify(&self, text: &str) -> Result<Vec<Class>> {
+        self.classified(self.service.texts("text", &[Prompt::Text(text.into())], None))
+    }
+
+    /// Like [`classify`](Self::classify), for tokens, which are used exactly as given.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`classify`](Self::classify).
+    pub fn classify_tokens(&self, tokens: &[TokenId]) -> Result<Vec<Class>> {
+        self.classified(self.service.texts("tokens", &[Prompt::Tokens(tokens.into())], None))
+    }
+
+    /// Like [`classify`](Self::classify), for a pair of texts: a classifier of entailment compares the second text with
+    /// the first.
+    ///
+    /// # Errors
+    ///
+    /// Same as [`classify`](Self::classify).
+    pub fn classify_pair(&self, text: &str, second: &str) -> Result<Vec<Class>> {
+        let (gguf, tokenizer) = (self.service.open.gguf(), self.service.tokenizer());
+        let pair = Pairing::new(gguf, tokenizer)?.pair(tokenizer, text, second, None)?;
+        self.classified(self.service.fitting("text", "the pair of texts", pair).map(|pair| vec![Ok(pair)]))
+    }
+
+    fn classified(&self, texts: Result<Vec<Result<Texts, Refusal>>, Refusal>) -> Result<Vec<Class>> {
         let labels = Labels::new(self.service.open.gguf(), self.service.open.model())?;
-        let texts = self.service.texts("text", &[Prompt::Text(text.into())], None).map_err(refused)?;
-        let outputs = self.vectors(texts)?;
+        let outputs = self.vectors(texts.map_err(refused)?)?;
         Ok(labels.classes(outputs.first().context("there is no output")?))
     }
 

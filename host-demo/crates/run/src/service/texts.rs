@@ -85,7 +85,7 @@ impl Service {
         };
         let pair = |text: &String| {
             let text = asked.most_tokens.map_or(Ok(text.clone()), |most| self.cut(text, most)).map_err(invalid)?;
-            let pair = ranking.pair(self.tokenizer(), asked.query, &text, limit).map_err(invalid)?;
+            let pair = ranking.pairing.pair(self.tokenizer(), asked.query, &text, limit).map_err(invalid)?;
             self.fitting(asked.field, "a pair of query and document", pair)
         };
         some(asked.texts.iter().map(pair).collect())
@@ -102,7 +102,7 @@ impl Service {
     }
 
     /// Checks that the tokens of a text or of a pair fit in the context.
-    fn fitting(&self, param: &str, what: &str, texts: Texts) -> Result<Texts, Refusal> {
+    pub(crate) fn fitting(&self, param: &str, what: &str, texts: Texts) -> Result<Texts, Refusal> {
         let (len, context) = (texts.ids.len(), self.context);
         if (1..=context).contains(&len) {
             return Ok(texts);

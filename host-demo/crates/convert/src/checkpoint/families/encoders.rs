@@ -61,6 +61,11 @@ const TRAINING: &[Row] = &[
     ("lm_head.decoder", "", same),
     ("lm_head.bias", "", same),
     ("lm_head", "", same),
+    ("generator_predictions.dense", "", same),
+    ("generator_predictions.LayerNorm", "", same),
+    ("generator_lm_head", "", same),
+    ("discriminator_predictions.dense", "", same),
+    ("discriminator_predictions.dense_prediction", "", same),
     ("vocab_transform", "", same),
     ("vocab_layer_norm", "", same),
     ("vocab_projector", "", same),
@@ -109,6 +114,20 @@ fn bert(keys: &mut Keys<'_>) -> Result<()> {
     keys.common()?;
     keys.set("attention.causal", false);
     Ok(())
+}
+
+/// ELECTRA is BERT without a pooler.
+fn electra(keys: &mut Keys<'_>) -> Result<()> {
+    let c = keys.config;
+    let (embedding, hidden) = (c.number(&["embedding_size"])?, c.number(&["hidden_size"])?);
+    ensure!(
+        embedding == hidden,
+        "embedding_size and hidden_size in config.json differ: a projection between them is not supported"
+    );
+    if c.classes().contains(&"ElectraForSequenceClassification") {
+        keys.set("classifier.activation", "gelu");
+    }
+    bert(keys)
 }
 
 /// RoBERTa's positions begin after the padding index.
@@ -184,6 +203,22 @@ pub const ALL: &[Family] = &[
         architecture: "bert",
         names: &[BERT, OF_TOKENS],
         keys: bert,
+        vocabulary: TYPED,
+        ..Family::PLAIN
+    },
+    Family {
+        classes: &["ElectraModel", "ElectraForMaskedLM", "ElectraForPreTraining"],
+        architecture: "bert",
+        names: &[BERT, TRAINING],
+        keys: electra,
+        vocabulary: TYPED,
+        ..Family::PLAIN
+    },
+    Family {
+        classes: &["ElectraForSequenceClassification", "ElectraForTokenClassification"],
+        architecture: "bert",
+        names: &[BERT, CLASSIFIER],
+        keys: electra,
         vocabulary: TYPED,
         ..Family::PLAIN
     },

@@ -197,8 +197,16 @@ pub fn tokens(settings: &Value, tokenizer: &Value, keys: &mut Keys<'_>) -> Resul
         }
     }
     // A model for English alone gets no language tokens, because its training did not use the language tokens of its
-    // vocabulary.
-    if find("is_multilingual") == Some(&Value::Bool(false)) {
+    // vocabulary. Files from before `is_multilingual` force the tokens of a language, or only the token of a text
+    // without timestamps.
+    let is_english = match (find("is_multilingual"), find("lang_to_id"), find("forced_decoder_ids")) {
+        (Some(is_multilingual), ..) => is_multilingual == false,
+        (None, None, Some(Value::Array(forced))) => {
+            matches!(&forced[..], [pair] if number(Some(&pair[1])) == ids.get("<|notimestamps|>").copied())
+        }
+        _ => false,
+    };
+    if is_english {
         return Ok(());
     }
     let mut languages: Vec<(String, u32)> = match find("lang_to_id").and_then(|map| map.as_object()) {
@@ -291,6 +299,30 @@ pub const ALL: &[Family] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::checkpoint::config::Config;
+    use arenite_gguf_writer::Header;
+
+    /// The settings of whisper-tiny.en and whisper-tiny, without what later versions of transformers added.
+    #[test]
+    fn models_for_english_have_no_languages() {
+        let added = [("<|en|>", 5), ("<|fr|>", 6), ("<|transcribe|>", 7), ("<|notimestamps|>", 9)];
+        let added = added.map(|(content, id)| json!({ "content": content, "id": id }));
+        let tokenizer = json!({ "added_tokens": added });
+        for (settings, has_languages) in [
+            (json!({}), true),
+            (json!({ "forced_decoder_ids": [[1, 9]] }), false),
+            (json!({ "forced_decoder_ids": [[1, 5], [2, 7], [3, 9]] }), true),
+            (json!({ "forced_decoder_ids": [[1, 9]], "is_multilingual": true }), true),
+            (json!({ "forced_decoder_ids": [[1, 9]], "lang_to_id": { "<|en|>": 5 } }), true),
+            (json!({ "is_multilingual": false }), false),
+        ] {
+            let config = Config::new(&json!({ "architectures": ["WhisperForConditionalGeneration"] })).unwrap();
+            let mut header = Header::new();
+            let mut keys = Keys { config: &config, architecture: "whisper", header: &mut header };
+            tokens(&settings, &tokenizer, &mut keys).unwrap();
+            assert_eq!(header.has("whisper.languages"), has_languages, "{settings}");
+        }
+    }
 
     #[test]
     fn only_the_front_ends_of_the_models_are_accepted() {
