@@ -7,7 +7,7 @@ use core::arch::asm;
 use core::mem::MaybeUninit;
 
 use super::assembly::ZEROS;
-use super::pairs::{FLAGS, of_codes, of_indices, of_nibbles, table};
+use super::pairs::{BYTE_FLAGS, of_codes, of_indices, of_nibbles, table};
 use crate::kernel::Job;
 use crate::quant::formats::{iq4_nl, mxfp4};
 use crate::quant::{Format, Shape, TensorType};
@@ -21,7 +21,7 @@ const BLOCKS: usize = 8;
 #[repr(C)]
 struct Spread {
     /// For formats with codes in the halves of bytes: the start value of the integer sums, `-256 * bias * sum(quants)`,
-    /// or the sum of the quants if the format has minimums. For rows that are read in words, the first of two blocks
+    /// or the sum of the quants, as bits of an f32, if the format has minimums. For rows that are read in words, the first of two blocks
     /// stores the bits of the second block's scale in this field. The field is 0 in all other cases.
     start: i32,
     scale: f32,
@@ -79,13 +79,14 @@ impl Spread {
             (*to).scale = scale;
             (*to).start = next.map_or(0, |next| next.to_bits() as i32);
             if let Some(of_halves) = const { of_halves::<F>() } {
-                let (low, high) = words.split_at(4);
-                for (i, (low, high)) in low.iter().zip(high).enumerate() {
-                    let quants = of_halves(u32::from_le_bytes(*low), u32::from_le_bytes(*high));
+                let order = const { order::<F>() };
+                for (i, [a, b]) in order.into_iter().enumerate() {
+                    let quants = of_halves(u32::from_le_bytes(words[a % 8]), u32::from_le_bytes(words[b % 8]));
                     pairs.cast::<[u32; 4]>().add(i).write(quants);
                 }
                 let sum = i32::from(a) + i32::from(b);
-                (*to).start = if F::M.is_some() { sum } else { -256 * i32::from(F::BIAS) * sum };
+                (*to).start =
+                    if F::M.is_some() { (sum as f32).to_bits() as i32 } else { -256 * i32::from(F::BIAS) * sum };
             } else {
                 let (first, last) = (u32::from_le_bytes(words[0]), u32::from_le_bytes(words[7]));
                 let (first, rest) = if next.is_some() { (first << 16 | last >> 16, 2) } else { (first, 4) };
@@ -109,6 +110,14 @@ const fn of_halves<F: Format>() -> Option<fn(u32, u32) -> [u32; 4]> {
         TensorType::Q5_0 | TensorType::Q5_1 => Some(of_codes),
         TensorType::IQ4_NL | TensorType::MXFP4 => Some(of_indices),
         _ => None,
+    }
+}
+
+/// The words of quants of a block in the order in which the kernel reads them, by twos.
+const fn order<F: Format>() -> [[usize; 2]; 4] {
+    match F::KIND {
+        TensorType::Q5_0 | TensorType::Q5_1 => [[0, 1], [4, 5], [2, 3], [6, 7]],
+        _ => [[0, 4], [1, 5], [2, 6], [3, 7]],
     }
 }
 
@@ -212,13 +221,13 @@ pub(super) unsafe fn clear(at: *mut f32, n: usize) {
 /// sums. `$block` may use s2 to s11. Code outside of `$block` leaves r12 as `$start` set it, or as the address of
 /// `$table`.
 macro_rules! kernel {
-    ($name:ident, $start:literal, $($block:expr,)*) => {
+    ($name:ident, $start:expr, $($block:expr,)*) => {
         kernel!($name(out("r12") _,), $start, $($block,)*);
     };
-    ($name:ident of $table:ident, $start:literal, $($block:expr,)*) => {
+    ($name:ident of $table:ident, $start:expr, $($block:expr,)*) => {
         kernel!($name(in("r12") $table.as_ptr(),), $start, $($block,)*);
     };
-    ($name:ident($($r12:tt)*), $start:literal, $($block:expr,)*) => {
+    ($name:ident($($r12:tt)*), $start:expr, $($block:expr,)*) => {
         /// # Safety
         ///
         /// The token's blocks from `x` to `end`, at least one, are written. `a` and `b` point to the same number of
@@ -241,8 +250,8 @@ macro_rules! kernel {
                     "push {{r6, r7}}",
                     "push {{r4, r5, r8}}",
                     "mov r7, r3",
-                    $start,
                     "2:",
+                    $start,
                     "vldmia r7, {{s0-s1}}",
                     "3:",
                     $($block,)*
@@ -419,7 +428,6 @@ macro_rules! add_with_minimums {
         vcvtt.f32.f16 s9, s7
         vcvtb.f32.f16 s6, s6
         vcvtb.f32.f16 s7, s7
-        vcvt.f32.s32 s4, s4
         vcvt.f32.s32 s10, s10, #8
         vcvt.f32.s32 s11, s11, #8
         vmul.f32 s6, s6, s5
@@ -528,96 +536,185 @@ kernel! {
     add_with_minimums!(),
 }
 
-/// Multiplies four codes of a row with the quants in r5 and r8. `$code` takes four bits of each code from `$w` and the fifth
-/// from lr; the fifth bits begin at bit `$at` of `$high`.
-macro_rules! fives {
-    ($code:literal, $w:literal, $high:literal $at:literal, $sum:literal) => {
+/// Multiplies eight codes of a row with the quants in r5, r8, r9 and r10. Their fifth bits are the byte at offset `$at`,
+/// for which `BYTE_FLAGS` has the two words `$a` and `$b`. `$first` and `$second` load four bits of each code, to the
+/// operands `$x` and `$y`. `$multiply` and `$start` are the instruction of the first product, and its operand that begins
+/// the sum.
+macro_rules! eight_codes {
+    (
+        $w:literal $at:expr, $multiply:literal $start:literal, $sum:literal, $a:literal $b:literal,
+        $first:expr, $x:literal, $second:expr, $y:literal
+    ) => {
         concat!(
-            "ubfx lr, ",
-            $high,
+            "ldrb ",
+            $a,
+            ", [",
+            $w,
             ", #",
             $at,
-            ", #4\n",
-            "ldr lr, [r12, lr, lsl #2]\n",
-            $code,
-            "smlad ",
+            "]\n",
+            "add ",
+            $a,
+            ", r12, ",
+            $a,
+            ", lsl #3\n",
+            "ldrd ",
+            $a,
+            ", ",
+            $b,
+            ", [",
+            $a,
+            "]\n",
+            $first,
+            "orr ",
+            $a,
+            ", ",
+            $a,
+            ", ",
+            $x,
+            "\n",
+            $multiply,
+            " ",
             $sum,
             ", ",
-            $w,
-            ", r8, ",
-            $sum,
+            $a,
+            ", r8",
+            $start,
             "\n",
             "uxtb16 ",
-            $w,
+            $a,
             ", ",
-            $w,
+            $a,
             "\n",
             "smlad ",
             $sum,
             ", ",
-            $w,
+            $a,
             ", r5, ",
             $sum,
             "\n",
+            $second,
+            "orr ",
+            $b,
+            ", ",
+            $b,
+            ", ",
+            $y,
+            "\n",
+            "smlad ",
+            $sum,
+            ", ",
+            $b,
+            ", r10, ",
+            $sum,
+            "\n",
+            "uxtb16 ",
+            $b,
+            ", ",
+            $b,
+            "\n",
+            "smlad ",
+            $sum,
+            ", ",
+            $b,
+            ", r9, ",
+            $sum,
+            "\n",
         )
     };
 }
 
-/// Multiplies eight codes of each of two rows, with the words of codes at offset `$at` plus `$word` and the fifth bits in r9 and r10.
-macro_rules! eight_fives {
-    ($at:literal $word:literal, $low:literal $high:literal) => {
+/// Loads a word to the first register, and the low or the high halves of its bytes to the second.
+macro_rules! halves {
+    (low $w:literal $at:expr, $word:literal $to:literal) => {
+        concat!("ldr ", $word, ", [", $w, ", #", $at, "]\n", "and ", $to, ", ", $word, ", #0x0f0f0f0f\n")
+    };
+    (high $w:literal $at:expr, $to:literal) => {
+        concat!("ldr ", $to, ", [", $w, ", #", $at, "]\n", halves!(high $to))
+    };
+    (high $word:literal) => {
+        concat!("and ", $word, ", ", $word, ", #0xf0f0f0f0\n")
+    };
+}
+
+/// Multiplies sixteen codes of each of two rows, with the words of codes at the offsets `$at + $p` and `$at + $q`, and the
+/// fifth bits at `$at + $low` and `$at + $high`. The sums begin with `$a` and `$b`. The words of the first row stay in r11
+/// and r6 for their high halves; there is no register for those of the second row.
+macro_rules! sixteen_codes {
+    (
+        $quants:expr, $multiply:literal $a:literal $b:literal, $at:literal, $low:literal $high:literal,
+        $p:literal $q:literal
+    ) => {
         concat!(
-            "ldr r6, [r1, #", $at, $word, "]\n",
-            "ldr r7, [r2, #", $at, $word, "]\n",
-            "ldrd r5, r8, [r0], #8\n",
-            "and r11, r6, #0x0f0f0f0f\n",
-            fives!("orr r11, r11, lr\n", "r11", "r9" $low, "r3"),
-            "and r11, r7, #0x0f0f0f0f\n",
-            fives!("orr r11, r11, lr\n", "r11", "r10" $low, "r4"),
-            "ldrd r5, r8, [r0], #8\n",
-            "and r6, r6, #0xf0f0f0f0\n",
-            fives!("orr r6, lr, r6, lsr #4\n", "r6", "r9" $high, "r3"),
-            "and r7, r7, #0xf0f0f0f0\n",
-            fives!("orr r7, lr, r7, lsr #4\n", "r7", "r10" $high, "r4"),
+            $quants,
+            eight_codes!(
+                "r2" concat!($at, $low), $multiply $b, "r4", "r6" "r7",
+                halves!(low "r2" concat!($at, $p), "r11" "r11"), "r11",
+                halves!(low "r2" concat!($at, $q), "r11" "r11"), "r11"
+            ),
+            eight_codes!(
+                "r1" concat!($at, $low), $multiply $a, "r3", "r6" "r7",
+                halves!(low "r1" concat!($at, $p), "r11" "lr"), "lr",
+                halves!(low "r1" concat!($at, $q), "r6" "lr"), "lr"
+            ),
+            quants!(),
+            eight_codes!(
+                "r1" concat!($at, $high), "smlad" ", r3", "r3", "r7" "lr",
+                halves!(high "r11"), "r11, lsr #4", halves!(high "r6"), "r6, lsr #4"
+            ),
+            eight_codes!(
+                "r2" concat!($at, $high), "smlad" ", r4", "r4", "r6" "r7",
+                halves!(high "r2" concat!($at, $p), "r11"), "r11, lsr #4",
+                halves!(high "r2" concat!($at, $q), "r11"), "r11, lsr #4"
+            ),
         )
     };
 }
 
-/// Multiplies a block of each of two rows, whose fifth bits begin at offset `$at`.
-macro_rules! block_of_fives {
-    ($at:literal) => {
+/// Multiplies a block of each of two rows, whose fifth bits begin at offset `$at`. `$head` loads the first quants.
+macro_rules! block_of_codes {
+    ($head:literal, $multiply:literal $start:literal, $at:literal) => {
         concat!(
-            "vmov s2, s3, r7, lr\n",
-            "ldr r9, [r1, #", $at, "]\n",
-            "ldr r10, [r2, #", $at, "]\n",
-            eight_fives!($at " + 4", "0" "16"),
-            eight_fives!($at " + 8", "4" "20"),
-            eight_fives!($at " + 12", "8" "24"),
-            eight_fives!($at " + 16", "12" "28"),
-            "vmov r7, lr, s2, s3\n",
+            sixteen_codes!($head, $multiply $start $start, $at, " + 0" " + 2", " + 4" " + 8"),
+            sixteen_codes!(quants!(), "smlad" ", r3" ", r4", $at, " + 1" " + 3", " + 12" " + 16"),
         )
     };
 }
-kernel! {
-    two_rows_of_q5_0 of FLAGS, "",
-    "vldmia r0!, {{s4-s5}}",
-    "vmov r3, s4",
-    "mov r4, r3",
-    block_of_fives!("2"),
-    "ldrh r6, [r1], #22",
-    "ldrh r11, [r2], #22",
-    "vmov s6, s7, r6, r11",
-    add!("b", "s6", "s7", "s5", ", #8"),
+
+/// Multiplies two blocks, or only the second if the number of blocks is odd: then the 72 bytes of each have a sum of
+/// which bit 3 is set. r7 and lr are free in `$block`.
+macro_rules! two_blocks {
+    ($block:expr) => {
+        concat!($block, "4:\n", $block, "vmov r7, lr, s2, s3\n")
+    };
+}
+macro_rules! start_of_row {
+    () => {
+        "vmov s2, s3, r7, lr
+        sub r5, lr, r0
+        tst r5, #8
+        bne 4f
+        "
+    };
 }
 kernel! {
-    two_rows_of_q5_1 of FLAGS, "",
-    "vldmia r0!, {{s4-s5}}",
-    "mov r3, #0",
-    "mov r4, #0",
-    block_of_fives!("4"),
-    "ldr r6, [r1], #24",
-    "ldr r11, [r2], #24",
-    add_with_minimums!(),
+    two_rows_of_q5_0 of BYTE_FLAGS, start_of_row!(),
+    two_blocks!(concat!(
+        block_of_codes!("ldmia r0!, {{r3, r4, r5, r8, r9, r10}}\nvmov s5, r4\n", "smlad" ", r3", "2"),
+        "ldrh r6, [r1], #22\n",
+        "ldrh r11, [r2], #22\n",
+        "vmov s6, s7, r6, r11\n",
+        add!("b", "s6", "s7", "s5", ", #8"),
+    )),
+}
+kernel! {
+    two_rows_of_q5_1 of BYTE_FLAGS, start_of_row!(),
+    two_blocks!(concat!(
+        block_of_codes!("vldmia r0!, {{s4-s5}}\nldmia r0!, {{r5, r8, r9, r10}}\n", "smuad" "", "4"),
+        "ldr r6, [r1], #24\n",
+        "ldr r11, [r2], #24\n",
+        add_with_minimums!(),
+    )),
 }
 
 /// The weights of IQ4_NL for every byte of indices.
