@@ -7,7 +7,8 @@ use core::arch::asm;
 use core::mem::MaybeUninit;
 
 use super::assembly::ZEROS;
-use super::pairs::{BYTE_FLAGS, of_codes, of_indices, of_nibbles, table};
+use super::fives::{two_rows_of_q5_0, two_rows_of_q5_1};
+use super::pairs::{of_codes, of_indices, of_nibbles, table};
 use crate::kernel::Job;
 use crate::quant::formats::{iq4_nl, mxfp4};
 use crate::quant::{Format, Shape, TensorType};
@@ -19,10 +20,11 @@ const BLOCKS: usize = 8;
 /// and bytes 1 and 3.
 #[derive(Clone, Copy)]
 #[repr(C)]
-struct Spread {
+pub(super) struct Spread {
     /// For formats with codes in the halves of bytes: the start value of the integer sums, `-256 * bias * sum(quants)`,
-    /// or the sum of the quants, as bits of an f32, if the format has minimums. For rows that are read in words, the first of two blocks
-    /// stores the bits of the second block's scale in this field. The field is 0 in all other cases.
+    /// or, if the format has minimums, the sum of the quants as bits of an f32. For rows that are read in words, the
+    /// first of two blocks stores the bits of the second block's scale in this field. The field is 0 in all other
+    /// cases.
     start: i32,
     scale: f32,
     pairs: [[u32; 4]; 4],
@@ -216,7 +218,8 @@ pub(super) unsafe fn clear(at: *mut f32, n: usize) {
     }
 }
 
-/// Defines a kernel, which adds the dot products of one or more blocks of rows to the outputs. `$start` runs first.
+/// Defines a kernel, which adds the dot products of one or more blocks of rows to the outputs. `$start` runs first for
+/// each two rows.
 /// `$block` multiplies one or two blocks of the token at r0 with blocks of two rows at r1 and r2; s0 and s1 are the
 /// sums. `$block` may use s2 to s11. Code outside of `$block` leaves r12 as `$start` set it, or as the address of
 /// `$table`.
@@ -234,7 +237,7 @@ macro_rules! kernel {
         /// blocks of the first two rows. The blocks of the next two rows begin `step` bytes after the end of the blocks
         /// of the first two, and so on. There are as many rows as floats between `out` and `out_end`, an even number.
         #[inline(never)]
-        unsafe fn $name(
+        pub(super) unsafe fn $name(
             x: *const Spread,
             a: *const u8,
             b: *const u8,
@@ -251,8 +254,8 @@ macro_rules! kernel {
                     "push {{r4, r5, r8}}",
                     "mov r7, r3",
                     "2:",
-                    $start,
                     "vldmia r7, {{s0-s1}}",
+                    $start,
                     "3:",
                     $($block,)*
                     "cmp r0, lr",
@@ -284,6 +287,7 @@ macro_rules! kernel {
         }
     };
 }
+pub(super) use kernel;
 
 /// Loads eight quants.
 macro_rules! quants {
@@ -291,6 +295,7 @@ macro_rules! quants {
         "ldmia r0!, {{r5, r8, r9, r10}}\n"
     };
 }
+pub(super) use quants;
 
 /// Multiplies eight weights of a row, in r6 and r11, with the quants, and adds the products to `$sum`. With `first`,
 /// the products begin a new sum, by SMUAD.
@@ -416,6 +421,7 @@ macro_rules! add {
         )
     };
 }
+pub(super) use add;
 
 /// Adds a block of each of two rows, whose scales and minimums are the halves of r6 and r11, to the sums in s0 and s1.
 /// The integer sums are in r3 and r4 with eight bits after the binary point, the token's scale is in s5, and the sum of
@@ -441,6 +447,7 @@ macro_rules! add_with_minimums {
         "
     };
 }
+pub(super) use add_with_minimums;
 
 /// Multiplies eight weights of a row with the quants: four weights are in the low halves of a word's bytes, four in the
 /// high halves.
@@ -534,187 +541,6 @@ kernel! {
     ".endr",
     "vmov r6, r11, s2, s3",
     add_with_minimums!(),
-}
-
-/// Multiplies eight codes of a row with the quants in r5, r8, r9 and r10. Their fifth bits are the byte at offset `$at`,
-/// for which `BYTE_FLAGS` has the two words `$a` and `$b`. `$first` and `$second` load four bits of each code, to the
-/// operands `$x` and `$y`. `$multiply` and `$start` are the instruction of the first product, and its operand that begins
-/// the sum.
-macro_rules! eight_codes {
-    (
-        $w:literal $at:expr, $multiply:literal $start:literal, $sum:literal, $a:literal $b:literal,
-        $first:expr, $x:literal, $second:expr, $y:literal
-    ) => {
-        concat!(
-            "ldrb ",
-            $a,
-            ", [",
-            $w,
-            ", #",
-            $at,
-            "]\n",
-            "add ",
-            $a,
-            ", r12, ",
-            $a,
-            ", lsl #3\n",
-            "ldrd ",
-            $a,
-            ", ",
-            $b,
-            ", [",
-            $a,
-            "]\n",
-            $first,
-            "orr ",
-            $a,
-            ", ",
-            $a,
-            ", ",
-            $x,
-            "\n",
-            $multiply,
-            " ",
-            $sum,
-            ", ",
-            $a,
-            ", r8",
-            $start,
-            "\n",
-            "uxtb16 ",
-            $a,
-            ", ",
-            $a,
-            "\n",
-            "smlad ",
-            $sum,
-            ", ",
-            $a,
-            ", r5, ",
-            $sum,
-            "\n",
-            $second,
-            "orr ",
-            $b,
-            ", ",
-            $b,
-            ", ",
-            $y,
-            "\n",
-            "smlad ",
-            $sum,
-            ", ",
-            $b,
-            ", r10, ",
-            $sum,
-            "\n",
-            "uxtb16 ",
-            $b,
-            ", ",
-            $b,
-            "\n",
-            "smlad ",
-            $sum,
-            ", ",
-            $b,
-            ", r9, ",
-            $sum,
-            "\n",
-        )
-    };
-}
-
-/// Loads a word to the first register, and the low or the high halves of its bytes to the second.
-macro_rules! halves {
-    (low $w:literal $at:expr, $word:literal $to:literal) => {
-        concat!("ldr ", $word, ", [", $w, ", #", $at, "]\n", "and ", $to, ", ", $word, ", #0x0f0f0f0f\n")
-    };
-    (high $w:literal $at:expr, $to:literal) => {
-        concat!("ldr ", $to, ", [", $w, ", #", $at, "]\n", halves!(high $to))
-    };
-    (high $word:literal) => {
-        concat!("and ", $word, ", ", $word, ", #0xf0f0f0f0\n")
-    };
-}
-
-/// Multiplies sixteen codes of each of two rows, with the words of codes at the offsets `$at + $p` and `$at + $q`, and the
-/// fifth bits at `$at + $low` and `$at + $high`. The sums begin with `$a` and `$b`. The words of the first row stay in r11
-/// and r6 for their high halves; there is no register for those of the second row.
-macro_rules! sixteen_codes {
-    (
-        $quants:expr, $multiply:literal $a:literal $b:literal, $at:literal, $low:literal $high:literal,
-        $p:literal $q:literal
-    ) => {
-        concat!(
-            $quants,
-            eight_codes!(
-                "r2" concat!($at, $low), $multiply $b, "r4", "r6" "r7",
-                halves!(low "r2" concat!($at, $p), "r11" "r11"), "r11",
-                halves!(low "r2" concat!($at, $q), "r11" "r11"), "r11"
-            ),
-            eight_codes!(
-                "r1" concat!($at, $low), $multiply $a, "r3", "r6" "r7",
-                halves!(low "r1" concat!($at, $p), "r11" "lr"), "lr",
-                halves!(low "r1" concat!($at, $q), "r6" "lr"), "lr"
-            ),
-            quants!(),
-            eight_codes!(
-                "r1" concat!($at, $high), "smlad" ", r3", "r3", "r7" "lr",
-                halves!(high "r11"), "r11, lsr #4", halves!(high "r6"), "r6, lsr #4"
-            ),
-            eight_codes!(
-                "r2" concat!($at, $high), "smlad" ", r4", "r4", "r6" "r7",
-                halves!(high "r2" concat!($at, $p), "r11"), "r11, lsr #4",
-                halves!(high "r2" concat!($at, $q), "r11"), "r11, lsr #4"
-            ),
-        )
-    };
-}
-
-/// Multiplies a block of each of two rows, whose fifth bits begin at offset `$at`. `$head` loads the first quants.
-macro_rules! block_of_codes {
-    ($head:literal, $multiply:literal $start:literal, $at:literal) => {
-        concat!(
-            sixteen_codes!($head, $multiply $start $start, $at, " + 0" " + 2", " + 4" " + 8"),
-            sixteen_codes!(quants!(), "smlad" ", r3" ", r4", $at, " + 1" " + 3", " + 12" " + 16"),
-        )
-    };
-}
-
-/// Multiplies two blocks, or only the second if the number of blocks is odd: then the 72 bytes of each have a sum of
-/// which bit 3 is set. r7 and lr are free in `$block`.
-macro_rules! two_blocks {
-    ($block:expr) => {
-        concat!($block, "4:\n", $block, "vmov r7, lr, s2, s3\n")
-    };
-}
-macro_rules! start_of_row {
-    () => {
-        "vmov s2, s3, r7, lr
-        sub r5, lr, r0
-        tst r5, #8
-        bne 4f
-        "
-    };
-}
-kernel! {
-    two_rows_of_q5_0 of BYTE_FLAGS, start_of_row!(),
-    two_blocks!(concat!(
-        block_of_codes!("ldmia r0!, {{r3, r4, r5, r8, r9, r10}}\nvmov s5, r4\n", "smlad" ", r3", "2"),
-        "ldrh r6, [r1], #22\n",
-        "ldrh r11, [r2], #22\n",
-        "vmov s6, s7, r6, r11\n",
-        add!("b", "s6", "s7", "s5", ", #8"),
-    )),
-}
-kernel! {
-    two_rows_of_q5_1 of BYTE_FLAGS, start_of_row!(),
-    two_blocks!(concat!(
-        block_of_codes!("vldmia r0!, {{s4-s5}}\nldmia r0!, {{r5, r8, r9, r10}}\n", "smuad" "", "4"),
-        "ldr r6, [r1], #24\n",
-        "ldr r11, [r2], #24\n",
-        add_with_minimums!(),
-    )),
 }
 
 /// The weights of IQ4_NL for every byte of indices.
