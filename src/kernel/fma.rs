@@ -127,9 +127,7 @@ fn rounded(sum: u64, exponent: i32) -> u32 {
     }
     // Shifts the highest bit to bit 30, so that rounding up cannot overflow.
     let zeros = leading_zeros(high << 1);
-    if zeros > 0 {
-        (high, low) = (high << zeros | low >> (32 - zeros), low << zeros);
-    }
+    (high, low) = (high << zeros | low >> 1 >> (31 - zeros), low << zeros);
     exponent -= zeros as i32;
     // `high` has the 24 bits of the significand and 7 more bits. The last of these is also set if the lower half is not
     // 0.

@@ -7,7 +7,8 @@ use core::arch::asm;
 use core::mem::MaybeUninit;
 
 use super::assembly::ZEROS;
-use super::pairs::{FLAGS, of_codes, of_indices, of_nibbles, table};
+use super::fives::{two_rows_of_q5_0, two_rows_of_q5_1};
+use super::pairs::{of_codes, of_indices, of_nibbles, table};
 use crate::kernel::Job;
 use crate::quant::formats::{iq4_nl, mxfp4};
 use crate::quant::{Format, Shape, TensorType};
@@ -19,10 +20,11 @@ const BLOCKS: usize = 8;
 /// and bytes 1 and 3.
 #[derive(Clone, Copy)]
 #[repr(C)]
-struct Spread {
+pub(super) struct Spread {
     /// For formats with codes in the halves of bytes: the start value of the integer sums, `-256 * bias * sum(quants)`,
-    /// or the sum of the quants if the format has minimums. For rows that are read in words, the first of two blocks
-    /// stores the bits of the second block's scale in this field. The field is 0 in all other cases.
+    /// or, if the format has minimums, the sum of the quants as bits of an f32. For rows that are read in words, the
+    /// first of two blocks stores the bits of the second block's scale in this field. The field is 0 in all other
+    /// cases.
     start: i32,
     scale: f32,
     pairs: [[u32; 4]; 4],
@@ -79,13 +81,14 @@ impl Spread {
             (*to).scale = scale;
             (*to).start = next.map_or(0, |next| next.to_bits() as i32);
             if let Some(of_halves) = const { of_halves::<F>() } {
-                let (low, high) = words.split_at(4);
-                for (i, (low, high)) in low.iter().zip(high).enumerate() {
-                    let quants = of_halves(u32::from_le_bytes(*low), u32::from_le_bytes(*high));
+                let order = const { order::<F>() };
+                for (i, [a, b]) in order.into_iter().enumerate() {
+                    let quants = of_halves(u32::from_le_bytes(words[a % 8]), u32::from_le_bytes(words[b % 8]));
                     pairs.cast::<[u32; 4]>().add(i).write(quants);
                 }
                 let sum = i32::from(a) + i32::from(b);
-                (*to).start = if F::M.is_some() { sum } else { -256 * i32::from(F::BIAS) * sum };
+                (*to).start =
+                    if F::M.is_some() { (sum as f32).to_bits() as i32 } else { -256 * i32::from(F::BIAS) * sum };
             } else {
                 let (first, last) = (u32::from_le_bytes(words[0]), u32::from_le_bytes(words[7]));
                 let (first, rest) = if next.is_some() { (first << 16 | last >> 16, 2) } else { (first, 4) };
@@ -109,6 +112,14 @@ const fn of_halves<F: Format>() -> Option<fn(u32, u32) -> [u32; 4]> {
         TensorType::Q5_0 | TensorType::Q5_1 => Some(of_codes),
         TensorType::IQ4_NL | TensorType::MXFP4 => Some(of_indices),
         _ => None,
+    }
+}
+
+/// The words of quants of a block in the order in which the kernel reads them, by twos.
+const fn order<F: Format>() -> [[usize; 2]; 4] {
+    match F::KIND {
+        TensorType::Q5_0 | TensorType::Q5_1 => [[0, 1], [4, 5], [2, 3], [6, 7]],
+        _ => [[0, 4], [1, 5], [2, 6], [3, 7]],
     }
 }
 
@@ -207,25 +218,26 @@ pub(super) unsafe fn clear(at: *mut f32, n: usize) {
     }
 }
 
-/// Defines a kernel, which adds the dot products of one or more blocks of rows to the outputs. `$start` runs first.
+/// Defines a kernel, which adds the dot products of one or more blocks of rows to the outputs. `$start` runs first for
+/// each two rows.
 /// `$block` multiplies one or two blocks of the token at r0 with blocks of two rows at r1 and r2; s0 and s1 are the
 /// sums. `$block` may use s2 to s11. Code outside of `$block` leaves r12 as `$start` set it, or as the address of
 /// `$table`.
 macro_rules! kernel {
-    ($name:ident, $start:literal, $($block:expr,)*) => {
+    ($name:ident, $start:expr, $($block:expr,)*) => {
         kernel!($name(out("r12") _,), $start, $($block,)*);
     };
-    ($name:ident of $table:ident, $start:literal, $($block:expr,)*) => {
+    ($name:ident of $table:ident, $start:expr, $($block:expr,)*) => {
         kernel!($name(in("r12") $table.as_ptr(),), $start, $($block,)*);
     };
-    ($name:ident($($r12:tt)*), $start:literal, $($block:expr,)*) => {
+    ($name:ident($($r12:tt)*), $start:expr, $($block:expr,)*) => {
         /// # Safety
         ///
         /// The token's blocks from `x` to `end`, at least one, are written. `a` and `b` point to the same number of
         /// blocks of the first two rows. The blocks of the next two rows begin `step` bytes after the end of the blocks
         /// of the first two, and so on. There are as many rows as floats between `out` and `out_end`, an even number.
         #[inline(never)]
-        unsafe fn $name(
+        pub(super) unsafe fn $name(
             x: *const Spread,
             a: *const u8,
             b: *const u8,
@@ -241,9 +253,9 @@ macro_rules! kernel {
                     "push {{r6, r7}}",
                     "push {{r4, r5, r8}}",
                     "mov r7, r3",
-                    $start,
                     "2:",
                     "vldmia r7, {{s0-s1}}",
+                    $start,
                     "3:",
                     $($block,)*
                     "cmp r0, lr",
@@ -275,6 +287,7 @@ macro_rules! kernel {
         }
     };
 }
+pub(super) use kernel;
 
 /// Loads eight quants.
 macro_rules! quants {
@@ -282,6 +295,7 @@ macro_rules! quants {
         "ldmia r0!, {{r5, r8, r9, r10}}\n"
     };
 }
+pub(super) use quants;
 
 /// Multiplies eight weights of a row, in r6 and r11, with the quants, and adds the products to `$sum`. With `first`,
 /// the products begin a new sum, by SMUAD.
@@ -407,6 +421,7 @@ macro_rules! add {
         )
     };
 }
+pub(super) use add;
 
 /// Adds a block of each of two rows, whose scales and minimums are the halves of r6 and r11, to the sums in s0 and s1.
 /// The integer sums are in r3 and r4 with eight bits after the binary point, the token's scale is in s5, and the sum of
@@ -419,7 +434,6 @@ macro_rules! add_with_minimums {
         vcvtt.f32.f16 s9, s7
         vcvtb.f32.f16 s6, s6
         vcvtb.f32.f16 s7, s7
-        vcvt.f32.s32 s4, s4
         vcvt.f32.s32 s10, s10, #8
         vcvt.f32.s32 s11, s11, #8
         vmul.f32 s6, s6, s5
@@ -433,6 +447,7 @@ macro_rules! add_with_minimums {
         "
     };
 }
+pub(super) use add_with_minimums;
 
 /// Multiplies eight weights of a row with the quants: four weights are in the low halves of a word's bytes, four in the
 /// high halves.
@@ -525,98 +540,6 @@ kernel! {
     nibbles!("r2", "r4"),
     ".endr",
     "vmov r6, r11, s2, s3",
-    add_with_minimums!(),
-}
-
-/// Multiplies four codes of a row with the quants in r5 and r8. `$code` takes four bits of each code from `$w` and the fifth
-/// from lr; the fifth bits begin at bit `$at` of `$high`.
-macro_rules! fives {
-    ($code:literal, $w:literal, $high:literal $at:literal, $sum:literal) => {
-        concat!(
-            "ubfx lr, ",
-            $high,
-            ", #",
-            $at,
-            ", #4\n",
-            "ldr lr, [r12, lr, lsl #2]\n",
-            $code,
-            "smlad ",
-            $sum,
-            ", ",
-            $w,
-            ", r8, ",
-            $sum,
-            "\n",
-            "uxtb16 ",
-            $w,
-            ", ",
-            $w,
-            "\n",
-            "smlad ",
-            $sum,
-            ", ",
-            $w,
-            ", r5, ",
-            $sum,
-            "\n",
-        )
-    };
-}
-
-/// Multiplies eight codes of each of two rows, with the words of codes at offset `$at` plus `$word` and the fifth bits in r9 and r10.
-macro_rules! eight_fives {
-    ($at:literal $word:literal, $low:literal $high:literal) => {
-        concat!(
-            "ldr r6, [r1, #", $at, $word, "]\n",
-            "ldr r7, [r2, #", $at, $word, "]\n",
-            "ldrd r5, r8, [r0], #8\n",
-            "and r11, r6, #0x0f0f0f0f\n",
-            fives!("orr r11, r11, lr\n", "r11", "r9" $low, "r3"),
-            "and r11, r7, #0x0f0f0f0f\n",
-            fives!("orr r11, r11, lr\n", "r11", "r10" $low, "r4"),
-            "ldrd r5, r8, [r0], #8\n",
-            "and r6, r6, #0xf0f0f0f0\n",
-            fives!("orr r6, lr, r6, lsr #4\n", "r6", "r9" $high, "r3"),
-            "and r7, r7, #0xf0f0f0f0\n",
-            fives!("orr r7, lr, r7, lsr #4\n", "r7", "r10" $high, "r4"),
-        )
-    };
-}
-
-/// Multiplies a block of each of two rows, whose fifth bits begin at offset `$at`.
-macro_rules! block_of_fives {
-    ($at:literal) => {
-        concat!(
-            "vmov s2, s3, r7, lr\n",
-            "ldr r9, [r1, #", $at, "]\n",
-            "ldr r10, [r2, #", $at, "]\n",
-            eight_fives!($at " + 4", "0" "16"),
-            eight_fives!($at " + 8", "4" "20"),
-            eight_fives!($at " + 12", "8" "24"),
-            eight_fives!($at " + 16", "12" "28"),
-            "vmov r7, lr, s2, s3\n",
-        )
-    };
-}
-kernel! {
-    two_rows_of_q5_0 of FLAGS, "",
-    "vldmia r0!, {{s4-s5}}",
-    "vmov r3, s4",
-    "mov r4, r3",
-    block_of_fives!("2"),
-    "ldrh r6, [r1], #22",
-    "ldrh r11, [r2], #22",
-    "vmov s6, s7, r6, r11",
-    add!("b", "s6", "s7", "s5", ", #8"),
-}
-kernel! {
-    two_rows_of_q5_1 of FLAGS, "",
-    "vldmia r0!, {{s4-s5}}",
-    "mov r3, #0",
-    "mov r4, #0",
-    block_of_fives!("4"),
-    "ldr r6, [r1], #24",
-    "ldr r11, [r2], #24",
     add_with_minimums!(),
 }
 

@@ -1,29 +1,9 @@
 //! Multiplies rows of f16 and bf16 with tokens. The weights are converted in registers.
 
-use super::assembly::{ZEROS, fpu, sums, tree};
+use super::assembly::{ZEROS, fpu, on_words, sums, tree};
 use crate::kernel::Job;
 
-/// For each sum, adds the product of two registers.
-macro_rules! fmas {
-    ($($sum:literal $w:literal $x:literal),*) => { concat!($("vfma.f32 ", $sum, ", ", $w, ", ", $x, "\n",)*) };
-}
-
-/// Multiplies the two f16 of a register with two columns.
-macro_rules! f16s {
-    ($w:literal, $a:literal $x:literal, $b:literal $y:literal) => {
-        concat!(
-            "vcvtb.f32.f16 s28, ",
-            $w,
-            "\n",
-            "vcvtt.f32.f16 s29, ",
-            $w,
-            "\n",
-            fmas!($a "s28" $x, $b "s29" $y),
-        )
-    };
-}
-
-/// Multiplies the two bf16 of a register with two columns: a bf16 is the upper half of a float.
+/// Multiplies the bf16 of a register with two columns: a bf16 is the upper half of a float.
 macro_rules! bf16s {
     ($w:literal, $a:literal $x:literal, $b:literal $y:literal) => {
         concat!(
@@ -33,17 +13,73 @@ macro_rules! bf16s {
             "bfc ",
             $w,
             ", #0, #16\n",
-            "vmov s28, s29, r4, ",
+            "vmov s30, s31, r4, ",
             $w,
             "\n",
-            fmas!($a "s28" $x, $b "s29" $y),
+            "vfma.f32 ",
+            $a,
+            ", s30, ",
+            $x,
+            "\n",
+            "vfma.f32 ",
+            $b,
+            ", s31, ",
+            $y,
+            "\n",
         )
     };
 }
 
-/// Defines a loop over rows. `$load` loads eight weights, as pairs in four registers; `$two` multiplies a pair.
+/// Multiplies sixteen bf16.
+macro_rules! bf16_group {
+    () => {
+        concat!(
+            bf16_group!(@ "s0" "s1" "s2" "s3" "s4" "s5" "s6" "s7"),
+            bf16_group!(@ "s8" "s9" "s10" "s11" "s12" "s13" "s14" "s15"),
+        )
+    };
+    (@ $a:literal $b:literal $c:literal $d:literal $e:literal $f:literal $g:literal $h:literal) => {
+        concat!(
+            "ldmia.w {w}!, {{r0-r3}}\n",
+            "vldmia {x}!, {{s16-s23}}\n",
+            bf16s!("r0", $a "s16", $b "s17"),
+            bf16s!("r1", $c "s18", $d "s19"),
+            bf16s!("r2", $e "s20", $f "s21"),
+            bf16s!("r3", $g "s22", $h "s23"),
+        )
+    };
+}
+
+/// Multiplies the low (`b`) or the high (`t`) f16 of a register with a column.
+macro_rules! f16 {
+    ($($half:literal $w:literal $sum:literal $x:literal),*) => {
+        concat!($("vcvt", $half, ".f32.f16 s31, ", $w, "\n", "vfma.f32 ", $sum, ", s31, ", $x, "\n",)*)
+    };
+}
+
+/// Multiplies sixteen f16. The second load of columns also fills registers of weights that are not needed any more, so
+/// that three loads are enough.
+macro_rules! f16_group {
+    () => {
+        concat!(
+            "vldmia {w}!, {{s23-s30}}\n",
+            "vldmia {x}!, {{s16-s22}}\n",
+            f16!("b" "s23" "s0" "s16", "t" "s23" "s1" "s17", "b" "s24" "s2" "s18", "t" "s24" "s3" "s19"),
+            f16!("b" "s25" "s4" "s20", "t" "s25" "s5" "s21", "b" "s26" "s6" "s22"),
+            "vldmia {x}!, {{s16-s24}}\n",
+            f16!("t" "s26" "s7" "s16", "b" "s27" "s8" "s17", "t" "s27" "s9" "s18", "b" "s28" "s10" "s19"),
+            f16!("t" "s28" "s11" "s20", "b" "s29" "s12" "s21", "t" "s29" "s13" "s22", "b" "s30" "s14" "s23"),
+            f16!("t" "s30" "s15" "s24"),
+        )
+    };
+}
+
+/// Groups of sixteen columns in an iteration of the loop over a row.
+const UNROLLED: usize = 4;
+
+/// Defines a loop over rows. `$group` multiplies sixteen columns; its code has `$bytes` bytes.
 macro_rules! rows {
-    ($name:ident, $load:literal, $two:ident, $a:literal $b:literal $c:literal $d:literal) => {
+    ($name:ident, $group:ident, $bytes:literal) => {
         /// # Safety
         ///
         /// `x` has floats up to `end`, a multiple of 16, at least 16. `out` is not empty, and for each float of `out`
@@ -51,25 +87,28 @@ macro_rules! rows {
         /// bytes.
         #[inline(never)]
         unsafe fn $name(w: *const u8, x: *const f32, end: *const f32, out: *mut f32, out_end: *const f32) {
-            // SAFETY: reads these weights and floats, and writes the outputs.
+            // A row enters the loop behind the groups that its first iteration does not have.
+            let missing = ((end.addr() - x.addr()) / 64).wrapping_neg() % UNROLLED;
+            let mut start = [x.addr(), missing * $bytes];
+            // SAFETY: reads these weights and floats, and writes the outputs and `start`.
             unsafe {
                 fpu!(
+                    on_words!(),
+                    "adr r0, 2f",
+                    "ldr r1, [{start}, #4]",
+                    "add r0, r0, r1",
+                    "orr r0, r0, #1", // the bit of a Thumb address
+                    "str r0, [{start}, #4]",
                     "3:",
                     "vldmia {zeros}, {{s0-s15}}",
-                    "mov {x}, {first}",
+                    "ldr {x}, [{start}]",
+                    "ldr pc, [{start}, #4]",
+                    on_words!(),
                     "2:",
-                    $load,
-                    "vldmia {x}!, {{s20-s27}}",
-                    $two!($a, "s0" "s20", "s1" "s21"),
-                    $two!($b, "s2" "s22", "s3" "s23"),
-                    $two!($c, "s4" "s24", "s5" "s25"),
-                    $two!($d, "s6" "s26", "s7" "s27"),
-                    $load,
-                    "vldmia {x}!, {{s20-s27}}",
-                    $two!($a, "s8" "s20", "s9" "s21"),
-                    $two!($b, "s10" "s22", "s11" "s23"),
-                    $two!($c, "s12" "s24", "s13" "s25"),
-                    $two!($d, "s14" "s26", "s15" "s27"),
+                    $group!(),
+                    $group!(),
+                    $group!(),
+                    $group!(),
                     "cmp {x}, {end}",
                     "bne 2b",
                     tree!(),
@@ -78,7 +117,7 @@ macro_rules! rows {
                     "bne 3b",
                     ;
                     zeros = in(reg) ZEROS.as_ptr(),
-                    first = in(reg) x,
+                    start = in(reg) start.as_mut_ptr(),
                     x = out(reg) _,
                     end = in(reg) end,
                     w = inout(reg) w => _,
@@ -90,8 +129,8 @@ macro_rules! rows {
         }
     };
 }
-rows!(rows_of_f16, "vldmia {w}!, {{s16-s19}}", f16s, "s16" "s17" "s18" "s19");
-rows!(rows_of_bf16, "ldmia {w}!, {{r0-r3}}", bf16s, "r0" "r1" "r2" "r3");
+rows!(rows_of_f16, f16_group, 140);
+rows!(rows_of_bf16, bf16_group, 176);
 
 /// Multiplies all rows with all tokens. Returns false without a result if the length of the rows is not a multiple of
 /// 16, or if they are not aligned to four bytes.

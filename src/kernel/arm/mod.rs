@@ -18,6 +18,8 @@ mod dsp;
 mod entries;
 #[cfg(arm_fpu)]
 mod exp;
+#[cfg(all(cortex_m_dsp, cortex_m_fpu))]
+mod fives;
 #[cfg(arm_fpu)]
 mod float;
 #[cfg(all(cortex_m_dsp, cortex_m_fpu))]

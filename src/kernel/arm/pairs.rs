@@ -87,3 +87,13 @@ pub(super) static FLAGS: [u32; 16] = {
     }
     flags
 };
+
+/// For every byte, the words of [`FLAGS`] for its low and its high half.
+pub(super) static BYTE_FLAGS: [[u32; 2]; 256] = {
+    let (mut flags, mut byte) = ([[0; 2]; 256], 0);
+    while byte < 256 {
+        flags[byte] = [FLAGS[byte % 16], FLAGS[byte / 16]];
+        byte += 1;
+    }
+    flags
+};

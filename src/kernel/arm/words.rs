@@ -358,8 +358,7 @@ impl Spread {
         } else {
             spread_all(q, x_sums, (F::TOGETHER, apart, F::WORDS), (F::SUMS, order), &mut words);
         }
-        let mut scales = [0.0; SPAN / 32];
-        let first = if F::ELEMENTS == SPAN { at / SPAN } else { at / 32 };
+        let (mut scales, first) = ([0.0; SPAN / 32], if F::ELEMENTS == SPAN { at / SPAN } else { at / 32 });
         scales.iter_mut().zip(x.d.get(first..).unwrap_or(&[])).for_each(|(to, d)| *to = *d);
         Self { words, scales }
     }
@@ -583,13 +582,13 @@ unsafe fn sums_of_block<F: Layout, const K: usize, const S: usize, const R: usiz
     totals
 }
 
-/// Adds the sum of a chunk, times the scale of the activations and the factor of the block, to the `acc` of each row.
+/// Adds `sums / 2^fraction`, times the scale of the activations and the factor of the blocks, to `acc`.
 #[inline(always)]
-fn add_chunk<F: Layout, const R: usize>(
+fn add_scaled<F: Layout, const R: usize>(
     blocks: [&F::Block; R],
     place: usize,
     sums: [i32; R],
-    scale: f32,
+    (scale, fraction): (f32, u32),
     acc: &mut [f32; R],
 ) {
     let d = [0, 1].map(|r| match F::D {
@@ -597,7 +596,7 @@ fn add_chunk<F: Layout, const R: usize>(
         None => F::d(blocks[r % R], 32 * place, Here::le_f16).to_bits(),
     });
     let (sums, old) = ([sums[0], sums[1 % R]], [acc[0], acc[1 % R]]);
-    let both = add_two_scaled(F::D.is_some(), d, scale, sums, F::FRACTION, old);
+    let both = add_two_scaled(F::D.is_some(), d, scale, sums, fraction, old);
     acc.iter_mut().zip(both).for_each(|(acc, sum)| *acc = sum);
 }
 
@@ -625,6 +624,9 @@ unsafe fn add_rows<F: Layout, const R: usize>(
                 (_, 1) => sums_of_block::<F, 4, 1, R>(blocks, words),
                 _ => sums_of_block::<F, 4, 4, R>(blocks, words),
             };
+            if F::ONE_SCALE {
+                return add_scaled::<F, R>(blocks, 0, sums, (x.scales[0], 0), acc);
+            }
             for ((block, sum), acc) in blocks.into_iter().zip(sums).zip(acc) {
                 *acc = Here::fma(F::d(block, 0, Here::le_f16) * x.scales[0], sum as f32, *acc);
             }
@@ -650,7 +652,7 @@ unsafe fn add_rows<F: Layout, const R: usize>(
                 } else {
                     unit::<F, 2, 1, R>(blocks, place, 0, &mut words).map(|[sum]| sum)
                 };
-                add_chunk::<F, R>(blocks, place, sums, scale, acc);
+                add_scaled::<F, R>(blocks, place, sums, (scale, F::FRACTION), acc);
             }
             if place + 1 == F::ELEMENTS / 32 {
                 rows = rows.map(|block| block.add(1));
