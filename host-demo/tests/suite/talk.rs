@@ -337,8 +337,11 @@ fn a_prompt_that_is_shown_may_end_with_any_message() {
     assert_eq!(prompt(denied), format!("{asks}b<|im_end|>\n<|im_start|>assistant\n"));
     let closed = json!({ "messages": messages, "add_generation_prompt": false });
     assert_eq!(prompt(closed), format!("{asks}b<|im_end|>\n"));
-    let error = talk.refused("/v1/chat/completions", &asked(json!({ "add_generation_prompt": false })));
-    assert_eq!(error["param"], "add_generation_prompt");
+    // An answer to such a prompt begins where the last message ends.
+    let answer = talk.good("/v1/chat/completions", &asked(json!({ "add_generation_prompt": false })));
+    let (usual, closed) = (talk.good("/v1/chat/completions", &asked(json!({}))), &answer["usage"]["prompt_tokens"]);
+    assert!(closed.as_u64() < usual["usage"]["prompt_tokens"].as_u64(), "{answer}");
+    assert_eq!(answer["choices"][0]["message"]["content"], "a");
 }
 
 #[test]

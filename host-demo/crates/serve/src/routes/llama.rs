@@ -138,7 +138,7 @@ async fn complete(
     for answer in app.submit(&open, &mut prepared)? {
         choices.push(whole(answer).await?);
     }
-    let bytes = choices.iter().map(Choice::bytes).sum();
+    let bytes = choices.iter().map(Choice::bytes).sum::<usize>() + format.bytes();
     let response = app.write(&open, bytes, move |app| format.all(&app.service, &choices)).await?;
     Ok(with_warning(response, warning))
 }
@@ -149,6 +149,7 @@ struct Format {
     fields: Vec<String>,
     has_tokens: bool,
     settings: Value,
+    prompts: Vec<Arc<str>>,
 }
 
 impl Format {
@@ -167,7 +168,13 @@ impl Format {
             fields: prepared.reply.fields.clone(),
             has_tokens: prepared.reply.stream || prepared.reply.has_tokens,
             settings,
+            prompts: prepared.prompts.clone(),
         }
+    }
+
+    /// Number of bytes of the prompts in the answers.
+    fn bytes(&self) -> usize {
+        self.prompts.iter().map(|prompt| prompt.len()).sum()
     }
 
     /// Returns the complete answers: an object for a single answer, or a list for several answers.
@@ -182,6 +189,7 @@ impl Format {
     fn end(&self, service: &Service, choice: &Choice, index: usize) -> Value {
         let mut answer = self.part(service, choice, index);
         answer["generation_settings"] = self.settings.clone();
+        answer["prompt"] = json!(self.prompts.get(index).map(|prompt| &**prompt));
         if self.fields.is_empty() {
             return answer;
         }

@@ -352,6 +352,10 @@ pub async fn embed(State(app): State<Arc<App>>, request: Request<HttpBody>) -> R
         if let Some(name) = body.get("model").and_then(Value::as_str) {
             body["model"] = json!(name.trim_end_matches(":latest"));
         }
+        if body.get("dimensions").and_then(Value::as_i64).is_some_and(|count| count <= 0) {
+            // As in Ollama, only a positive number is a limit.
+            body["dimensions"] = Value::Null;
+        }
         // The default is true, because Ollama cuts long texts unless the request forbids it.
         body["truncate"] = json!(body.get("truncate").and_then(Value::as_bool).unwrap_or(true));
         // A request without a text only asks to load or unload the model, which has no effect here.
@@ -359,7 +363,7 @@ pub async fn embed(State(app): State<Arc<App>>, request: Request<HttpBody>) -> R
             true => app.service.check_model(body.get("model").and_then(Value::as_str)).map(|()| None)?,
             false => Some(vectors::embedding_inputs(&app.service, &body, true)?),
         };
-        Ok((inputs, json!({ "dimensions": body["dimensions"] })))
+        Ok((inputs, json!({ "dimensions": body.get("dimensions") })))
     };
     let is_old = request.uri().path().ends_with("/embeddings");
     let (open, (inputs, body)) = app.asked(request, read).await?;
