@@ -132,6 +132,9 @@ impl Style {
             }
             conversation.tools.clear();
             conversation.warning = Some("the chat template shows no functions: the system message lists them");
+        } else if !self.probe.shows_tools && !conversation.names_all(tools) {
+            const HIDDEN: &str = "the chat template shows calls but no functions: describe them in a system message";
+            conversation.warning = Some(HIDDEN);
         }
         if self.probe.has_metadata && !self.probe.shows_calls {
             conversation.calls_as_metadata();
@@ -323,7 +326,7 @@ fn jinja(value: Value) -> Jinja {
     match value {
         Value::String(text) => exact::digits(&text).and_then(large).unwrap_or_else(|| text.into()),
         Value::Array(items) => items.into_iter().map(jinja).collect(),
-        Value::Object(members) => members.into_iter().map(|(key, value)| (key, jinja(value))).collect(),
+        Value::Object(members) => Jinja::from_pairs(members.into_iter().map(|(key, value)| (key, jinja(value)))),
         value => serde_json::from_value(value).unwrap_or_default(),
     }
 }
