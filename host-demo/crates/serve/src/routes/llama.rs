@@ -17,9 +17,9 @@ use crate::http::error::{ApiError, Result};
 use crate::routes::answer::{Timings, with_warning};
 use crate::routes::logprobs;
 use crate::routes::stream::{Events, channel, sse};
+use crate::routes::vectors::VectorFormat;
 use arenite_request::{Message, Refusal};
 use arenite_run::scheduler::{Event, Finish};
-use arenite_run::service::unit;
 use arenite_run::service::{Choice, Service};
 
 /// The server's properties.
@@ -267,9 +267,9 @@ async fn stream(app: Arc<App>, mut answer: Answer, format: Format, out: Events, 
 }
 
 /// Returns embeddings in llama.cpp's own format, in which each embedding is a list with a single vector.
-pub fn embeddings(vectors: &[Result<Vec<f32>>]) -> Value {
+pub fn embeddings(vectors: &[Result<Vec<f32>>], format: VectorFormat) -> Value {
     let row = |(index, vector): (usize, &Result<Vec<f32>>)| match vector {
-        Ok(vector) => json!({ "index": index, "embedding": [unit(vector)] }),
+        Ok(vector) => json!({ "index": index, "embedding": [format.values(vector)] }),
         Err(error) => json!({ "index": index, "embedding": [], "error": error.body()["error"] }),
     };
     vectors.iter().enumerate().map(row).collect()
