@@ -291,6 +291,17 @@ mod tests {
                 "\u{1f600}|A\\U0001F600\"\\1",
             ),
             ("{% block b %}x{% endblock %}{{ 'a b c'|wordwrap(3) }}", "xa b\nc"),
+            (
+                "{{ '0x1f'|int(base=16) }},{{ '-1F'|int(0, 16) }},{{ '0b11'|int(base=0) }},{{ 'z'|int(7, 8) }},{{ '9.7'|int(base=8) }}",
+                "31,-31,3,7,9",
+            ),
+            (
+                "{{ 'a b/ü&'|urlencode }} {{ {'a': 1, 'b': 'x y/'}|urlencode }} {{ [('q', 'ä+')]|urlencode }}",
+                "a%20b/%C3%BC%26 a=1&b=x+y%2F q=%C3%A4%2B",
+            ),
+            ("{% set c = cycler('a', 'b') %}{{ c.next() }}{{ c.next() }}{{ c.next() }}", "aba"),
+            ("{% set j = joiner(', ') %}{{ j() }}a{{ j() }}b", "a, b"),
+            ("{{ [q] }}{{ [{'a': 1}, {}]|map(attribute='a')|list }}", "[Undefined][1, Undefined]"),
             // An empty generator is true, and can be iterated once.
             ("{% set g = [1, 3]|select('even') %}{{ 'y' if g else 'n' }}{{ g is iterable }}", "yTrue"),
             ("{% set g = [2, 4]|select('even') %}{{ g|join }}{{ g|join }}", "24"),
