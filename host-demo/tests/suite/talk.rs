@@ -429,6 +429,12 @@ fn ollamas_interface() {
     assert_eq!(raw["response"], "Once upon a");
     let shown = talk.good("/api/show", &json!({ "model": "m" }));
     assert_eq!((&shown["template"], &shown["details"]["family"]), (&json!(CHATML), &json!("llama")));
+    // LM Studio's interface is below Ollama's path, with OpenAI's formats.
+    let list: Value = serde_json::from_str(&talk.server.ask("GET", "/api/v0/models", "", b"").1).unwrap();
+    let entry = json!({ "type": list["data"][0]["type"], "state": list["data"][0]["state"] });
+    assert_eq!(entry, json!({ "type": "llm", "state": "loaded" }), "{list}");
+    assert!(talk.good("/api/v0/chat/completions", &asked(json!({})))["choices"][0]["message"].is_object());
+    assert_eq!(talk.refused("/api/v0/chat/completions", &json!({ "messages": [] }))["param"], "messages");
     let tags = talk.server.ask("GET", "/api/tags", "", b"").1;
     assert_eq!(serde_json::from_str::<Value>(&tags).unwrap()["models"][0]["name"], "m");
     assert!(talk.server.ask("GET", "/api/version", "", b"").1.contains("version"));

@@ -105,7 +105,7 @@ impl Compiled {
 /// Renders prompts until all senders of jobs are dropped.
 fn run(fuel: u64, source: Result<&str, &String>, jobs: &Receiver<Job>) {
     let environments = [fuel, fuel / PROBE].map(|fuel| (fuel, environment(fuel)));
-    let functions = source.map_or(Functions::Tools, |source| Functions::of(source));
+    let functions = source.map_or(Functions::Tools, Functions::of);
     let templates = environments.each_ref().map(|(fuel, environment)| {
         let template = environment.template_from_str(source.map_err(String::clone)?);
         let template = template.map_err(|error| said(&error).to_string());

@@ -82,6 +82,10 @@ fn table() -> Vec<(&'static str, MethodRouter<Arc<App>>)> {
         ("/api/pull", post(ollama::pull)),
         ("/api/show", post(ollama::show)),
         ("/api/version", get(ollama::version)),
+        ("/api/v0/models", get(models_of_studio)),
+        ("/api/v0/chat/completions", post(chat)),
+        ("/api/v0/completions", post(completions)),
+        ("/api/v0/embeddings", post(embeddings)),
         ("/props", get(llama::props)),
         ("/lora-adapters", get(lora::list).post(lora::set)),
         ("/apply-template", post(llama::apply_template)),
@@ -120,6 +124,7 @@ pub fn router_of_models(proxy: Proxy, own: Common) -> Router {
         ("/api/tags", get(proxy::tags)),
         ("/api/ps", get(proxy::tags)),
         ("/api/version", get(ollama::version)),
+        ("/api/v0/models", get(proxy::models_of_studio)),
         ("/metrics", get(proxy::metrics)),
         ("/models/load", post(proxy::load)),
         ("/models/unload", post(proxy::unload)),
@@ -295,6 +300,10 @@ fn card(app: &App) -> ModelCard<'_> {
 
 async fn models(State(app): State<Arc<App>>, headers: HeaderMap) -> Json<Value> {
     Json(cards::list(&[card(&app)], &headers))
+}
+
+async fn models_of_studio(State(app): State<Arc<App>>) -> Json<Value> {
+    Json(cards::list_of_studio(&[card(&app)]))
 }
 
 async fn model(State(app): State<Arc<App>>, id: ModelId, headers: HeaderMap) -> Result<Json<Value>> {
