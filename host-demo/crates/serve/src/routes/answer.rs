@@ -160,7 +160,8 @@ struct DraftTimings {
 }
 
 impl Timings {
-    /// Adds up the counts and times of all answers. If there were no drafts, the counts of drafts are left out.
+    /// Adds up the counts and times of all answers. If there were no drafts, the counts of drafts are left out. The
+    /// times are left out together with `cached_tokens`, because both depend on other requests.
     pub fn of(choices: &[Choice], reports_cached: bool) -> Self {
         let sum = |count: fn(&Choice) -> usize| -> usize { choices.iter().map(count).sum() };
         let cache_n = reports_cached.then(|| sum(|choice| choice.cached));
@@ -178,14 +179,18 @@ impl Timings {
             prompt_n,
             cache_n,
             predicted_n,
-            speed: times.map(|times| Speed::of(times, prompt_n, predicted_n)),
+            speed: times.filter(|_| reports_cached).map(|times| Speed::of(times, prompt_n, predicted_n)),
             drafts: (drafts.draft_n > 0).then_some(drafts),
         }
     }
 
-    /// Returns the timings for an answer in OpenAI's format: if the client asks for them, or if there were drafts.
+    /// Returns the timings for an answer in OpenAI's format: all that the client asks for, or the counts if there were
+    /// drafts.
     pub fn shown(self, is_asked: bool) -> Option<Self> {
-        Some(self).filter(|timings| is_asked || timings.drafts.is_some())
+        match is_asked {
+            true => Some(self),
+            false => self.drafts.map(|_| Self { speed: None, ..self }),
+        }
     }
 }
 
