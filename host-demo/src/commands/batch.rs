@@ -162,7 +162,7 @@ enum What {
     Text(Ready, Vec<mpsc::Receiver<Event>>),
     /// The body of a request of the Responses API.
     Response(Value, Ready, Vec<mpsc::Receiver<Event>>),
-    Vectors(Value, Vec<std::result::Result<Receiver, ApiError>>, usize),
+    Vectors(faces::VectorFormat, Vec<std::result::Result<Receiver, ApiError>>, usize),
     Decisions(Decisions, Scores),
     /// The error message for a line that is not JSON.
     Nonsense(String),
@@ -245,8 +245,8 @@ impl Batch {
                 faces::embedding_inputs(&self.service, &request["body"], false),
                 faces::scales(&self.service.lora, &request["body"]),
             );
-            let (inputs, lora) = match inputs.and_then(|inputs| Ok((inputs, lora?))) {
-                Ok(both) => both,
+            let (inputs, format, lora) = match inputs.and_then(|(inputs, format)| Ok((inputs, format, lora?))) {
+                Ok(all) => all,
                 Err(error) => return Ok(Err(error)),
             };
             let lora = lora.unwrap_or_else(|| self.service.lora.usual(None));
@@ -263,7 +263,7 @@ impl Batch {
                     }
                 });
             }
-            return Ok(Ok(What::Vectors(request["body"].clone(), vectors, tokens)));
+            return Ok(Ok(What::Vectors(format, vectors, tokens)));
         }
         let seed = hash(custom_id.to_string().as_bytes());
         let asked = match is_response {
@@ -342,7 +342,7 @@ impl Batch {
                 let scores = scores.and_then(|scores| scores.map_err(ApiError::invalid));
                 Some(scores.and_then(|scores| Ok(self.service.decided(&decisions, scores)?)))
             }
-            Ok(What::Vectors(body, vectors, tokens)) => {
+            Ok(What::Vectors(format, vectors, tokens)) => {
                 let gone = |_| ApiError::invalid("the engine has stopped");
                 let received = |vector: Receiver| -> std::result::Result<Vec<f32>, ApiError> {
                     vector.recv().map_err(gone)?.map_err(ApiError::invalid)
@@ -354,7 +354,7 @@ impl Batch {
                 Some(
                     vectors
                         .collect::<std::result::Result<Vec<_>, _>>()
-                        .map(|vectors| faces::embeddings(&self.service, &body, &vectors, tokens)),
+                        .map(|vectors| faces::embeddings(&self.service, format, &vectors, tokens)),
                 )
             }
             Err(error) => Some(Err(error)),

@@ -131,6 +131,39 @@ fn page_of_llama_server() {
     let events = talk.stream("/v1/chat/completions", &body);
     let text: String = events.iter().filter_map(|event| event["choices"][0]["delta"]["content"].as_str()).collect();
     assert_eq!(text, "Once upon");
+    check_timings(&events.iter().find(|event| event["choices"][0]["finish_reason"] == "stop").unwrap()["timings"]);
+}
+
+/// Checks that timings of two tokens have the fields of llama-server, and that its rates follow from its times.
+fn check_timings(timings: &Value) {
+    let number = |name: &str| timings[name].as_f64().unwrap_or_else(|| panic!("{name}: {timings}"));
+    assert_eq!(number("predicted_n"), 2.0);
+    for part in ["prompt", "predicted"] {
+        let (count, time) = (number(&format!("{part}_n")), number(&format!("{part}_ms")));
+        assert!(count > 0.0 && time > 0.0, "{timings}");
+        assert!((number(&format!("{part}_per_token_ms")) - time / count).abs() < 1e-9);
+        assert!((number(&format!("{part}_per_second")) / (1000.0 * count / time) - 1.0).abs() < 1e-9);
+    }
+}
+
+/// llama-server's answer has the prompt and its times.
+#[test]
+fn completions_have_prompt_and_times() {
+    let talk = start(&["Once", " upon"], &[], &[], CHATML);
+    let body = json!({ "prompt": "hi", "temperature": 0 });
+    let answer = talk.good("/completion", &body);
+    assert_eq!(answer["prompt"], "hi");
+    check_timings(&answer["timings"]);
+    let last = talk.stream("/completion", &body).pop().unwrap();
+    assert_eq!(last["prompt"], "hi");
+    check_timings(&last["timings"]);
+    let several = talk.good("/completion", &json!({ "prompt": ["a", "b"], "response_fields": ["prompt"] }));
+    assert_eq!(several, json!([{ "prompt": "a" }, { "prompt": "b" }]));
+    // Other chats have no timings.
+    assert_eq!(
+        talk.good("/v1/chat/completions", &json!({ "messages": [{ "role": "user", "content": "a" }] }))["timings"],
+        Value::Null
+    );
 }
 
 /// The requests that KoboldLite and Open WebUI send to a server with OpenAI's interface.

@@ -464,6 +464,27 @@ fn a_generator_computes_the_embeddings_of_the_command_line() {
             assert!((made.as_f64().unwrap() - wanted.as_f64().unwrap()).abs() < 1e-5, "{made} {wanted}");
         }
     }
+    // Values as the model computes them, by the fields of vLLM, Jina and llama.cpp, and in the bare list of
+    // text-embeddings-inference.
+    let wanted = crate::common::json(&["embed", "-p", "The sea", "--no-normalize"]);
+    let raw = |path: &str, body: Value, at: &str| {
+        let (status, answer) = server.post(path, body.to_string().as_bytes());
+        assert_eq!(status, 200, "{answer}");
+        let made = answer.pointer(at).unwrap_or_else(|| panic!("{answer}")).as_array().unwrap().clone();
+        for (made, wanted) in made.iter().zip(wanted.as_array().unwrap()) {
+            assert!((made.as_f64().unwrap() - wanted.as_f64().unwrap()).abs() < 1e-4, "{made} {wanted}");
+        }
+    };
+    let openai = "/data/0/embedding";
+    raw("/v1/embeddings", json!({ "input": "The sea", "normalize": false }), openai);
+    raw("/v1/embeddings", json!({ "input": "The sea", "normalized": false, "dimensions": 8 }), openai);
+    raw("/embedding", json!({ "content": "The sea", "embd_normalize": -1 }), "/0/embedding/0");
+    raw("/embed", json!({ "inputs": ["The sea", "A dog"], "normalize": false, "truncate": false }), "/0");
+    let long = json!({ "inputs": "The sea ".repeat(2000) }).to_string();
+    assert_eq!(server.post("/embed", long.as_bytes()).0, 400);
+    // As in Ollama, 0 dimensions are all of them.
+    let (_, answer) = server.post("/api/embed", br#"{"input": "A dog", "dimensions": 0}"#);
+    assert_eq!(answer["embeddings"][0].as_array().map(Vec::len), wanted.as_array().map(Vec::len), "{answer}");
     // In Ollama, an empty list of texts gives an empty list of embeddings. In OpenAI's interface, it is an error.
     let (status, answer) = server.post("/api/embed", br#"{"input": []}"#);
     assert_eq!((status, &answer["embeddings"]), (200, &json!([])), "{answer}");

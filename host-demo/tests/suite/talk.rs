@@ -337,8 +337,11 @@ fn a_prompt_that_is_shown_may_end_with_any_message() {
     assert_eq!(prompt(denied), format!("{asks}b<|im_end|>\n<|im_start|>assistant\n"));
     let closed = json!({ "messages": messages, "add_generation_prompt": false });
     assert_eq!(prompt(closed), format!("{asks}b<|im_end|>\n"));
-    let error = talk.refused("/v1/chat/completions", &asked(json!({ "add_generation_prompt": false })));
-    assert_eq!(error["param"], "add_generation_prompt");
+    // An answer to such a prompt begins where the last message ends.
+    let answer = talk.good("/v1/chat/completions", &asked(json!({ "add_generation_prompt": false })));
+    let (usual, closed) = (talk.good("/v1/chat/completions", &asked(json!({}))), &answer["usage"]["prompt_tokens"]);
+    assert!(closed.as_u64() < usual["usage"]["prompt_tokens"].as_u64(), "{answer}");
+    assert_eq!(answer["choices"][0]["message"]["content"], "a");
 }
 
 #[test]
@@ -426,6 +429,12 @@ fn ollamas_interface() {
     assert_eq!(raw["response"], "Once upon a");
     let shown = talk.good("/api/show", &json!({ "model": "m" }));
     assert_eq!((&shown["template"], &shown["details"]["family"]), (&json!(CHATML), &json!("llama")));
+    // LM Studio's interface is below Ollama's path, with OpenAI's formats.
+    let list: Value = serde_json::from_str(&talk.server.ask("GET", "/api/v0/models", "", b"").1).unwrap();
+    let entry = json!({ "type": list["data"][0]["type"], "state": list["data"][0]["state"] });
+    assert_eq!(entry, json!({ "type": "llm", "state": "loaded" }), "{list}");
+    assert!(talk.good("/api/v0/chat/completions", &asked(json!({})))["choices"][0]["message"].is_object());
+    assert_eq!(talk.refused("/api/v0/chat/completions", &json!({ "messages": [] }))["param"], "messages");
     let tags = talk.server.ask("GET", "/api/tags", "", b"").1;
     assert_eq!(serde_json::from_str::<Value>(&tags).unwrap()["models"][0]["name"], "m");
     assert!(talk.server.ask("GET", "/api/version", "", b"").1.contains("version"));

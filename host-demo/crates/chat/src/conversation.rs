@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::dialect::{
     self, Call, Constraint, Dialect, GateSettings, Marks, Own, Probe, Reader, Template, ThoughtForm, Tool, Tools,
-    unwrapped,
+    exact, unwrapped,
 };
 use super::guard::{Prompt, marked};
 use super::render::{Arguments, Ending, Renderer};
@@ -132,6 +132,9 @@ impl Style {
             }
             conversation.tools.clear();
             conversation.warning = Some("the chat template shows no functions: the system message lists them");
+        } else if !self.probe.shows_tools && !conversation.names_all(tools) {
+            const HIDDEN: &str = "the chat template shows calls but no functions: describe them in a system message";
+            conversation.warning = Some(HIDDEN);
         }
         if self.probe.has_metadata && !self.probe.shows_calls {
             conversation.calls_as_metadata();
@@ -292,7 +295,7 @@ impl Style {
         let text = as_text(&call.arguments);
         let arguments = match self.probe.wants_text {
             true => json!(text),
-            false => serde_json::from_str(&text).unwrap_or_else(|_| call.arguments.clone()),
+            false => exact::parse(&text).unwrap_or_else(|| call.arguments.clone()),
         };
         let function = json!({ "name": call.name, "arguments": arguments });
         match &call.id {
@@ -314,7 +317,16 @@ impl Style {
     }
 }
 
-/// Converts a value for templates.
+/// Converts a value for templates, whose integers have up to 128 bits.
 fn jinja(value: Value) -> Jinja {
-    serde_json::from_value(value).unwrap_or_default()
+    let large = |digits: &str| -> Option<Jinja> {
+        let integer = digits.parse::<i128>().map(Jinja::from);
+        integer.ok().or_else(|| digits.parse::<f64>().map(Jinja::from).ok())
+    };
+    match value {
+        Value::String(text) => exact::digits(&text).and_then(large).unwrap_or_else(|| text.into()),
+        Value::Array(items) => items.into_iter().map(jinja).collect(),
+        Value::Object(members) => Jinja::from_pairs(members.into_iter().map(|(key, value)| (key, jinja(value)))),
+        value => serde_json::from_value(value).unwrap_or_default(),
+    }
 }

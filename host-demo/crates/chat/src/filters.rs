@@ -51,8 +51,10 @@ pub fn add_to(environment: &mut Environment<'_>) {
         environment.add_filter(name, default);
     }
     environment.add_filter("int", |value: &Value, args: Rest<ValueOrKwargs>| {
-        let [default] = bind(&args.into_values(), ["default"])?;
-        Ok::<_, Error>(int(value).map(Value::from).or(default).unwrap_or_else(|| Value::from(0)))
+        let [default, base] = bind(&args.into_values(), ["default", "base"])?;
+        let base = base.map_or(Ok(10), u32::try_from)?;
+        let number = value.as_str().filter(|_| base != 10).and_then(|text| based(text, base)).or_else(|| int(value));
+        Ok::<_, Error>(number.map(Value::from).or(default).unwrap_or_else(|| Value::from(0)))
     });
     environment.add_filter("float", |value: &Value, args: Rest<ValueOrKwargs>| {
         let [default] = bind(&args.into_values(), ["default"])?;
@@ -75,6 +77,8 @@ pub fn add_to(environment: &mut Environment<'_>) {
         let names = ["width", "break_long_words", "wrapstring", "break_on_hyphens"];
         minijinja_contrib::filters::wordwrap(value, named(args, names)?)
     });
+    environment.add_filter("urlencode", urlencode);
+    environment.add_function("cycler", |items: Rest<Value>| minijinja_contrib::globals::cycler(items.to_vec()));
     environment.add_filter("dictsort", |value: &Value, args: Rest<ValueOrKwargs>| {
         filters::dictsort(value, named(args, ["case_sensitive", "by", "reverse"])?)
     });
@@ -120,6 +124,48 @@ fn default(value: &Value, args: Rest<ValueOrKwargs>) -> Result<Value, Error> {
     let [default, falsy] = bind(&args.into_values(), ["default_value", "boolean"])?;
     let is_missing = value.is_undefined() || falsy.is_some_and(|falsy| falsy.is_true()) && !value.is_true();
     Ok(if is_missing { default.unwrap_or_else(|| "".into()) } else { value.clone() })
+}
+
+/// Python's `int(text, base)`; base 0 follows the prefix.
+fn based(text: &str, base: u32) -> Option<i64> {
+    let text = text.trim().replace('_', "");
+    let digits = text.trim_start_matches(['-', '+']);
+    let prefix = digits.get(..2).unwrap_or_default().to_ascii_lowercase();
+    let of_prefix = [("0x", 16), ("0o", 8), ("0b", 2)].iter().find(|(name, _)| *name == prefix).map(|(_, base)| *base);
+    let (digits, base) = match (of_prefix, base) {
+        (Some(given), base) if base == 0 || base == given => (&digits[2..], given),
+        (_, 0) => (digits, 10),
+        (_, base @ 2..=36) => (digits, base),
+        _ => return None,
+    };
+    let number = i64::from_str_radix(digits, base).ok().filter(|_| !digits.starts_with(['-', '+']))?;
+    Some(if text.starts_with('-') { -number } else { number })
+}
+
+/// Python's `urllib.parse.quote`, or `key=value&...` of a mapping or of pairs, in which spaces are `+`.
+fn urlencode(value: &Value) -> Result<String, Error> {
+    let quote = |value: &Value, safe: &str| -> String {
+        let byte = |byte: u8| match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
+            byte if safe.as_bytes().contains(&byte) => char::from(byte).to_string(),
+            byte => format!("%{byte:02X}"),
+        };
+        string(value).bytes().map(byte).collect()
+    };
+    let in_query = |value: &Value| quote(value, "").replace("%20", "+");
+    let pair = |key: &Value, value: &Value| format!("{}={}", in_query(key), in_query(value));
+    Ok(match value.kind() {
+        ValueKind::Map => {
+            let pairs = value.try_iter()?.map(|key| Ok(pair(&key, &value.get_item(&key)?)));
+            pairs.collect::<Result<Vec<_>, Error>>()?.join("&")
+        }
+        _ if is_list(value) => {
+            let pairs = value.try_iter()?;
+            let pairs = pairs.map(|item| Ok(pair(&item.get_item_by_index(0)?, &item.get_item_by_index(1)?)));
+            pairs.collect::<Result<Vec<_>, Error>>()?.join("&")
+        }
+        _ => quote(value, "/"),
+    })
 }
 
 /// Maximum number of bytes that indentation adds to a text.

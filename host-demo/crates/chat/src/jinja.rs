@@ -105,7 +105,7 @@ impl Compiled {
 /// Renders prompts until all senders of jobs are dropped.
 fn run(fuel: u64, source: Result<&str, &String>, jobs: &Receiver<Job>) {
     let environments = [fuel, fuel / PROBE].map(|fuel| (fuel, environment(fuel)));
-    let is_firefunction = source.is_ok_and(is_firefunction);
+    let functions = source.map_or(Functions::Tools, Functions::of);
     let templates = environments.each_ref().map(|(fuel, environment)| {
         let template = environment.template_from_str(source.map_err(String::clone)?);
         let template = template.map_err(|error| said(&error).to_string());
@@ -114,21 +114,23 @@ fn run(fuel: u64, source: Result<&str, &String>, jobs: &Receiver<Job>) {
     for (inputs, answer) in jobs {
         let rendered = match &templates[usize::from(inputs.is_probe)] {
             // A panic in the template engine ends only this prompt.
-            Ok((fuel, template)) => std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-                rendered(template, *fuel, &inputs, is_firefunction)
-            }))
-            .unwrap_or_else(|_| Err(Failure::Broken(anyhow!("rendering it fails because of a bug in the renderer")))),
+            Ok((fuel, template)) => {
+                std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| rendered(template, *fuel, &inputs, functions)))
+                    .unwrap_or_else(|_| {
+                        Err(Failure::Broken(anyhow!("rendering it fails because of a bug in the renderer")))
+                    })
+            }
             Err(why) => Err(Failure::Broken(anyhow!("{why}"))),
         };
         _ = answer.send(rendered); // the asker may have ended
     }
 }
 
-fn rendered(template: &Template<'_, '_>, fuel: u64, inputs: &Inputs, is_firefunction: bool) -> Result<String, Failure> {
-    let more = if is_firefunction {
-        firefunction(&inputs.tools)
-    } else {
-        context! {}
+fn rendered(template: &Template<'_, '_>, fuel: u64, inputs: &Inputs, functions: Functions) -> Result<String, Failure> {
+    let more = match functions {
+        Functions::Tools => context! {},
+        Functions::Text => firefunction(&inputs.tools),
+        Functions::Xml => context! { xml_tools => bare(&inputs.tools) },
     };
     let documents = inputs.kwargs.get_attr("documents").ok().filter(|documents| !documents.is_undefined());
     let own = context! {
@@ -151,10 +153,36 @@ fn rendered(template: &Template<'_, '_>, fuel: u64, inputs: &Inputs, is_firefunc
     })
 }
 
-/// Returns true for FireFunction 2, whose template reads variables that other templates do not have.
-fn is_firefunction(source: &str) -> bool {
-    let Named { variables, .. } = Named::of(source);
-    ["functions", "datetime"].iter().all(|name| variables.contains(name))
+/// How a template reads the declared functions from a variable.
+#[derive(Clone, Copy)]
+enum Functions {
+    /// The list `tools`.
+    Tools,
+    /// The text `functions`, beside the time: FireFunction 2.
+    Text,
+    /// The list `xml_tools` of names, descriptions and parameters: SmolLM3's first template.
+    Xml,
+}
+
+impl Functions {
+    fn of(source: &str) -> Self {
+        let Named { variables, .. } = Named::of(source);
+        let has = |name: &&str| variables.contains(*name);
+        match () {
+            () if ["functions", "datetime"].iter().all(has) => Self::Text,
+            () if has(&"xml_tools") && !has(&"tools") => Self::Xml,
+            () => Self::Tools,
+        }
+    }
+}
+
+/// Returns the functions without their types; none without functions.
+fn bare(tools: &Value) -> Value {
+    let function = |tool: Value| tool.get_attr("function").ok().filter(|inner| !inner.is_undefined()).unwrap_or(tool);
+    match tools.try_iter().ok().filter(|_| tools.is_true()) {
+        Some(tools) => tools.map(function).collect(),
+        None => Value::from(()),
+    }
 }
 
 /// The variables of FireFunction 2 in place of `tools`: the functions as JSON text (empty without functions), and the
@@ -263,6 +291,17 @@ mod tests {
                 "\u{1f600}|A\\U0001F600\"\\1",
             ),
             ("{% block b %}x{% endblock %}{{ 'a b c'|wordwrap(3) }}", "xa b\nc"),
+            (
+                "{{ '0x1f'|int(base=16) }},{{ '-1F'|int(0, 16) }},{{ '0b11'|int(base=0) }},{{ 'z'|int(7, 8) }},{{ '9.7'|int(base=8) }}",
+                "31,-31,3,7,9",
+            ),
+            (
+                "{{ 'a b/ü&'|urlencode }} {{ {'a': 1, 'b': 'x y/'}|urlencode }} {{ [('q', 'ä+')]|urlencode }}",
+                "a%20b/%C3%BC%26 a=1&b=x+y%2F q=%C3%A4%2B",
+            ),
+            ("{% set c = cycler('a', 'b') %}{{ c.next() }}{{ c.next() }}{{ c.next() }}", "aba"),
+            ("{% set j = joiner(', ') %}{{ j() }}a{{ j() }}b", "a, b"),
+            ("{{ [q] }}{{ [{'a': 1}, {}]|map(attribute='a')|list }}", "[Undefined][1, Undefined]"),
             // An empty generator is true, and can be iterated once.
             ("{% set g = [1, 3]|select('even') %}{{ 'y' if g else 'n' }}{{ g is iterable }}", "yTrue"),
             ("{% set g = [2, 4]|select('even') %}{{ g|join }}{{ g|join }}", "24"),

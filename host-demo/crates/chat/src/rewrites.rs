@@ -195,6 +195,13 @@ impl Conversation {
         forms
     }
 
+    /// Returns true if the texts of the messages name all functions.
+    pub fn names_all(&self, tools: &[Value]) -> bool {
+        let name = |tool: &Value| Some(tool.get("function").unwrap_or(tool).get("name")?.as_str()?.to_string());
+        let texts = self.messages.iter().filter_map(|message| message.text.as_deref());
+        tools.iter().filter_map(name).all(|name| texts.clone().any(|text| text.contains(&name)))
+    }
+
     /// The texts that a prompt must show: the system messages and the results of functions.
     fn must_show(&self) -> impl Iterator<Item = (usize, &str)> {
         let has_text = |message: &Message| message.role != "user" && message.role != "assistant";

@@ -137,6 +137,7 @@ pub fn repr(value: &Value, depth: usize) -> String {
             let pair = |key: Value| format!("{}: {}", inner(&key), inner(&value.get_item(&key).unwrap_or_default()));
             format!("{{{}}}", items().map(pair).collect::<Vec<_>>().join(", "))
         }
+        ValueKind::Undefined => "Undefined".to_string(),
         _ => format!("{value:?}"),
     }
 }

@@ -34,7 +34,8 @@ fn functions_and_calls_stand_where_the_model_knows_them() {
         let (prompt, warning) = with_style(case["template"].as_str().unwrap(), |renderer, style| {
             style.prompt(renderer, style.conversation(&messages, tools), variables, Ending::Answer).unwrap()
         });
-        assert_eq!((prompt.text.as_str(), warning), (case["prompt"].as_str().unwrap(), None), "{}", case["name"]);
+        let wanted = (case["prompt"].as_str().unwrap(), case["warning"].as_str());
+        assert_eq!((prompt.text.as_str(), warning), wanted, "{}", case["name"]);
     }
 }
 

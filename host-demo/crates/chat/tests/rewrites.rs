@@ -9,6 +9,10 @@ use serde_json::{Map, Value, json};
 
 /// Renders a conversation. Returns the warning, too.
 fn rendered(template: &str, messages: &Value) -> (String, Option<&'static str>) {
+    rendered_with(template, messages, &[])
+}
+
+fn rendered_with(template: &str, messages: &Value, tools: &[Value]) -> (String, Option<&'static str>) {
     let gguf = Gguf::parse(include_bytes!("../../../models/stories.gguf")).unwrap();
     let mut index = Vec::new();
     let tokenizer = text::tokenizer(&gguf, &mut index).unwrap();
@@ -16,7 +20,7 @@ fn rendered(template: &str, messages: &Value) -> (String, Option<&'static str>) 
     let style = Style::of(&renderer, &tokenizer);
     let messages: Vec<Message> =
         messages.as_array().unwrap().iter().map(|message| Message::of(message).unwrap()).collect();
-    let conversation = style.conversation(&messages, &[]);
+    let conversation = style.conversation(&messages, tools);
     let (prompt, warning) = style.prompt(&renderer, conversation, &Map::new(), Ending::Answer).unwrap();
     (prompt.text, warning)
 }
@@ -126,4 +130,33 @@ fn earlier_calls_are_in_the_form_of_the_model() {
     };
     let calls = format!("<|tool_calls_section_begin|>{}{}<|tool_calls_section_end|>", call(0, "Oslo"), call(1, "Rome"));
     assert_eq!(rendered(numbered, &messages).0, format!("[user|Q][assistant|]{calls}[tool|7]## functions.f:1"));
+}
+
+/// DeepSeek's templates write earlier calls, but do not read `tools`. As in transformers, the prompt is unchanged; the
+/// client learns that the model cannot know the functions.
+#[test]
+fn functions_that_a_template_does_not_show_are_a_warning() {
+    let tools = [json!({ "type": "function", "function": { "name": "get_time", "parameters": { "type": "object" } } })];
+    let question = json!({ "role": "user", "content": "Q" });
+    let (prompt, warning) = rendered_with(ALL, &json!([question]), &tools);
+    assert_eq!(prompt, "[user|Q]");
+    assert!(warning.is_some_and(|warning| warning.contains("describe them")), "{warning:?}");
+    let described = json!([{ "role": "system", "content": "Call get_time." }, question]);
+    assert_eq!(rendered_with(ALL, &described, &tools), ("[system|Call get_time.][user|Q]".into(), None));
+    assert_eq!(rendered(ALL, &json!([question])).1, None);
+}
+
+/// Integers of more than 64 bits, as in Python.
+#[test]
+fn earlier_calls_keep_large_integers() {
+    let call =
+        json!({ "function": { "name": "f", "arguments": "{\"a\": [123456789012345678901234567890], \"b\": 1.5}" } });
+    let messages = json!([{ "role": "user", "content": "Q" }, { "role": "assistant", "tool_calls": [call] }]);
+    let arguments = "{\"a\": [123456789012345678901234567890], \"b\": 1.5}";
+    let wanted = format!("[user|Q]<tool_call>{{\"name\": \"f\", \"arguments\": {arguments}}}</tool_call>");
+    assert_eq!(rendered(ALL, &messages).0, wanted);
+    // A template without calls gets them as text.
+    let plain = "{% for message in messages %}[{{ message.role }}|{{ message.content }}]{% endfor %}";
+    let (prompt, _) = rendered(plain, &messages);
+    assert!(prompt.contains(arguments), "{prompt}");
 }

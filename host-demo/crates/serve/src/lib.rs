@@ -52,6 +52,6 @@ pub use models::{ModelEntry, Models};
 pub use routes::answer::{ResponseMeta, answer};
 pub use routes::lora::of_body as scales;
 pub use routes::responses::whole_response;
-pub use routes::vectors::{embedding_inputs, embeddings};
+pub use routes::vectors::{VectorFormat, embedding_inputs, embeddings};
 pub use routes::{Common, router, router_of_models};
 pub use sounds::{SOUNDS, Transcription, run as transcribe};

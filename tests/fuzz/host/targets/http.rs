@@ -13,7 +13,7 @@ use arenite_run::decide::{Reading, Scored};
 use arenite_run::drafts::DraftCounts;
 use arenite_run::model_file::ModelFile;
 use arenite_run::open_model::OpenModel;
-use arenite_run::scheduler::{Command, Counters, Event, Finish, SlotAnswer};
+use arenite_run::scheduler::{Command, Counters, Event, Finish, SlotAnswer, Times};
 use arenite_run::service::Host;
 use arenite_serve::{App, Gate, Transcription, router};
 use axum::Router;
@@ -80,6 +80,7 @@ fn answer(commands: &Receiver<Command>, embedding: usize) {
                     read: prompt + answer,
                     is_full: false,
                     drafts: DraftCounts::default(),
+                    times: Times::default(),
                 });
             }
             Command::Decide(decision) => {

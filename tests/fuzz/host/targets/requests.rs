@@ -99,7 +99,8 @@ impl Case {
         }
         match (endpoint, body) {
             (Endpoint::Embeddings, Ok(body)) => {
-                for texts in embedding_inputs(&SERVICE, &body).unwrap_or_default().into_iter().flatten() {
+                let inputs = embedding_inputs(&SERVICE, &body, false).map(|(inputs, _)| inputs);
+                for texts in inputs.unwrap_or_default().into_iter().flatten() {
                     check(&texts.ids);
                 }
             }

@@ -1,8 +1,9 @@
 //! Parses values in the syntax of Python, and in the syntax of Gemma, whose keys have no quotes and whose texts are
 //! enclosed in a delimiter.
 
-use serde_json::{Map, Number, Value};
+use serde_json::{Map, Value};
 
+use super::exact;
 use super::step::{Step, Unread};
 
 /// Maximum nesting of values.
@@ -212,8 +213,8 @@ impl<'t> Literals<'t> {
             "True" | "true" => Value::Bool(true),
             "False" | "false" => Value::Bool(false),
             "None" | "null" => Value::Null,
-            word => match word.replace('_', "").parse::<Number>() {
-                Ok(number) if word.starts_with(|c: char| c == '-' || c.is_ascii_digit()) => Value::Number(number),
+            word => match exact::number(&word.replace('_', "")) {
+                Some(number) if word.starts_with(|c: char| c == '-' || c.is_ascii_digit()) => number,
                 _ => Value::String(word.into()),
             },
         })

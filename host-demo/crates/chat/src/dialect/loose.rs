@@ -1,8 +1,9 @@
 //! Parses JSON with the mistakes that models make in calls: control characters and unknown escapes in texts, a comma
 //! after the last element, Python's quotes and constants, missing or surplus closing brackets.
 
-use serde_json::{Map, Number, Value};
+use serde_json::{Map, Value};
 
+use super::exact;
 use super::literal::{Literals, MOST_NESTED};
 use super::step::{Step, Unread};
 
@@ -134,9 +135,9 @@ impl Loose<'_> {
             "None" | "null" | "NaN" => Value::Null,
             "Infinity" => f64::MAX.into(),
             "-Infinity" => f64::MIN.into(),
-            _ => match word.parse::<Number>() {
-                Ok(number) => number.into(),
-                Err(_) => {
+            _ => match exact::number(word) {
+                Some(number) => number,
+                None => {
                     let is_number = word.contains(|c: char| c.is_ascii_digit());
                     let number = word.parse::<f64>().ok().filter(|_| is_number).ok_or(Unread::No)?;
                     number.clamp(f64::MIN, f64::MAX).into()

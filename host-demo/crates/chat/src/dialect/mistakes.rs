@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::Part;
-use super::tests::{read, read_after, reader};
+use super::tests::{FORMS, read, read_after, reader};
 
 /// Checks that an answer consists of one call of `get_weather` with these arguments, and of nothing else.
 fn check(text: &str, arguments: &Value) {
@@ -127,4 +127,24 @@ fn calls_at_the_end_of_a_thought_that_is_not_closed() {
     // A closed thought is a thought.
     let closed = read_after("<think>\n", &format!("plan\n{call}\n</think>\n\nDone"));
     assert_eq!(closed, ("Done".into(), format!("plan\n{call}"), vec![]));
+}
+
+/// Amounts of a currency in its smallest unit, and hashes, have more than 64 bits. Clients read them exactly.
+#[test]
+fn large_integers_stay_exact() {
+    for number in ["123456789012345678901234567890", "-9223372036854775809", "18446744073709551616"] {
+        for form in FORMS {
+            let (mut reader, mut parts) = (reader(""), Vec::new());
+            let (before, after) = form.split_once("days").unwrap();
+            reader.push(&format!("{before}days{}", after.replacen('2', number, 1)), &mut parts);
+            reader.finish(&mut parts, false);
+            let [Part::Call(call)] = &parts[..] else { panic!("{form}: {parts:?}") };
+            let wanted = format!("{{\"city\":\"Oslo\",\"days\":{number}}}");
+            assert_eq!(call.arguments.replace(": ", ":").replace(", ", ","), wanted, "{form}");
+        }
+    }
+    // Smaller integers and other numbers are values of their own.
+    let text = "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"at\": {\"a\": 18446744073709551615, \"b\": 1.0e25}}}\n</tool_call>";
+    let wanted = vec![("get_weather".to_string(), json!({ "at": { "a": u64::MAX, "b": 1.0e25 } }))];
+    assert_eq!(read(text), (String::new(), String::new(), wanted));
 }

@@ -8,6 +8,7 @@
 //! syntax    one call or several    literal   values in Python's and Gemma's syntax
 //! nested    calls in nested elements
 //! loose     JSON with the mistakes of models
+//! exact     integers of more than 64 bits
 //! tools     declared functions     probe     the forms that a template writes
 //! place     where functions stand  write     calls as text
 //! form      calls as a grammar
@@ -17,6 +18,7 @@
 
 mod budget;
 mod channels;
+pub(crate) mod exact;
 mod form;
 mod gate;
 mod literal;

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+use super::exact;
 use super::literal::{Literals, MOST_NAME};
 use super::loose::{self, After};
 use super::nested::{self, head};
@@ -145,7 +146,11 @@ fn json(tools: &Tools, input: &mut Literals<'_>, is_bare: bool, after: After<'_>
 fn json_value(text: &str, after: After<'_>) -> Step<(Value, usize)> {
     let mut values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
     match values.next() {
-        Some(Ok(value)) => Ok((value, values.byte_offset())),
+        Some(Ok(value)) => {
+            let parsed = (value, values.byte_offset());
+            let loosely = || loose::value(text, after).ok().filter(|(_, len)| *len == parsed.1);
+            Ok(exact::may_have_large(&text[..parsed.1]).then(loosely).flatten().unwrap_or(parsed))
+        }
         Some(Err(error)) if error.is_eof() && !after.may_be_end => Err(Unread::More),
         _ => loose::value(text, after),
     }
@@ -286,7 +291,7 @@ fn tagged(
         let is_other = attributes.contains("string=\"false\"") || attributes.contains("type=\"");
         let value = match () {
             () if is_text => Value::String(super::unwrapped(value)),
-            () if is_other => serde_json::from_str(value.trim()).unwrap_or_else(|_| tool.typed(key, value)),
+            () if is_other => exact::parse(value).unwrap_or_else(|| tool.typed(key, value)),
             () => tool.typed(key, value),
         };
         arguments.insert(super::unwrapped(key), value);

@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::loose;
 use super::marks::unwrapped;
+use super::{exact, loose};
 
 /// A call: a name, and arguments as JSON text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,7 +99,7 @@ impl Tool {
             Value::Null => "{}".into(),
             arguments => arguments.to_string(),
         };
-        Call { name: self.name.clone(), arguments: unwrapped(&arguments) }
+        Call { name: self.name.clone(), arguments: exact::bare(&unwrapped(&arguments)) }
     }
 
     /// Returns the schema of one argument.
@@ -121,7 +121,7 @@ impl Tool {
     pub fn typed_by(&self, schema: &Value, text: &str) -> Value {
         let text = unwrapped(text);
         let types = types(schema, &self.parameters, 0);
-        let parsed = || serde_json::from_str(text.trim()).ok().or_else(|| super::literal::whole(text.trim()));
+        let parsed = || exact::parse(&text).or_else(|| super::literal::whole(text.trim()));
         match types {
             Types { string: true, other: false } => Value::String(text),
             Types { string: true, other: true } => match parsed() {

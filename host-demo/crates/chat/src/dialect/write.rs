@@ -4,7 +4,7 @@ use minijinja::value::Rest;
 use serde_json::{Map, Value, json};
 
 use super::tools::{Call, Tool};
-use super::{Constraint, Dialect, Marks, Own, loose, unwrapped};
+use super::{Constraint, Dialect, Marks, Own, exact, loose, unwrapped};
 use crate::to_json::tojson;
 use arenite_grammar::Piece;
 
@@ -20,13 +20,13 @@ impl Constraint<'_> {
         let piece = self.calls_in(form, &tools.iter().collect::<Vec<_>>(), true);
         let mut writer = Writer { marks: self.marks, count: tools.len(), next: 0, out: String::new() };
         writer.piece(&piece);
-        writer.out
+        exact::bare(&writer.out)
     }
 }
 
 /// Returns a function whose only parameters are the arguments of this call; `None` if the arguments are not an object.
 fn only(call: &Call) -> Option<Tool> {
-    let parsed = serde_json::from_str(&call.arguments).ok().or_else(|| loose::whole(&call.arguments))?;
+    let parsed = exact::parse(&call.arguments).or_else(|| loose::whole(&call.arguments))?;
     let Value::Object(arguments) = parsed else { return None };
     let required: Vec<Value> = arguments.keys().map(|key| json!(key)).collect();
     let properties: Map<String, Value> =

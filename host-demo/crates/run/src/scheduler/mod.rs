@@ -50,7 +50,7 @@ use grammars::Grammars;
 pub use history::HISTORIES;
 use history::History;
 use requests::is_wanted;
-pub use requests::{Asker, Client, Command, Embedding, Event, Finish, Job, ResultClient, STOPPED};
+pub use requests::{Asker, Client, Command, Embedding, Event, Finish, Job, ResultClient, STOPPED, Times};
 use running::{Progress, Running};
 use slots::Slots;
 pub use slots::{Slot, SlotAction, SlotAnswer, SlotRequest};

@@ -136,10 +136,20 @@ pub enum Event {
         /// True if the context was full.
         is_full: bool,
         drafts: DraftCounts,
+        times: Times,
     },
     Failed(String),
     /// The memory for the rest of the answer is exhausted.
     Overflow,
+}
+
+/// How long the engine worked on an answer. Waiting for a slot does not count, but other answers in the same passes do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Times {
+    /// Time until the first token.
+    pub prompt: Duration,
+    /// Time from the first token to the last one.
+    pub answer: Duration,
 }
 
 /// The reason why an answer ended.

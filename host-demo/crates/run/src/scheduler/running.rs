@@ -2,6 +2,7 @@
 
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use anyhow::Result;
 use arenite::sampler::Pcg32;
@@ -9,7 +10,7 @@ use arenite::tokenizer::Tokenizer;
 use arenite::{Context, Engine, TokenId};
 
 use super::budget::Unread;
-use super::{Counters, Event, Finish, Job};
+use super::{Counters, Event, Finish, Job, Times};
 use crate::drafts::Draft;
 use crate::generation::{End, Generation, Logprob, Workbench, offsets};
 use crate::reuse::Donor;
@@ -34,6 +35,9 @@ pub struct Progress {
     pub generation: Generation,
     /// The number of the slot.
     pub slot: usize,
+    began: Instant,
+    /// The time of the first token.
+    first: Option<Instant>,
     /// Number of prompt tokens that the answer reports as taken from the cache.
     cached: usize,
     /// Number of complete characters before each token of a prompt that is scored.
@@ -147,6 +151,8 @@ impl Progress {
         };
         Ok(Self {
             slot,
+            began: Instant::now(),
+            first: None,
             cached,
             generation,
             prompt_offsets,
@@ -178,6 +184,7 @@ impl Progress {
             counters.accepted_tokens.fetch_add(1, Ordering::Relaxed);
         }
         if let Some(token) = step.token {
+            self.first.get_or_insert_with(Instant::now);
             self.job.client.send(Event::Token { id: token.id, text: token.text, logprob: token.logprob });
             if is_first {
                 self.job.client.first_token().inspect(|time| counters.first_token.add(time.as_secs_f64()));
@@ -196,7 +203,10 @@ impl Progress {
         let (prompt, answer) = (self.job.prompt.len(), self.generation.answer().len());
         let (read, is_full) = (self.ids().len().saturating_sub(1), is_full || self.generation.has_shifted());
         let (cached, slot, drafts) = (self.cached, self.slot, self.draft.counts);
-        let done = Event::Done { end, stop, text, prompt, cached, answer, slot, read, is_full, drafts };
+        let now = Instant::now();
+        let first = self.first.unwrap_or(now);
+        let times = Times { prompt: first.duration_since(self.began), answer: now.duration_since(first) };
+        let done = Event::Done { end, stop, text, prompt, cached, answer, slot, read, is_full, drafts, times };
         self.job.client.send(done);
         self.job.client.answered(prompt, answer);
         self.end = Some(end);

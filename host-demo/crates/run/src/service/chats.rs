@@ -86,12 +86,7 @@ impl Service {
     fn ending<'r>(&self, request: &'r TextRequest) -> Result<(&'r [Message], Ending), Refusal> {
         let messages = request.messages();
         if request.is_closed && !request.continues {
-            let is_shown = request.is_counted;
-            return if is_shown {
-                Ok((messages, Ending::Closed))
-            } else {
-                Err(Refusal::unsupported("add_generation_prompt"))
-            };
+            return Ok((messages, Ending::Closed));
         }
         let Some((last, before)) = messages.split_last().filter(|_| request.continues) else {
             return Ok((messages, Ending::Answer));

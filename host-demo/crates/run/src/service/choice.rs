@@ -6,7 +6,7 @@ use arenite_chat::{Call, Part, Reader};
 use super::Prepared;
 use crate::drafts::DraftCounts;
 use crate::generation::Logprob;
-use crate::scheduler::{Event, Finish};
+use crate::scheduler::{Event, Finish, Times};
 
 /// The reason why an answer has no end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,6 +42,8 @@ pub struct Choice {
     pub is_full: bool,
     /// Number of proposed tokens, and number of proposed tokens that were right.
     pub drafts: DraftCounts,
+    /// Set at the end of the answer.
+    pub times: Option<Times>,
     /// Number of tokens of thoughts; set when the answer is split into parts.
     pub thought: usize,
 }
@@ -88,11 +90,12 @@ impl Choice {
                 self.logprobs.extend(logprob);
                 Ok(false)
             }
-            Event::Done { end, stop, text, prompt, cached, answer, slot, read, is_full, drafts } => {
+            Event::Done { end, stop, text, prompt, cached, answer, slot, read, is_full, drafts, times } => {
                 self.text += &text;
                 self.stop = stop;
                 (self.end, self.prompt, self.cached, self.answer) = (Some(end), prompt, cached, answer);
                 (self.slot, self.read, self.is_full, self.drafts) = (slot, read, is_full, drafts);
+                self.times = Some(times);
                 Ok(true)
             }
             Event::Failed(message) => Err(AnswerError::Failed(message)),

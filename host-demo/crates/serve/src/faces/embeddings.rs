@@ -1,8 +1,9 @@
-//! Fields of embeddings: OpenAI's, vLLM's, llama.cpp's, and Ollama's `/api/embed` and `/api/embeddings`.
+//! Fields of embeddings: OpenAI's, vLLM's, llama.cpp's, Jina's, those of text-embeddings-inference, and Ollama's
+//! `/api/embed` and `/api/embeddings`.
 
 use serde_json::Value;
 
-use super::{Field, Result, Row, Use, fields, read};
+use super::{Field, Neutral, Result, Row, Use, fields, read};
 use arenite_request::{Keep, Prompt, Refusal};
 
 /// A request for embeddings.
@@ -16,6 +17,10 @@ pub struct Embedded {
     pub dimensions: Option<Value>,
     /// The tokens of a long text that are kept.
     pub keep: Keep,
+    /// True if the values are not scaled to unit length.
+    pub is_raw: bool,
+    /// True if the values are written as bytes in base64.
+    pub is_base64: bool,
 }
 
 /// Reads a request.
@@ -36,9 +41,9 @@ pub(super) const ROWS: &[Row<Embedded>] = &[
             Ok(())
         }),
     ),
-    // llama.cpp's own routes use the second name, and Ollama's old route uses the third name.
+    // llama.cpp's own routes use the second name, Ollama's old route the third, and text-embeddings-inference the last.
     Row(
-        &["input", "content", "prompt"],
+        &["input", "content", "prompt", "inputs"],
         Use::Reads(|asked, field| {
             (asked.field, asked.prompts) = (field.name, field.prompts()?);
             if field.value.as_array().is_some_and(Vec::is_empty) {
@@ -56,18 +61,36 @@ pub(super) const ROWS: &[Row<Embedded>] = &[
     ),
     Row(
         &["encoding_format"],
-        Use::Reads(|_, field| match ["float", "base64"].iter().any(|format| field.value == format) {
-            true => Ok(()),
-            false => Err(field.refused("encoding_format must be float or base64")),
+        Use::Reads(|asked, field| match ["float", "base64"].iter().position(|format| field.value == format) {
+            Some(at) => {
+                asked.is_base64 = at == 1;
+                Ok(())
+            }
+            None => Err(field.refused("encoding_format must be float or base64")),
         }),
     ),
     Row(
         &["embd_normalize"],
-        Use::Reads(|_, field| match field.value == 2 {
-            true => Ok(()),
-            false => Err(Refusal::unsupported(field.name)),
+        Use::Reads(|asked, field| match field.whole()? {
+            norm @ (-1 | 2) => {
+                asked.is_raw = norm == -1;
+                Ok(())
+            }
+            _ => Err(field.refused("embd_normalize must be 2 (unit length) or -1 (as computed)")),
         }),
     ),
+    Row(
+        &["normalize", "normalized"],
+        Use::Reads(|asked, field| {
+            asked.is_raw = !field.switch()?;
+            Ok(())
+        }),
+    ),
+    Row(&["add_special_tokens"], Use::Refused(Neutral::True)),
+    Row(&["prompt_name"], Use::Refused(Neutral::Empty)),
+    Row(&["late_chunking"], Use::Refused(Neutral::Empty)),
+    Row(&["embed_dtype"], Use::Refused(Neutral::Text("float32"))),
+    Row(&["embedding_type"], Use::Refused(Neutral::Text("float"))),
     // This is a field of Cohere and text-embeddings-inference. The row is before the row of vLLM's field, so that
     // vLLM's field takes precedence.
     Row(

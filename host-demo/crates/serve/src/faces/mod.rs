@@ -46,6 +46,8 @@ pub struct Reply {
     pub include_usage: bool,
     /// Paths of the fields to return in llama.cpp's own format. If the list is empty, all fields are returned.
     pub fields: Vec<String>,
+    /// True if answers in OpenAI's format have llama.cpp's `timings`.
+    pub has_timings: bool,
     /// True if llama.cpp's own format returns the answer's tokens.
     pub has_tokens: bool,
     /// Warnings for the client.

@@ -454,6 +454,13 @@ pub const ANSWER: &[Row<Asked>] = &[
         }),
     ),
     Row(
+        &["timings_per_token"],
+        Use::Reads(|asked, field| {
+            asked.reply.has_timings = field.switch()?;
+            Ok(())
+        }),
+    ),
+    Row(
         &["response_fields"],
         Use::Reads(|asked, field| {
             asked.reply.fields = field.texts()?;

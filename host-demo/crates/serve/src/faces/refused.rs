@@ -91,14 +91,7 @@ pub const HARMLESS: &[Row<Asked>] = &[
     ),
     // llama.cpp: the cache and reports.
     Row(
-        &[
-            "t_max_prompt_ms",
-            "timings_per_token",
-            "return_progress",
-            "backend_sampling",
-            "parse_tool_calls",
-            "sse_ping_interval",
-        ],
+        &["t_max_prompt_ms", "return_progress", "backend_sampling", "parse_tool_calls", "sse_ping_interval"],
         Use::Harmless,
     ),
     // vLLM, SGLang and others: scheduling and reports.

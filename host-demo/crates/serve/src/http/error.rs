@@ -34,7 +34,7 @@ impl Interface {
     /// Returns the interface of a request.
     fn of(request: &Request) -> Self {
         match request.uri().path() {
-            path if path.starts_with("/api/") => Self::Ollama,
+            path if path.starts_with("/api/") && !path.starts_with("/api/v0/") => Self::Ollama,
             path if path.ends_with("/systemone") || path.starts_with("/slots") => Self::LlamaCpp,
             path if ["/v1/messages", "/messages"].iter().any(|start| path.starts_with(start)) => Self::Anthropic,
             _ if is_of_anthropic(request.headers()) => Self::Anthropic,

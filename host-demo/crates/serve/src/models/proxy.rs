@@ -27,7 +27,7 @@ use crate::http::memory::{Received, RequestMemory};
 use crate::http::record::{CLIENT, ID, Record};
 use crate::identity::ClientKey;
 use crate::models::{Lease, Models};
-use crate::routes::cards::{ModelCard, ModelId, health_of, list, model_id};
+use crate::routes::cards::{ModelCard, ModelId, health_of, list, list_of_studio, model_id};
 use crate::routes::ollama;
 use crate::sounds;
 use arenite_run::scheduler::Counters;
@@ -262,6 +262,11 @@ fn cards(models: &Models) -> Vec<ModelCard<'_>> {
 /// `GET /v1/models`.
 pub async fn models(State(proxy): State<Arc<Proxy>>, headers: HeaderMap) -> Json<Value> {
     Json(list(&cards(&proxy.models), &headers))
+}
+
+/// `GET /api/v0/models`.
+pub async fn models_of_studio(State(proxy): State<Arc<Proxy>>) -> Json<Value> {
+    Json(list_of_studio(&cards(&proxy.models)))
 }
 
 /// `GET /v1/models/{id}`.

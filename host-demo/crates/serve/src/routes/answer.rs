@@ -7,10 +7,11 @@ use axum::response::Response;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::app::Ready;
 use crate::routes::logprobs;
 use arenite_chat::Call;
 use arenite_run::generation::Logprob;
-use arenite_run::scheduler::Finish;
+use arenite_run::scheduler::{Finish, Times};
 use arenite_run::service::{Choice, Endpoint, Parts, Prepared, Service};
 
 /// Identifier and time of an answer.
@@ -112,7 +113,7 @@ impl Usage {
 }
 
 /// Numbers of tokens under llama.cpp's names: cached tokens of the prompt, tokens of the prompt that were read, tokens
-/// of the answer, and tokens of drafts.
+/// of the answer, and tokens of drafts. A complete answer also has its times.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Timings {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -120,7 +121,36 @@ pub struct Timings {
     prompt_n: usize,
     predicted_n: usize,
     #[serde(flatten)]
+    speed: Option<Speed>,
+    #[serde(flatten)]
     drafts: Option<DraftTimings>,
+}
+
+/// Times in milliseconds, and rates. A rate of no tokens is 0.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Speed {
+    prompt_ms: f64,
+    prompt_per_token_ms: f64,
+    prompt_per_second: f64,
+    predicted_ms: f64,
+    predicted_per_token_ms: f64,
+    predicted_per_second: f64,
+}
+
+impl Speed {
+    fn of(times: Times, prompt_n: usize, predicted_n: usize) -> Self {
+        let quotient = |a: f64, b: f64| if b > 0.0 { a / b } else { 0.0 };
+        let [prompt, answer] = [times.prompt, times.answer].map(|time| time.as_secs_f64() * 1000.0);
+        let [prompts, answers] = [prompt_n, predicted_n].map(|count| count as f64);
+        Self {
+            prompt_ms: prompt,
+            prompt_per_token_ms: quotient(prompt, prompts),
+            prompt_per_second: quotient(1000.0 * prompts, prompt),
+            predicted_ms: answer,
+            predicted_per_token_ms: quotient(answer, answers),
+            predicted_per_second: quotient(1000.0 * answers, answer),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -130,7 +160,8 @@ struct DraftTimings {
 }
 
 impl Timings {
-    /// Adds up the counts of all answers. If there were no drafts, the counts of drafts are left out.
+    /// Adds up the counts and times of all answers. If there were no drafts, the counts of drafts are left out. The
+    /// times are left out together with `cached_tokens`, because both depend on other requests.
     pub fn of(choices: &[Choice], reports_cached: bool) -> Self {
         let sum = |count: fn(&Choice) -> usize| -> usize { choices.iter().map(count).sum() };
         let cache_n = reports_cached.then(|| sum(|choice| choice.cached));
@@ -138,17 +169,28 @@ impl Timings {
             draft_n: sum(|choice| choice.drafts.drafted),
             draft_n_accepted: sum(|choice| choice.drafts.accepted),
         };
+        let prompt_n = sum(|choice| choice.prompt).saturating_sub(cache_n.unwrap_or(0));
+        let predicted_n = sum(|choice| choice.answer);
+        let times = choices.iter().try_fold(Times::default(), |sum, choice| {
+            let Times { prompt, answer } = choice.times?;
+            Some(Times { prompt: sum.prompt + prompt, answer: sum.answer + answer })
+        });
         Self {
-            prompt_n: sum(|choice| choice.prompt).saturating_sub(cache_n.unwrap_or(0)),
+            prompt_n,
             cache_n,
-            predicted_n: sum(|choice| choice.answer),
+            predicted_n,
+            speed: times.filter(|_| reports_cached).map(|times| Speed::of(times, prompt_n, predicted_n)),
             drafts: (drafts.draft_n > 0).then_some(drafts),
         }
     }
 
-    /// True if tokens were proposed.
-    pub fn has_drafts(&self) -> bool {
-        self.drafts.is_some()
+    /// Returns the timings for an answer in OpenAI's format: all that the client asks for, or the counts if there were
+    /// drafts.
+    pub fn shown(self, is_asked: bool) -> Option<Self> {
+        match is_asked {
+            true => Some(self),
+            false => self.drafts.map(|_| Self { speed: None, ..self }),
+        }
     }
 }
 
@@ -163,7 +205,7 @@ struct Head<'s> {
 }
 
 /// Returns the complete answer to a request.
-pub fn answer(service: &Service, prepared: &Prepared, choices: &mut [Choice], meta: &ResponseMeta) -> Value {
+pub fn answer(service: &Service, prepared: &Ready, choices: &mut [Choice], meta: &ResponseMeta) -> Value {
     let each = choices.iter_mut().enumerate().map(|(index, choice)| match prepared.endpoint {
         Endpoint::Chat => chat_choice(prepared, choice, meta, index),
         _ => completion_choice(prepared, choice, index),
@@ -172,8 +214,7 @@ pub fn answer(service: &Service, prepared: &Prepared, choices: &mut [Choice], me
     let mut answer = head(service, prepared.endpoint, meta, false);
     answer["choices"] = each;
     answer["usage"] = json!(Usage::of(choices, prepared.prompt_count, meta.reports_cached));
-    let timings = Timings::of(choices, meta.reports_cached);
-    if timings.has_drafts() {
+    if let Some(timings) = Timings::of(choices, meta.reports_cached).shown(prepared.reply.has_timings) {
         answer["timings"] = json!(timings);
     }
     answer

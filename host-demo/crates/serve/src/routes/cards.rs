@@ -80,6 +80,24 @@ impl<'s> ModelCard<'s> {
     }
 }
 
+/// The answer to `/api/v0/models`, LM Studio's list of models.
+pub fn list_of_studio(cards: &[ModelCard<'_>]) -> Value {
+    let entry = |card: &ModelCard<'_>| {
+        let can = |what: &str| card.capabilities.contains(&what);
+        let kind = match () {
+            () if can("vision") => "vlm",
+            () if can("completion") => "llm",
+            () => "embeddings",
+        };
+        json!({
+            "id": card.id, "object": "model", "type": kind, "publisher": card.owned_by, "compatibility_type": "gguf",
+            "state": if card.state == Some("unloaded") { "not-loaded" } else { "loaded" },
+            "max_context_length": card.max_model_len, "loaded_context_length": card.max_model_len,
+        })
+    };
+    json!({ "object": "list", "data": cards.iter().map(entry).collect::<Vec<_>>() })
+}
+
 /// The answer to `/v1/models`.
 pub fn list(cards: &[ModelCard<'_>], headers: &HeaderMap) -> Value {
     let data: Vec<Value> = cards.iter().map(|card| card.answer(headers)).collect();

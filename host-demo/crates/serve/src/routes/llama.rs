@@ -17,9 +17,9 @@ use crate::http::error::{ApiError, Result};
 use crate::routes::answer::{Timings, with_warning};
 use crate::routes::logprobs;
 use crate::routes::stream::{Events, channel, sse};
+use crate::routes::vectors::VectorFormat;
 use arenite_request::{Message, Refusal};
 use arenite_run::scheduler::{Event, Finish};
-use arenite_run::service::unit;
 use arenite_run::service::{Choice, Service};
 
 /// The server's properties.
@@ -138,7 +138,7 @@ async fn complete(
     for answer in app.submit(&open, &mut prepared)? {
         choices.push(whole(answer).await?);
     }
-    let bytes = choices.iter().map(Choice::bytes).sum();
+    let bytes = choices.iter().map(Choice::bytes).sum::<usize>() + format.bytes();
     let response = app.write(&open, bytes, move |app| format.all(&app.service, &choices)).await?;
     Ok(with_warning(response, warning))
 }
@@ -149,6 +149,7 @@ struct Format {
     fields: Vec<String>,
     has_tokens: bool,
     settings: Value,
+    prompts: Vec<Arc<str>>,
 }
 
 impl Format {
@@ -167,7 +168,13 @@ impl Format {
             fields: prepared.reply.fields.clone(),
             has_tokens: prepared.reply.stream || prepared.reply.has_tokens,
             settings,
+            prompts: prepared.prompts.clone(),
         }
+    }
+
+    /// Number of bytes of the prompts in the answers.
+    fn bytes(&self) -> usize {
+        self.prompts.iter().map(|prompt| prompt.len()).sum()
     }
 
     /// Returns the complete answers: an object for a single answer, or a list for several answers.
@@ -182,6 +189,7 @@ impl Format {
     fn end(&self, service: &Service, choice: &Choice, index: usize) -> Value {
         let mut answer = self.part(service, choice, index);
         answer["generation_settings"] = self.settings.clone();
+        answer["prompt"] = json!(self.prompts.get(index).map(|prompt| &**prompt));
         if self.fields.is_empty() {
             return answer;
         }
@@ -259,9 +267,9 @@ async fn stream(app: Arc<App>, mut answer: Answer, format: Format, out: Events, 
 }
 
 /// Returns embeddings in llama.cpp's own format, in which each embedding is a list with a single vector.
-pub fn embeddings(vectors: &[Result<Vec<f32>>]) -> Value {
+pub fn embeddings(vectors: &[Result<Vec<f32>>], format: VectorFormat) -> Value {
     let row = |(index, vector): (usize, &Result<Vec<f32>>)| match vector {
-        Ok(vector) => json!({ "index": index, "embedding": [unit(vector)] }),
+        Ok(vector) => json!({ "index": index, "embedding": [format.values(vector)] }),
         Err(error) => json!({ "index": index, "embedding": [], "error": error.body()["error"] }),
     };
     vectors.iter().enumerate().map(row).collect()

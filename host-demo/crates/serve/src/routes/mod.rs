@@ -59,6 +59,7 @@ fn table() -> Vec<(&'static str, MethodRouter<Arc<App>>)> {
         ("/v1/responses/input_tokens", post(responses::input_tokens)),
         ("/v1/embeddings", post(embeddings)),
         ("/embedding", post(embeddings)),
+        ("/embed", post(embeddings)),
         ("/v1/rerank", post(rerank)),
         ("/v2/rerank", post(rerank)),
         ("/v1/reranking", post(rerank)),
@@ -81,6 +82,10 @@ fn table() -> Vec<(&'static str, MethodRouter<Arc<App>>)> {
         ("/api/pull", post(ollama::pull)),
         ("/api/show", post(ollama::show)),
         ("/api/version", get(ollama::version)),
+        ("/api/v0/models", get(models_of_studio)),
+        ("/api/v0/chat/completions", post(chat)),
+        ("/api/v0/completions", post(completions)),
+        ("/api/v0/embeddings", post(embeddings)),
         ("/props", get(llama::props)),
         ("/lora-adapters", get(lora::list).post(lora::set)),
         ("/apply-template", post(llama::apply_template)),
@@ -119,6 +124,7 @@ pub fn router_of_models(proxy: Proxy, own: Common) -> Router {
         ("/api/tags", get(proxy::tags)),
         ("/api/ps", get(proxy::tags)),
         ("/api/version", get(ollama::version)),
+        ("/api/v0/models", get(proxy::models_of_studio)),
         ("/metrics", get(proxy::metrics)),
         ("/models/load", post(proxy::load)),
         ("/models/unload", post(proxy::unload)),
@@ -236,30 +242,31 @@ async fn generate(app: Arc<App>, endpoint: Endpoint, request: Request<HttpBody>)
     Ok(with_warning(response, warning))
 }
 
-/// Drops all fields of a body except `keys`.
-fn keep(body: &mut Value, keys: &[&str]) {
-    if let Some(fields) = body.as_object_mut() {
-        fields.retain(|key, _| keys.contains(&key.as_str()));
-    }
-}
-
 async fn embeddings(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response> {
-    let read = |app: &App, mut body: Value| {
-        let inputs = vectors::embedding_inputs(&app.service, &body, false)?;
+    let read = |app: &App, body: Value| {
+        let (inputs, format) = vectors::embedding_inputs(&app.service, &body, false)?;
         let lora = lora::of_body(&app.service.lora, &body)?;
         // The answer has llama.cpp's own format only if the request has `content`, because only llama.cpp has this
         // field.
         let is_llama = body.get("input").is_none_or(Value::is_null) && body.get("content").is_some();
-        keep(&mut body, &["encoding_format", "dimensions"]);
-        Ok((body, inputs, lora, is_llama))
+        Ok((format, inputs, lora, is_llama))
     };
-    let (open, (body, inputs, lora, is_llama)) = app.asked(request, read).await?;
+    let is_list = request.uri().path().trim_end_matches('/').ends_with("/embed");
+    let (open, (format, inputs, lora, is_llama)) = app.asked(request, read).await?;
     let tokens = token_count(&inputs);
-    let made = app.vectors(&open, inputs, lora).await?;
+    let mut made = app.vectors(&open, inputs, lora).await?;
     let bytes = made.bytes();
-    let answer = move |app: &App| match is_llama {
-        true => llama::embeddings(&made.vectors),
-        false => vectors::embeddings(&app.service, &body, &made.vectors, tokens),
+    // The bare list of text-embeddings-inference has no place for the error of one text.
+    if is_list
+        && let Some(at) = made.vectors.iter().position(Result::is_err)
+        && let Err(error) = made.vectors.swap_remove(at)
+    {
+        return Err(error);
+    }
+    let answer = move |app: &App| match (is_list, is_llama) {
+        (true, _) => made.vectors.iter().flatten().map(|vector| format.values(vector)).collect(),
+        (false, true) => llama::embeddings(&made.vectors, format),
+        (false, false) => vectors::embeddings(&app.service, format, &made.vectors, tokens),
     };
     app.write(&open, bytes, answer).await
 }
@@ -293,6 +300,10 @@ fn card(app: &App) -> ModelCard<'_> {
 
 async fn models(State(app): State<Arc<App>>, headers: HeaderMap) -> Json<Value> {
     Json(cards::list(&[card(&app)], &headers))
+}
+
+async fn models_of_studio(State(app): State<Arc<App>>) -> Json<Value> {
+    Json(cards::list_of_studio(&[card(&app)]))
 }
 
 async fn model(State(app): State<Arc<App>>, id: ModelId, headers: HeaderMap) -> Result<Json<Value>> {

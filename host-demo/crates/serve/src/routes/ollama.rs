@@ -352,6 +352,10 @@ pub async fn embed(State(app): State<Arc<App>>, request: Request<HttpBody>) -> R
         if let Some(name) = body.get("model").and_then(Value::as_str) {
             body["model"] = json!(name.trim_end_matches(":latest"));
         }
+        if body.get("dimensions").and_then(Value::as_i64).is_some_and(|count| count <= 0) {
+            // As in Ollama, only a positive number is a limit.
+            body["dimensions"] = Value::Null;
+        }
         // The default is true, because Ollama cuts long texts unless the request forbids it.
         body["truncate"] = json!(body.get("truncate").and_then(Value::as_bool).unwrap_or(true));
         // A request without a text only asks to load or unload the model, which has no effect here.
@@ -359,11 +363,11 @@ pub async fn embed(State(app): State<Arc<App>>, request: Request<HttpBody>) -> R
             true => app.service.check_model(body.get("model").and_then(Value::as_str)).map(|()| None)?,
             false => Some(vectors::embedding_inputs(&app.service, &body, true)?),
         };
-        Ok((inputs, json!({ "dimensions": body["dimensions"] })))
+        Ok(inputs)
     };
     let is_old = request.uri().path().ends_with("/embeddings");
-    let (open, (inputs, body)) = app.asked(request, read).await?;
-    let Some(inputs) = inputs else {
+    let (open, asked) = app.asked(request, read).await?;
+    let Some((inputs, format)) = asked else {
         let answer = move |app: &App| match is_old {
             true => json!({ "embedding": [] }),
             false => json!({ "model": app.service.name, "embeddings": [] }),
@@ -375,7 +379,7 @@ pub async fn embed(State(app): State<Arc<App>>, request: Request<HttpBody>) -> R
     let took = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
     let bytes = made.bytes();
     let answer = move |app: &App| {
-        let mut answer = vectors::embeddings(&app.service, &body, &made.vectors, tokens);
+        let mut answer = vectors::embeddings(&app.service, format, &made.vectors, tokens);
         let rows = answer["data"].as_array_mut().into_iter().flatten();
         let vectors: Vec<Value> = rows.map(|row| row["embedding"].take()).collect();
         if is_old {

@@ -16,6 +16,7 @@ use tokio::time::timeout;
 use tokio_stream::Stream;
 
 use crate::app::{App, OpenRequest, Ready};
+use crate::faces::Reply;
 use crate::http::error::ApiError;
 use crate::http::limits::STALLED;
 use crate::http::memory::{Inbox, Unsent};
@@ -161,12 +162,12 @@ pub fn stream(app: Arc<App>, prepared: Ready, meta: ResponseMeta, answers: Vec<I
         for task in each.collect::<Vec<_>>() {
             choices.extend(task.await.ok().flatten());
         }
-        if streamer.prepared.reply.include_usage {
+        let Reply { include_usage, has_timings, .. } = streamer.prepared.reply;
+        if include_usage {
             let mut last = streamer.head();
             last["choices"] = json!([]);
             last["usage"] = json!(Usage::of(&choices, streamer.prepared.prompt_count, true));
-            let timings = Timings::of(&choices, true);
-            if timings.has_drafts() {
+            if let Some(timings) = Timings::of(&choices, true).shown(has_timings) {
                 last["timings"] = json!(timings);
             }
             streamer.send(&last);
@@ -199,11 +200,24 @@ impl Streamer {
     }
 
     /// Sends one chunk of an answer.
-    fn chunk(&self, index: usize, content: Value, logprobs: Value, finish: Option<&str>) -> bool {
+    fn chunk(&self, index: usize, content: Value, logprobs: Value) -> bool {
+        self.send(&self.chunk_of(index, content, logprobs, None))
+    }
+
+    fn chunk_of(&self, index: usize, content: Value, logprobs: Value, finish: Option<&str>) -> Value {
         let mut chunk = self.head();
         let key = if self.prepared.endpoint == Endpoint::Chat { "delta" } else { "text" };
         chunk["choices"] = json!([{ "index": index, key: content, "logprobs": logprobs, "finish_reason": finish }]);
-        self.send(&chunk)
+        chunk
+    }
+
+    /// Sends the last chunk of an answer. As in llama.cpp, it has the timings if the client asks for them.
+    fn last_chunk(&self, index: usize, content: Value, finish: &str, choice: &Choice) {
+        let mut chunk = self.chunk_of(index, content, Value::Null, Some(finish));
+        if self.prepared.reply.has_timings {
+            chunk["timings"] = json!(Timings::of(std::slice::from_ref(choice), true));
+        }
+        self.send(&chunk);
     }
 
     async fn answer(&self, index: usize, events: Inbox) -> Option<Choice> {
@@ -236,7 +250,7 @@ impl Streamer {
                 self.take(&mut choice, event)?;
                 scored = logprobs::completion(&choice.scored, 0);
             }
-            self.chunk(index, json!(prompt), scored, None);
+            self.chunk(index, json!(prompt), scored);
         }
         loop {
             let event = self.out.next(&mut events).await?;
@@ -250,17 +264,17 @@ impl Streamer {
             let is_end = self.take(&mut choice, event)?;
             let text = &choice.text;
             if !text.is_empty() || !logprobs.is_null() {
-                self.chunk(index, json!(text), logprobs, None);
+                self.chunk(index, json!(text), logprobs);
             }
             if is_end {
-                self.chunk(index, json!(""), Value::Null, Some(choice.end.map_or("stop", Finish::name)));
+                self.last_chunk(index, json!(""), choice.end.map_or("stop", Finish::name), &choice);
                 return Some(choice);
             }
         }
     }
 
     async fn chat(&self, index: usize, mut events: Inbox) -> Option<Choice> {
-        self.chunk(index, json!({ "role": "assistant", "content": "" }), Value::Null, None);
+        self.chunk(index, json!({ "role": "assistant", "content": "" }), Value::Null);
         let mut splitter = self.prepared.splitter(index);
         let (mut choice, mut parts, mut calls) = (Choice::default(), Vec::new(), 0);
         loop {
@@ -283,10 +297,10 @@ impl Streamer {
                         json!({ "tool_calls": [ToolCall::new(call, calls - 1, &self.meta.id, index)] })
                     }
                 };
-                self.chunk(index, delta, logprobs.take(), None);
+                self.chunk(index, delta, logprobs.take());
             }
             if is_end {
-                self.chunk(index, json!({}), Value::Null, Some(choice.finish(calls > 0)));
+                self.last_chunk(index, json!({}), choice.finish(calls > 0), &choice);
                 return Some(choice);
             }
         }

@@ -26,22 +26,40 @@ fn dimensions(service: &Service, given: Option<&Value>) -> Result<Option<usize>,
     }
 }
 
-/// Returns the tokens of the texts in an embedding request. `takes_none` is true if a request without texts is allowed,
+/// How embeddings are written.
+#[derive(Clone, Copy, Debug)]
+pub struct VectorFormat {
+    /// Number of values, of which the first ones are kept.
+    dimensions: usize,
+    is_raw: bool,
+    is_base64: bool,
+}
+
+impl VectorFormat {
+    /// Returns the values to write: the first ones, scaled to unit length unless the client wants them as computed.
+    pub fn values(self, vector: &[f32]) -> Vec<f32> {
+        let first = &vector[..vector.len().min(self.dimensions)];
+        if self.is_raw { first.to_vec() } else { unit(first) }
+    }
+}
+
+/// Returns the tokens of the texts in an embedding request, and the format of the answer. `takes_none` is true if a request without texts is allowed,
 /// as in Ollama.
-pub fn embedding_inputs(service: &Service, body: &Value, takes_none: bool) -> Result<Inputs, ApiError> {
+pub fn embedding_inputs(service: &Service, body: &Value, takes_none: bool) -> Result<(Inputs, VectorFormat), ApiError> {
     service.check_model(body.get("model").and_then(Value::as_str))?;
     service.check_vectors()?;
     let asked = faces::embeddings::embeddings(body)?;
     if asked.prompts.is_empty() && !takes_none {
         return Err(ApiError::about(asked.field, format!("{}: the list is empty", asked.field)));
     }
-    dimensions(service, asked.dimensions.as_ref())?;
+    let dimensions = dimensions(service, asked.dimensions.as_ref())?.unwrap_or(usize::MAX);
+    let format = VectorFormat { dimensions, is_raw: asked.is_raw, is_base64: asked.is_base64 };
     let limit = match asked.keep {
         Keep::All => None,
         Keep::Fitting => Some(service.context),
         Keep::Last(limit) => Some(service.context.min(limit)),
     };
-    Ok(service.texts(asked.field, &asked.prompts, limit)?)
+    Ok((service.texts(asked.field, &asked.prompts, limit)?, format))
 }
 
 /// Returns the tokens of the pairs in a ranking request.
@@ -92,15 +110,18 @@ pub fn ranking(service: &Service, asked: &Ranked, vectors: &[Result<Vec<f32>, Ap
 
 /// Returns the answer to an embedding request: lists of numbers, or the bytes of the numbers in base64. A text that
 /// could not be embedded gets an empty embedding and an error.
-pub fn embeddings(service: &Service, body: &Value, vectors: &[Result<Vec<f32>, ApiError>], tokens: usize) -> Value {
-    let is_base64 = body.get("encoding_format").and_then(Value::as_str) == Some("base64");
-    let dimensions = dimensions(service, body.get("dimensions")).ok().flatten().unwrap_or(usize::MAX);
-    let written = |vector: Vec<f32>| match is_base64 {
+pub fn embeddings(
+    service: &Service,
+    format: VectorFormat,
+    vectors: &[Result<Vec<f32>, ApiError>],
+    tokens: usize,
+) -> Value {
+    let written = |vector: Vec<f32>| match format.is_base64 {
         true => json!(BASE64.encode(vector.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<_>>())),
         false => json!(vector),
     };
     let data = vectors.iter().enumerate().map(|(index, vector)| {
-        let values = vector.as_ref().map(|vector| unit(&vector[..vector.len().min(dimensions)])).unwrap_or_default();
+        let values = vector.as_ref().map(|vector| format.values(vector)).unwrap_or_default();
         let mut row = json!({ "object": "embedding", "index": index, "embedding": written(values) });
         if let Err(error) = vector {
             row["error"] = error.body()["error"].take();
