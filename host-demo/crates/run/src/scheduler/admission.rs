@@ -194,7 +194,7 @@ impl Scheduler<'_, '_, '_> {
 
     /// Takes the slot away from an answer, and moves the answer's context to the cache.
     fn pause(&mut self, at: usize) {
-        let mut running = self.running.swap_remove(at);
+        let mut running = self.running.remove(at);
         running.end_donor(&mut self.engine);
         let Running { context, mut progress, .. } = running;
         self.drafts.end(&mut progress.draft);

@@ -14,6 +14,9 @@ use arenite::Model;
 const FIRST: usize = 32;
 /// Number of tokens that kernels process together. The length of a piece is a multiple of this number.
 const LEAST: usize = 8;
+/// Prompts with at most this many unread tokens are read in the order of their arrival, because otherwise others that keep
+/// arriving would overtake them. Longer ones are read after them, the shortest first.
+const EQUAL: usize = 256;
 /// At most one pass of this many is only for short rests of prompts. A larger share would slow down all other answers.
 const TURN: usize = 2;
 
@@ -67,7 +70,10 @@ impl PassBudget {
         let has_turn = self.shared >= TURN - 1 && unread.iter().any(Unread::is_short_end);
         self.shared = if has_turn { 0 } else { self.shared + 1 };
         let mut order: Vec<usize> = (0..unread.len()).filter(|at| !has_turn || unread[*at].is_short_end()).collect();
-        order.sort_by_key(|at| unread[*at].left);
+        order.sort_by_key(|at| match unread[*at].left {
+            left @ 0..=LEAST => left,
+            left => left.max(EQUAL),
+        });
         let most = FIRST + 2 * LEAST;
         let (mut room, mut for_prompts) = (self.batch, most);
         let mut counts = vec![0; unread.len()];
@@ -128,6 +134,14 @@ mod tests {
         assert_eq!(counts(&[2000, 0]), [32, 0]);
         assert_eq!(counts(&[2000, 12, 1, 0, 30]), [5, 12, 1, 0, 30]);
         assert_eq!(counts(&[2000, 3000]), [32, 8]);
+    }
+
+    #[test]
+    fn prompts_of_similar_length_are_read_in_turn() {
+        assert_eq!(counts(&[200, 60]), [32, 8]);
+        assert_eq!(counts(&[60, 200]), [32, 8]);
+        assert_eq!(counts(&[200, 20, 8]), [8, 20, 8]);
+        assert_eq!(counts(&[2000, 300, 60]), [8, 8, 32]);
     }
 
     #[test]

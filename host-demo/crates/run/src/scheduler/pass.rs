@@ -208,7 +208,7 @@ impl Scheduler<'_, '_, '_> {
                 at += 1;
                 continue;
             }
-            let mut running = self.running.swap_remove(at);
+            let mut running = self.running.remove(at);
             running.end_donor(&mut self.engine);
             let Running { context, mut progress, .. } = running;
             self.drafts.end(&mut progress.draft);
