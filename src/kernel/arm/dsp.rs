@@ -9,26 +9,13 @@ use core::mem::MaybeUninit;
 use super::assembly::ZEROS;
 use super::fives::{two_rows_of_q5_0, two_rows_of_q5_1};
 use super::pairs::{of_codes, of_indices, of_nibbles, table};
+use super::two_rows::{Spread, add, add_with_minimums, kernel, quants};
 use crate::kernel::Job;
 use crate::quant::formats::{iq4_nl, mxfp4};
 use crate::quant::{Format, Shape, TensorType};
 
 /// Number of blocks that are processed at once: 256 columns.
 const BLOCKS: usize = 8;
-
-/// A block of a token's quants as pairs of i16, prepared once for all rows. Four bytes become two pairs: bytes 0 and 2,
-/// and bytes 1 and 3.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub(super) struct Spread {
-    /// For formats with codes in the halves of bytes: the start value of the integer sums, `-256 * bias * sum(quants)`,
-    /// or, if the format has minimums, the sum of the quants as bits of an f32. For rows that are read in words, the
-    /// first of two blocks stores the bits of the second block's scale in this field. The field is 0 in all other
-    /// cases.
-    start: i32,
-    scale: f32,
-    pairs: [[u32; 4]; 4],
-}
 
 /// Spreads eight words to sixteen words of pairs: the word `first` and the seven words at `rest`.
 ///
@@ -218,85 +205,6 @@ pub(super) unsafe fn clear(at: *mut f32, n: usize) {
     }
 }
 
-/// Defines a kernel, which adds the dot products of one or more blocks of rows to the outputs. `$start` runs first for
-/// each two rows.
-/// `$block` multiplies one or two blocks of the token at r0 with blocks of two rows at r1 and r2; s0 and s1 are the
-/// sums. `$block` may use s2 to s11. Code outside of `$block` leaves r12 as `$start` set it, or as the address of
-/// `$table`.
-macro_rules! kernel {
-    ($name:ident, $start:expr, $($block:expr,)*) => {
-        kernel!($name(out("r12") _,), $start, $($block,)*);
-    };
-    ($name:ident of $table:ident, $start:expr, $($block:expr,)*) => {
-        kernel!($name(in("r12") $table.as_ptr(),), $start, $($block,)*);
-    };
-    ($name:ident($($r12:tt)*), $start:expr, $($block:expr,)*) => {
-        /// # Safety
-        ///
-        /// The token's blocks from `x` to `end`, at least one, are written. `a` and `b` point to the same number of
-        /// blocks of the first two rows. The blocks of the next two rows begin `step` bytes after the end of the blocks
-        /// of the first two, and so on. There are as many rows as floats between `out` and `out_end`, an even number.
-        #[inline(never)]
-        pub(super) unsafe fn $name(
-            x: *const Spread,
-            a: *const u8,
-            b: *const u8,
-            end: *const Spread,
-            step: usize,
-            out: *mut f32,
-            out_end: *const f32,
-        ) {
-            // SAFETY: reads the blocks and writes the outputs that the caller promises. r6 and r7, which cannot be
-            // operands, are saved on the stack and restored.
-            unsafe {
-                asm!(
-                    "push {{r6, r7}}",
-                    "push {{r4, r5, r8}}",
-                    "mov r7, r3",
-                    "2:",
-                    "vldmia r7, {{s0-s1}}",
-                    $start,
-                    "3:",
-                    $($block,)*
-                    "cmp r0, lr",
-                    "bne 3b",
-                    "vstmia r7!, {{s0-s1}}",
-                    "ldmia sp, {{r0, r3, r4}}",
-                    "add r1, r1, r3",
-                    "add r2, r2, r3",
-                    "cmp r7, r4",
-                    "bne 2b",
-                    "pop {{r4, r5, r8}}",
-                    "pop {{r6, r7}}",
-                    inout("r0") x => _,
-                    inout("r1") a => _,
-                    inout("r2") b => _,
-                    inout("r3") out => _,
-                    in("r4") x,
-                    in("r5") step,
-                    in("r8") out_end,
-                    in("lr") end,
-                    out("r9") _,
-                    out("r10") _,
-                    out("r11") _,
-                    $($r12)*
-                    out("s0") _, out("s1") _, out("s2") _, out("s3") _, out("s4") _, out("s5") _, out("s6") _, out("s7") _, out("s8") _,
-                    out("s9") _, out("s10") _, out("s11") _,
-                );
-            }
-        }
-    };
-}
-pub(super) use kernel;
-
-/// Loads eight quants.
-macro_rules! quants {
-    () => {
-        "ldmia r0!, {{r5, r8, r9, r10}}\n"
-    };
-}
-pub(super) use quants;
-
 /// Multiplies eight weights of a row, in r6 and r11, with the quants, and adds the products to `$sum`. With `first`,
 /// the products begin a new sum, by SMUAD.
 macro_rules! eight {
@@ -370,84 +278,6 @@ macro_rules! scales {
         concat!("ldrh r6, [r1], #2\n", "vmov s6, r6\n", "ldrh r6, [r2], #2\n", "vmov s8, r6\n")
     };
 }
-
-/// Adds a block of each of two rows to the sums in s0 and s1, by one multiply-add each. The scales of the rows are in
-/// the bottom or top halves of `$a` and `$b`, the token's scale is in `$x`. The integer sums are in r3 and r4, with
-/// `$fraction` bits after the binary point (no bits if `$fraction` is empty).
-macro_rules! add {
-    ($half:literal, $a:literal, $b:literal, $x:literal, $fraction:literal) => {
-        concat!(
-            "vmov s10, s11, r3, r4\n",
-            "vcvt",
-            $half,
-            ".f32.f16 ",
-            $a,
-            ", ",
-            $a,
-            "\n",
-            "vcvt",
-            $half,
-            ".f32.f16 ",
-            $b,
-            ", ",
-            $b,
-            "\n",
-            "vcvt.f32.s32 s10, s10",
-            $fraction,
-            "\n",
-            "vcvt.f32.s32 s11, s11",
-            $fraction,
-            "\n",
-            "vmul.f32 ",
-            $a,
-            ", ",
-            $a,
-            ", ",
-            $x,
-            "\n",
-            "vmul.f32 ",
-            $b,
-            ", ",
-            $b,
-            ", ",
-            $x,
-            "\n",
-            "vfma.f32 s0, ",
-            $a,
-            ", s10\n",
-            "vfma.f32 s1, ",
-            $b,
-            ", s11\n",
-        )
-    };
-}
-pub(super) use add;
-
-/// Adds a block of each of two rows, whose scales and minimums are the halves of r6 and r11, to the sums in s0 and s1.
-/// The integer sums are in r3 and r4 with eight bits after the binary point, the token's scale is in s5, and the sum of
-/// the token's quants is in s4.
-macro_rules! add_with_minimums {
-    () => {
-        "vmov s6, s7, r6, r11
-        vmov s10, s11, r3, r4
-        vcvtt.f32.f16 s8, s6
-        vcvtt.f32.f16 s9, s7
-        vcvtb.f32.f16 s6, s6
-        vcvtb.f32.f16 s7, s7
-        vcvt.f32.s32 s10, s10, #8
-        vcvt.f32.s32 s11, s11, #8
-        vmul.f32 s6, s6, s5
-        vmul.f32 s7, s7, s5
-        vmul.f32 s8, s8, s5
-        vmul.f32 s9, s9, s5
-        vfma.f32 s0, s6, s10
-        vfma.f32 s1, s7, s11
-        vfma.f32 s0, s8, s4
-        vfma.f32 s1, s9, s4
-        "
-    };
-}
-pub(super) use add_with_minimums;
 
 /// Multiplies eight weights of a row with the quants: four weights are in the low halves of a word's bytes, four in the
 /// high halves.

@@ -5,8 +5,8 @@
 
 use core::arch::asm;
 
-use super::dsp::{Spread, add, add_with_minimums, kernel, quants};
 use super::pairs::BYTE_FLAGS;
+use super::two_rows::{Spread, add, add_with_minimums, kernel, quants};
 
 /// A line of assembly.
 macro_rules! line {

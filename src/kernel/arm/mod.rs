@@ -42,6 +42,8 @@ mod plain;
 mod quantize;
 #[cfg(cortex_m_fpu)]
 mod rows;
+#[cfg(all(cortex_m_dsp, cortex_m_fpu))]
+mod two_rows;
 #[cfg(arm_fpu)]
 mod vectors;
 #[cfg(all(cortex_m_dsp, cortex_m_fpu))]

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::dialect::{
     self, Call, Constraint, Dialect, GateSettings, Marks, Own, Probe, Reader, Template, ThoughtForm, Tool, Tools,
-    exact, unwrapped,
+    exact, loose, unwrapped,
 };
 use super::guard::{Prompt, marked};
 use super::render::{Arguments, Ending, Renderer};
@@ -295,7 +295,7 @@ impl Style {
         let text = as_text(&call.arguments);
         let arguments = match self.probe.wants_text {
             true => json!(text),
-            false => exact::parse(&text).unwrap_or_else(|| call.arguments.clone()),
+            false => loose::strict(&text).unwrap_or_else(|| call.arguments.clone()),
         };
         let function = json!({ "name": call.name, "arguments": arguments });
         match &call.id {

@@ -3,8 +3,6 @@
 
 use serde_json::{Number, Value};
 
-use super::loose;
-
 /// Noncharacter before and after the digits, which does not occur in other texts.
 const MARK: char = '\u{fdd3}';
 /// Minimum number of digits of an integer that has more than 64 bits.
@@ -18,23 +16,14 @@ pub fn number(word: &str) -> Option<Value> {
     }
 }
 
-/// Parses JSON.
-pub fn parse(text: &str) -> Option<Value> {
-    let text = text.trim();
-    if is_large(text) {
-        return number(text);
-    }
-    let value = serde_json::from_str(text).ok()?;
-    Some(if may_have_large(text) { loose::whole(text).unwrap_or(value) } else { value })
-}
-
 /// Returns false if a text has no integer of more than 64 bits.
 pub fn may_have_large(text: &str) -> bool {
     let is_other = |byte: &u8| !byte.is_ascii_digit();
     text.as_bytes().split(is_other).any(|digits| digits.len() >= MANY)
 }
 
-fn is_large(word: &str) -> bool {
+/// Returns true for an integer of more than 64 bits.
+pub fn is_large(word: &str) -> bool {
     let digits = word.strip_prefix('-').unwrap_or(word);
     let is_integer = digits.bytes().all(|digit| digit.is_ascii_digit()) && !digits.starts_with('0');
     is_integer && digits.len() >= MANY && word.parse::<u64>().is_err() && word.parse::<i64>().is_err()

@@ -26,6 +26,16 @@ pub fn value(text: &str, after: After<'_>) -> Step<(Value, usize)> {
     Ok((value, reader.input.at))
 }
 
+/// Parses JSON without mistakes. Integers of more than 64 bits stay exact.
+pub fn strict(text: &str) -> Option<Value> {
+    let text = text.trim();
+    if exact::is_large(text) {
+        return exact::number(text);
+    }
+    let value = serde_json::from_str(text).ok()?;
+    Some(if exact::may_have_large(text) { whole(text).unwrap_or(value) } else { value })
+}
+
 /// Parses all of `text` as a list or an object.
 pub fn whole(text: &str) -> Option<Value> {
     let text = text.trim();

@@ -22,7 +22,7 @@ pub(crate) mod exact;
 mod form;
 mod gate;
 mod literal;
-mod loose;
+pub(crate) mod loose;
 mod marks;
 #[cfg(test)]
 mod mistakes;

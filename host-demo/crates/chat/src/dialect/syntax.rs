@@ -291,7 +291,7 @@ fn tagged(
         let is_other = attributes.contains("string=\"false\"") || attributes.contains("type=\"");
         let value = match () {
             () if is_text => Value::String(super::unwrapped(value)),
-            () if is_other => exact::parse(value).unwrap_or_else(|| tool.typed(key, value)),
+            () if is_other => loose::strict(value).unwrap_or_else(|| tool.typed(key, value)),
             () => tool.typed(key, value),
         };
         arguments.insert(super::unwrapped(key), value);

@@ -121,7 +121,7 @@ impl Tool {
     pub fn typed_by(&self, schema: &Value, text: &str) -> Value {
         let text = unwrapped(text);
         let types = types(schema, &self.parameters, 0);
-        let parsed = || exact::parse(&text).or_else(|| super::literal::whole(text.trim()));
+        let parsed = || loose::strict(&text).or_else(|| super::literal::whole(text.trim()));
         match types {
             Types { string: true, other: false } => Value::String(text),
             Types { string: true, other: true } => match parsed() {

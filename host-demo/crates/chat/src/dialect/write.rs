@@ -26,7 +26,7 @@ impl Constraint<'_> {
 
 /// Returns a function whose only parameters are the arguments of this call; `None` if the arguments are not an object.
 fn only(call: &Call) -> Option<Tool> {
-    let parsed = exact::parse(&call.arguments).or_else(|| loose::whole(&call.arguments))?;
+    let parsed = loose::strict(&call.arguments).or_else(|| loose::whole(&call.arguments))?;
     let Value::Object(arguments) = parsed else { return None };
     let required: Vec<Value> = arguments.keys().map(|key| json!(key)).collect();
     let properties: Map<String, Value> =

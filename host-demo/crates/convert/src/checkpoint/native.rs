@@ -13,6 +13,7 @@ use super::changes::same;
 use super::config::Config;
 use super::families::{Family, llama};
 use super::names::Row;
+use super::plain;
 use super::tensors::Checkpoint;
 
 const CLASS: &str = "consolidated";
@@ -44,21 +45,9 @@ const KNOWN: [&str; 23] = [
     "model_parallel_size",
 ];
 
-/// Tensor names. Rows that are rotated together are already neighbors.
+/// Tensor names of experts, and frequencies that follow from the settings.
 #[rustfmt::skip]
-const NAMES: &[Row] = &[
-    ("tok_embeddings", "token_embd", same),
-    ("output", "output", same),
-    ("norm", "output_norm", same),
-    ("attention_norm", "attn_norm", same),
-    ("ffn_norm", "ffn_norm", same),
-    ("attention.wq", "attn_q", same),
-    ("attention.wk", "attn_k", same),
-    ("attention.wv", "attn_v", same),
-    ("attention.wo", "attn_output", same),
-    ("feed_forward.w1", "ffn_gate", same),
-    ("feed_forward.w2", "ffn_down", same),
-    ("feed_forward.w3", "ffn_up", same),
+const EXPERTS: &[Row] = &[
     ("feed_forward.gate", "ffn_gate_inp", same),
     ("feed_forward.experts.#.w1", "ffn_gate_exps", same),
     ("feed_forward.experts.#.w2", "ffn_down_exps", same),
@@ -66,8 +55,13 @@ const NAMES: &[Row] = &[
     ("rope.freqs", "", same),
 ];
 
-pub const FAMILY: Family =
-    Family { classes: &[CLASS], architecture: "llama", names: &[NAMES], keys: llama::keys, ..Family::PLAIN };
+pub const FAMILY: Family = Family {
+    classes: &[CLASS],
+    architecture: "llama",
+    names: &[plain::LLAMA, EXPERTS],
+    keys: llama::keys,
+    ..Family::PLAIN
+};
 
 /// Converts `params.json` to a config. `None` if the checkpoint has another form.
 pub fn config(folder: &Path, checkpoint: &Checkpoint<'_>, notes: &mut Vec<String>) -> Result<Option<Config>> {

@@ -69,9 +69,9 @@ pub fn family(config: &Config) -> Result<&'static Family> {
         .context("the file has the settings of an unknown training script: nanoGPT's and llama2.c's are supported")
 }
 
-/// Tensor names of llama2.c. Rows that are rotated together are already neighbours.
+/// Tensor names of llama2.c, which are those of Meta and of Mistral. Rows that are rotated together are already neighbours.
 #[rustfmt::skip]
-const LLAMA: &[Row] = &[
+pub const LLAMA: &[Row] = &[
     ("tok_embeddings", "token_embd", same),
     ("output", "output", same),
     ("attention_norm", "attn_norm", same),

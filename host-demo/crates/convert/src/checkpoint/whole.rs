@@ -42,7 +42,7 @@ impl Made {
 pub struct Whole {
     made: Vec<Made>,
     replaced: Vec<String>,
-    /// What the adapter adds to the biases of modules.
+    /// Values that the adapter adds to the bias of each module.
     biases: BTreeMap<String, Vec<f32>>,
     /// True if the last column of each second matrix is a bias.
     pub has_bias: bool,

@@ -1,8 +1,8 @@
 //! Divides the tokens of a pass among the conversations.
 //!
 //! A request that arrives during a pass waits for the end of the pass. Long prompts are therefore read in pieces that
-//! take about the same time. Each pass reads one piece, and the conversations closest to their next token come first.
-//! If only a short rest of a prompt is unread, as in a conversation that continues, the rest is now and then read in a
+//! take about the same time. Each pass reads one piece, and the conversations closest to their next token come first;
+//! prompts of similar length are read in the order of their arrival. If only a short rest of a prompt is unread, as in a conversation that continues, the rest is now and then read in a
 //! pass without other tokens. A pass of one token is several times as fast as a pass of eight tokens or a pass with a
 //! piece of a prompt.
 

@@ -36,7 +36,7 @@ pub struct ModelCard<'s> {
     pub memory: Option<usize>,
 }
 
-/// What a model takes, and what it returns.
+/// The kinds of input and output of a model.
 #[derive(Serialize)]
 pub struct Architecture {
     pub input_modalities: [&'static str; 1],
