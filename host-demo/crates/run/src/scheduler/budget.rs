@@ -2,9 +2,12 @@
 //!
 //! A request that arrives during a pass waits for the end of the pass. Long prompts are therefore read in pieces that
 //! take about the same time. Each pass reads one piece, and the conversations closest to their next token come first;
-//! prompts of similar length are read in the order of their arrival. If only a short rest of a prompt is unread, as in a conversation that continues, the rest is now and then read in a
+//! prompts of similar length are read in the order of their arrival.
+//!
+//! If only a short rest of a prompt is unread, as in a conversation that continues, the rest is now and then read in a
 //! pass without other tokens. A pass of one token is several times as fast as a pass of eight tokens or a pass with a
-//! piece of a prompt.
+//! piece of a prompt. If such a request arrives during the first half of the layers of another pass, that pass is
+//! stopped, and runs again after the request's pass.
 
 use arenite::Model;
 
@@ -29,6 +32,9 @@ pub struct PassBudget {
     double: usize,
     /// Number of passes since the last pass that was only for short rests of prompts.
     shared: usize,
+    /// True if the last pass for all was stopped. It is not stopped again, because requests that keep arriving could stop
+    /// it forever.
+    stopped: bool,
 }
 
 /// The remaining tokens of a conversation.
@@ -44,8 +50,13 @@ pub struct Unread {
 
 impl Unread {
     fn is_short_end(&self) -> bool {
-        self.is_prompt && (1..=LEAST).contains(&self.left)
+        self.is_prompt && is_short(self.left)
     }
+}
+
+/// Returns true if so many unread tokens of a prompt may have a pass of their own.
+pub fn is_short(left: usize) -> bool {
+    (1..=LEAST).contains(&left)
 }
 
 impl PassBudget {
@@ -56,13 +67,25 @@ impl PassBudget {
         let layers = model.gguf().tensors().filter(|tensor| tensor.name.starts_with("blk.") && tensor.dim_count > 1);
         let weights: u64 = layers.map(|tensor| tensor.dims.iter().product::<u64>()).sum();
         let products = 2 * (0..spec.layers).map(|index| spec.layer(index).q_dim()).sum::<usize>() as u64;
-        Self { batch, double: (weights / (FLOAT * products).max(1)).max(1) as usize, shared: TURN }
+        Self { batch, double: (weights / (FLOAT * products).max(1)).max(1) as usize, shared: TURN, stopped: false }
     }
 
     /// Returns the number of tokens in a piece of a prompt that does not end in this pass. At position 0, this is
     /// [`FIRST`].
     fn piece(&self, position: usize) -> usize {
         (FIRST * self.double / (self.double + position)).max(1).next_multiple_of(LEAST)
+    }
+
+    /// Returns true if the current pass may be stopped for a short rest of a prompt: if the next pass is this rest's turn.
+    pub fn may_stop(&self) -> bool {
+        self.shared >= TURN - 1 && !self.stopped
+    }
+
+    /// Notes how the current pass ended.
+    pub fn end_pass(&mut self, is_stopped: bool) {
+        if self.shared > 0 {
+            self.stopped = is_stopped;
+        }
     }
 
     /// Returns the number of tokens that each conversation reads in the next pass.
@@ -102,7 +125,7 @@ impl PassBudget {
 mod tests {
     use super::{PassBudget, Unread};
 
-    const BUDGET: PassBudget = PassBudget { batch: 80, double: 1000, shared: 0 };
+    const BUDGET: PassBudget = PassBudget { batch: 80, double: 1000, shared: 0, stopped: false };
 
     fn prompts(left: &[usize]) -> Vec<Unread> {
         left.iter().map(|left| Unread { left: *left, position: 0, is_prompt: *left != 1 }).collect()
@@ -125,6 +148,23 @@ mod tests {
         let mut budget = BUDGET;
         (0..20).for_each(|_| assert_eq!(budget.of_pass(&prompts(&[1, 30])), [1, 30]));
         assert_eq!(budget.of_pass(&prompts(&[1, 30, 2])), [0, 0, 2]);
+    }
+
+    #[test]
+    fn a_pass_is_stopped_once_at_most() {
+        let mut budget = BUDGET;
+        let all = prompts(&[1, 30]);
+        budget.of_pass(&all);
+        assert!(budget.may_stop());
+        budget.end_pass(true);
+        // The turn of the rest for which the pass was stopped.
+        assert_eq!(budget.of_pass(&prompts(&[1, 30, 2])), [0, 0, 2]);
+        assert!(!budget.may_stop());
+        budget.end_pass(false);
+        // The stopped pass again; only then the next one may be stopped.
+        assert_eq!((budget.of_pass(&all), budget.may_stop()), (vec![1, 30], false));
+        budget.end_pass(false);
+        assert_eq!((budget.of_pass(&all), budget.may_stop()), (vec![1, 30], true));
     }
 
     #[test]

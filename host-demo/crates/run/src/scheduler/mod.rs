@@ -6,6 +6,7 @@
 //! | `requests` | requests of clients, and the events that clients receive |
 //! | `admission` | the answers that run, and the context that each of them starts with |
 //! | `pass` | a pass for all answers in progress |
+//! | `arrivals` | requests that arrive during a pass |
 //! | `running` | an answer in progress |
 //! | `budget` | the tokens of a pass |
 //! | `cache`, `history` | contexts of finished conversations, and the cached tokens that each client is told |
@@ -16,6 +17,7 @@
 //! | `counters` | counters for `/metrics` |
 
 mod admission;
+mod arrivals;
 mod budget;
 mod cache;
 mod counters;
@@ -40,6 +42,7 @@ use arenite::tokenizer::Tokenizer;
 use arenite::{Context, Engine, Error};
 
 use admission::Waiting;
+use arrivals::Arrivals;
 use budget::PassBudget;
 use cache::Cache;
 pub use counters::{Counters, Histogram};
@@ -66,6 +69,7 @@ pub struct Scheduler<'a, 'm, 'w> {
     pub parallel: usize,
     pub counters: Arc<Counters>,
     budget: PassBudget,
+    arrivals: Arrivals,
     running: Vec<Running>,
     waiting: VecDeque<Waiting>,
     /// Texts to embed.
@@ -99,6 +103,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
     ) -> Self {
         Self {
             budget: PassBudget::of(engine.model(), engine.plan().options.batch),
+            arrivals: Arrivals::default(),
             engine,
             tokenizer,
             parallel,
@@ -144,7 +149,12 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
         loop {
             let has_answers = !self.running.is_empty() || !self.waiting.is_empty();
             let is_idle = !has_answers && self.texts.is_empty() && self.decisions.is_empty();
-            match if is_idle { self.wait(commands) } else { commands.try_recv() } {
+            let next = match self.arrivals.next() {
+                Some(command) => Ok(command),
+                None if is_idle => self.wait(commands),
+                None => commands.try_recv(),
+            };
+            match next {
                 Ok(Command::Generate(job)) => {
                     let known = job.scope.map(|client| {
                         let known = match job.settings.scores_prompt || job.settings.reads_anew {
@@ -183,7 +193,7 @@ impl<'a, 'm, 'w> Scheduler<'a, 'm, 'w> {
             self.embed_next();
             self.decide_next();
             self.admit();
-            if let Err(error) = self.pass() {
+            if let Err(error) = self.pass(commands) {
                 let message = error.to_string();
                 for mut running in self.running.drain(..) {
                     self.slots.failed(running.job.scope, running.slot);

@@ -1,11 +1,12 @@
 //! A pass of the engine for all answers in progress.
 
 use std::sync::atomic::Ordering;
+use std::sync::mpsc::Receiver;
 
 use arenite::{Error, Work};
 
 use super::running::{Progress, Running};
-use super::{Event, Finish, Scheduler};
+use super::{Command, Event, Finish, Scheduler};
 use crate::drafts::Turn;
 use crate::eyes::Piece;
 use crate::generation::{Logprob, Workbench, logprob};
@@ -43,8 +44,9 @@ impl Scheduler<'_, '_, '_> {
         Ok(())
     }
 
-    /// Runs one pass: the next token of every answer, and pieces of prompts.
-    pub(super) fn pass(&mut self) -> Result<(), Error> {
+    /// Runs one pass: the next token of every answer, and pieces of prompts. Stops the pass, without effect, if a request
+    /// arrives that is to have the next pass.
+    pub(super) fn pass(&mut self, commands: &Receiver<Command>) -> Result<(), Error> {
         for running in self.running.iter_mut().filter(|running| running.job.client.is_closed()) {
             running.end = Some(Finish::Stop);
         }
@@ -68,38 +70,14 @@ impl Scheduler<'_, '_, '_> {
             *count = running.piece(*count);
         }
         self.propose(&counts);
-        loop {
-            let each = self.running.iter_mut().map(|running| (&mut running.context, &*running.progress));
-            let (contexts, answers): (Vec<_>, Vec<_>) = each.unzip();
-            let mut pieces = Vec::with_capacity(counts.len());
-            for ((context, answer), count) in contexts.iter().zip(&answers).zip(&counts) {
-                let from = context.position();
-                pieces.push(answer.generation.shown().piece(answer.ids(), from..from + count));
-            }
-            let mut works: Vec<Work<'_>> = Vec::with_capacity(contexts.len());
-            let each = contexts.into_iter().zip(answers).zip(&pieces);
-            for ((context, answer), Piece { ids, spans }) in each.filter(|(_, piece)| !piece.ids.is_empty()) {
-                let is_last = context.position() + ids.len() == answer.ids().len();
-                let draft = &answer.draft;
-                works.push(match is_last {
-                    true if !draft.is_empty() => Work::prefill(context, &draft.run).all_logits().tentative(),
-                    true => Work::prefill(context, ids).pictures(spans),
-                    false => Work::prefill(context, ids).pictures(spans).no_logits(),
-                });
-            }
-            if works.is_empty() {
-                return Ok(());
-            }
-            match self.engine.run(&mut works) {
-                Err(Error::OutOfPages { .. }) => {
-                    drop(works);
-                    drop(pieces);
-                    if !self.evict() {
-                        return Err(Error::OutOfPages { needed: 1, free: 0 });
-                    }
-                }
+        let is_whole = loop {
+            match self.run_pieces(&counts, commands) {
+                Err(Error::OutOfPages { .. }) if self.evict() => {}
                 done => break done?,
             }
+        };
+        if !is_whole {
+            return Ok(());
         }
         self.counters.passes.fetch_add(1, Ordering::Relaxed);
         for (at, count) in counts.into_iter().enumerate().filter(|(_, count)| *count > 0) {
@@ -115,6 +93,45 @@ impl Scheduler<'_, '_, '_> {
             }
         }
         Ok(())
+    }
+
+    /// Reads the next `counts` tokens of the conversations. Returns false if there are none, or if the pass was stopped.
+    fn run_pieces(&mut self, counts: &[usize], commands: &Receiver<Command>) -> Result<bool, Error> {
+        let each = self.running.iter_mut().map(|running| (&mut running.context, &*running.progress));
+        let (contexts, answers): (Vec<_>, Vec<_>) = each.unzip();
+        let mut pieces = Vec::with_capacity(counts.len());
+        for ((context, answer), count) in contexts.iter().zip(&answers).zip(counts) {
+            let from = context.position();
+            pieces.push(answer.generation.shown().piece(answer.ids(), from..from + count));
+        }
+        let mut works: Vec<Work<'_>> = Vec::with_capacity(contexts.len());
+        let each = contexts.into_iter().zip(answers).zip(&pieces);
+        for ((context, answer), Piece { ids, spans }) in each.filter(|(_, piece)| !piece.ids.is_empty()) {
+            let is_last = context.position() + ids.len() == answer.ids().len();
+            let draft = &answer.draft;
+            works.push(match is_last {
+                true if !draft.is_empty() => Work::prefill(context, &draft.run).all_logits().tentative(),
+                true => Work::prefill(context, ids).pictures(spans),
+                false => Work::prefill(context, ids).pictures(spans).no_logits(),
+            });
+        }
+        if works.is_empty() {
+            return Ok(false);
+        }
+        let spec = self.engine.model().spec();
+        // The states of recurrent layers and of a predicting layer cannot return to the beginning of a pass.
+        let has_states = spec.is_recurrent() || self.engine.plan().options.own_drafts;
+        let may_stop = self.budget.may_stop() && counts.len() < self.parallel && !has_states;
+        // After the first half of the layers, the rest of the pass costs less than the layers that would run again.
+        let mut left = if may_stop { spec.layers / 2 } else { 0 };
+        let mut pass = self.engine.begin(&mut works)?;
+        let mut is_stopped = false;
+        while !is_stopped && pass.step() {
+            is_stopped = left > 0 && self.arrivals.receive(commands, &self.cache);
+            left = left.saturating_sub(1);
+        }
+        self.budget.end_pass(is_stopped);
+        Ok(!is_stopped)
     }
 
     /// Proposes tokens for the conversations whose last token is read in this pass.
