@@ -70,6 +70,21 @@ fn fields_of_clients_change_nothing() {
                 "stop": vec!["stop"; 64],
             }),
         ),
+        ("/v1/chat/completions", json!({ "messages": said, "verbosity": "low", "response_format": {} })),
+        ("/v1/responses", json!({ "input": "hi", "text": { "verbosity": "high" } })),
+        // Text files.
+        (
+            "/v1/chat/completions",
+            json!({ "messages": [{ "role": "user", "content": [{ "type": "file", "file": { "filename": "a.txt", "file_data": "data:text/plain;base64,aGk=" } }] }] }),
+        ),
+        (
+            "/v1/responses",
+            json!({ "input": [{ "role": "user", "content": [{ "type": "input_file", "filename": "a.txt", "file_data": "aGk=" }, { "type": "input_text", "text": "hi" }] }] }),
+        ),
+        (
+            "/v1/messages",
+            json!({ "messages": [{ "role": "user", "content": [{ "type": "document", "source": { "type": "base64", "media_type": "text/plain", "data": "aGk=" } }] }] }),
+        ),
         // OpenAI's agents send this field: the service cuts their prompts only if they are too long.
         ("/v1/responses", json!({ "input": "hi", "truncation": "auto" })),
         // Messages of OpenAI's assistants.
@@ -106,7 +121,7 @@ fn fields_that_would_change_the_answer_are_named() {
         ("functions", chat(json!({ "functions": [{ "name": "f" }] }))),
         ("reasoning_format", chat(json!({ "reasoning_format": "none" }))),
         ("response_format", chat(json!({ "response_format": { "type": "regex", "regex": "a" } }))),
-        ("text.verbosity", response(json!({ "text": { "verbosity": "low" } }))),
+        ("text.verbosity", response(json!({ "text": { "verbosity": "least" } }))),
         ("mirostat", response(json!({ "mirostat": 3 }))),
         ("mirostat", response(json!({ "mirostat": 2, "temperature": 0 }))),
         ("xtc_threshold", response(json!({ "xtc_threshold": 2 }))),

@@ -9,6 +9,7 @@
 //! | `lib` | the request, and the form of its answer |
 //! | `message` | messages and calls, and their JSON |
 //! | `picture` | pictures in messages |
+//! | `document` | text files in messages |
 //! | `sampling`, `order` | the sampler's parameters, and the order of its steps |
 //! | `refusal` | reasons why a request is refused |
 //!
@@ -23,6 +24,7 @@
 //! assert_eq!((params.temperature, params.top_k), (0.2, Params::DEFAULT.top_k));
 //! ```
 
+mod document;
 mod message;
 mod order;
 mod picture;
@@ -34,6 +36,7 @@ use std::time::Duration;
 use arenite::TokenId;
 use serde_json::{Map, Value};
 
+pub use document::{heading, text_of_file};
 pub use message::{EarlierCall, Message, function, text_of};
 pub use order::Samplers;
 pub use picture::{Content, MOST_PICTURES, Picture, PictureSource};

@@ -8,6 +8,8 @@ use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use serde_json::Value;
 
+use crate::document::content_of_file;
+
 /// Maximum number of pictures in a request.
 pub const MOST_PICTURES: usize = 64;
 
@@ -72,8 +74,10 @@ impl Content {
             self.append(text.to_owned().into());
             return Ok(());
         }
-        let source = PictureSource::of_part(part)?;
-        self.pictures.push(Picture { at: self.text.len(), source });
+        match content_of_file(part) {
+            Some(file) => self.append(file?),
+            None => self.pictures.push(Picture { at: self.text.len(), source: PictureSource::of_part(part)? }),
+        }
         Ok(())
     }
 
@@ -175,12 +179,9 @@ impl PictureSource {
         if is("http://") || is("https://") {
             return Ok(Self::Address(url.into()));
         }
-        if !is("data:") {
-            return Err(NO_DATA.into());
-        }
-        match url.split_once(',') {
-            Some((head, data)) if head.to_ascii_lowercase().ends_with(";base64") => Self::of_base64(data),
-            _ => Err(NO_DATA.into()),
+        match is("data:") {
+            true => Self::of_base64(url),
+            false => Err(NO_DATA.into()),
         }
     }
 
@@ -190,20 +191,7 @@ impl PictureSource {
     ///
     /// The base64 is damaged or empty.
     pub fn of_base64(data: &str) -> Result<Self, String> {
-        const READER: GeneralPurpose = GeneralPurpose::new(
-            &STANDARD,
-            GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
-        );
-        if data.starts_with("data:") {
-            return Self::of_url(data);
-        }
-        let is_broken = data.bytes().any(|byte| byte.is_ascii_whitespace());
-        let joined = is_broken.then(|| data.split_ascii_whitespace().collect::<String>());
-        match READER.decode(joined.as_deref().unwrap_or(data)) {
-            Ok(bytes) if !bytes.is_empty() => Ok(Self::File(bytes.into())),
-            Ok(_) => Err("a picture is empty".into()),
-            Err(error) => Err(format!("the base64 of a picture is damaged ({error})")),
-        }
+        Ok(Self::File(bytes_of(data, "a picture")?.into()))
     }
 
     /// Returns the bytes of the file.
@@ -223,9 +211,34 @@ impl PictureSource {
     }
 }
 
+/// Returns the bytes of a file in base64, or of a data URL in base64. Line breaks and missing padding are accepted.
+///
+/// # Errors
+///
+/// The base64 is damaged or empty. The error calls the file `what`.
+pub fn bytes_of(data: &str, what: &str) -> Result<Vec<u8>, String> {
+    const READER: GeneralPurpose = GeneralPurpose::new(
+        &STANDARD,
+        GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+    );
+    let is_url = data.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("data:"));
+    let data = match data.split_once(',').filter(|_| is_url) {
+        Some((head, data)) if head.to_ascii_lowercase().ends_with(";base64") => data,
+        Some(_) => return Err(NO_DATA.into()),
+        None => data,
+    };
+    let is_broken = data.bytes().any(|byte| byte.is_ascii_whitespace());
+    let joined = is_broken.then(|| data.split_ascii_whitespace().collect::<String>());
+    match READER.decode(joined.as_deref().unwrap_or(data)) {
+        Ok(bytes) if !bytes.is_empty() => Ok(bytes),
+        Ok(_) => Err(format!("{what} is empty")),
+        Err(error) => Err(format!("the base64 of {what} is damaged ({error})")),
+    }
+}
+
 const NO_DATA: &str =
     "give a picture as a data URL (data:image/png;base64,...); paths of files and other addresses are not read";
-const NO_FILES: &str = "the server keeps no files: send the picture's data as a data URL";
+pub(crate) const NO_FILES: &str = "the server keeps no files: send the file's data as a data URL";
 
 impl fmt::Debug for PictureSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

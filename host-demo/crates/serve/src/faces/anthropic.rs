@@ -3,7 +3,9 @@
 use serde_json::Value;
 
 use super::{Asked, Field, Neutral, Result, Row, Use, fields, openai, read, tools};
-use arenite_request::{Content, EarlierCall, Form, Input, Message, Picture, PictureSource, Refusal, RefusalKind};
+use arenite_request::{
+    Content, EarlierCall, Form, Input, Message, Picture, PictureSource, Refusal, RefusalKind, heading, text_of_file,
+};
 
 /// Reads a request.
 pub fn messages(body: &Value) -> Result<Asked> {
@@ -176,21 +178,25 @@ fn content_of(block: &Value, field: &Field<'_>) -> Result<Content> {
     let source = block.get("source").filter(|source| source.get("type").is_some_and(|kind| kind == "text"));
     let text = block.get("text").or_else(|| source?.get("data")).and_then(Value::as_str);
     let inner = block.get("content").and_then(Value::as_array).or_else(|| block.pointer("/source/content")?.as_array());
-    let mut content = Content::from(heading(block));
-    content.append(match (text.or_else(|| block.as_str()).or(other), inner) {
-        (Some(text), _) => text.to_owned().into(),
-        (None, Some(inner)) => joined(inner, field)?,
-        (None, None) => return Err(Refusal::about(field.name, "only texts and pictures can be read, no documents")),
+    let mut content = Content::from(described(block));
+    let file = block.pointer("/source/data").and_then(Value::as_str);
+    content.append(match (text.or_else(|| block.as_str()).or(other), inner, file) {
+        (Some(text), ..) => text.to_owned().into(),
+        (None, Some(inner), _) => joined(inner, field)?,
+        (None, None, Some(file)) => {
+            let name = block.get("title").and_then(Value::as_str).unwrap_or("a document");
+            text_of_file(file, name).map_err(|why| field.refused(why))?.into()
+        }
+        (None, None, None) => return Err(field.refused("only texts, pictures and text files can be read")),
     });
     Ok(content)
 }
 
-/// Returns the client's description of a document or of a search result: one line for each field.
-fn heading(block: &Value) -> String {
-    let given = |key: &str| block.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
-    let fields = ["title", "source", "context"].into_iter().filter_map(|key| Some(format!("{key}: {}", given(key)?)));
+/// Returns the client's description of a document or of a search result.
+fn described(block: &Value) -> String {
+    let given = |key: &'static str| (key, block.get(key).and_then(Value::as_str).filter(|text| !text.is_empty()));
     match block.get("type").and_then(Value::as_str) {
-        Some("document" | "search_result") => fields.collect::<Vec<_>>().join("\n"),
+        Some("document" | "search_result") => heading(["title", "source", "context"].map(given)),
         _ => String::new(),
     }
 }

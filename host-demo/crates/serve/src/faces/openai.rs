@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::refused::{HARMLESS, REFUSED};
 use super::{Asked, Field, Neutral, Result, Row, Use, fields, read, tools};
@@ -503,9 +503,10 @@ fn at_most(field: &Field<'_>, most: usize) -> Result<usize> {
     }
 }
 
-/// The constraint of an answer; later rows take precedence.
+/// The form of an answer; later constraints take precedence.
 pub const FORM: &[Row<Asked>] = &[
     Row(&["response_format"], Use::Reads(response_format)),
+    Row(&["verbosity"], Use::Reads(verbosity)),
     Row(
         &["structured_outputs"],
         Use::Reads(|asked, field| {
@@ -595,6 +596,7 @@ pub fn response_format(asked: &mut Asked, field: &Field<'_>) -> Result<()> {
     let schema = within.or_else(|| given("schema")).or_else(|| given("value"));
     let form = match given("type").and_then(Value::as_str) {
         Some("text") => return Ok(()),
+        None if field.value.as_object().is_some_and(Map::is_empty) => return Ok(()),
         Some("json_object") => schema.cloned().map_or_else(any_object, Form::Schema),
         Some("json_schema" | "json") => match schema {
             Some(schema) => Form::Schema(schema.clone()),
@@ -608,6 +610,18 @@ pub fn response_format(asked: &mut Asked, field: &Field<'_>) -> Result<()> {
         }
     };
     asked.request.form = Some(field.named(form));
+    Ok(())
+}
+
+/// Reads how long answers should be. No model here has such a setting, so a value other than the usual one is a warning.
+pub fn verbosity(asked: &mut Asked, field: &Field<'_>) -> Result<()> {
+    match field.text()?.as_str() {
+        "medium" => {}
+        "low" | "high" => {
+            asked.reply.warnings.push("verbosity has no effect: ask for short or long answers in a message")
+        }
+        other => return Err(field.refused(format!("{} is {other}, and low, medium and high are possible", field.name))),
+    }
     Ok(())
 }
 

@@ -26,7 +26,6 @@ pub const REFUSED: &[Row<Asked>] = &[
     ),
     no(&["audio"], Empty),
     no(&["web_search_options"], Empty),
-    no(&["verbosity"], Text("medium")),
     no(&["top_a"], Number(0.0)),
     no(&["tfs_z"], Number(1.0)),
     no(&["smoothing_factor"], Number(0.0)),

@@ -210,8 +210,5 @@ fn text(asked: &mut Asked, field: &Field<'_>) -> Result<()> {
     if let Some(value) = given("format")? {
         openai::response_format(asked, &Field { name: "text.format", value })?;
     }
-    match given("verbosity")?.is_none_or(|verbosity| Neutral::Text("medium").includes(verbosity)) {
-        true => Ok(()),
-        false => Err(Refusal::unsupported("text.verbosity")),
-    }
+    given("verbosity")?.map_or(Ok(()), |value| openai::verbosity(asked, &Field { name: "text.verbosity", value }))
 }
