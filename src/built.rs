@@ -25,10 +25,11 @@ macro_rules! families {
             }
             nomic_bert "nomic-bert" [
                 ENCODER TOKEN_TYPES LAYER_NORM RESIDUAL_NORM FUSED_QKV FUSED_GATE NO_GATE GELU_ERF LOCAL_LAYERS
-                RELATIVE_POSITIONS RENAMED POOLED_HEAD EXPERTS DENSE_LAYERS RELU SCORING
+                LEARNED_POSITIONS RELATIVE_POSITIONS RENAMED POOLED_HEAD EXPERTS DENSE_LAYERS RELU SCORING
             ] {
                 "nomic-bert" => nomic, "modern-bert" => modern, "jina-bert-v2" => jina, "jina-bert-v3" => jina_v3,
-                "nomic-bert-moe" => nomic_moe, "eurobert" => euro, "neo-bert" => neo, "llama-embed" => llama
+                "nomic-bert-moe" => nomic_moe, "eurobert" => euro, "neo-bert" => neo, "llama-embed" => llama,
+                "mpnet" => mpnet
             }
             gemma_embedding "gemma-embedding" [
                 ENCODER POST_NORM HEAD_NORM GELU_TANH LOCAL_LAYERS CAPS POOLED_HEAD

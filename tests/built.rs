@@ -46,7 +46,7 @@ fn models() -> Vec<(&'static str, Builder, Vec<&'static str>)> {
         "lfm2moe" => vec!["lfm2", "experts"],
         "qwen35moe" | "qwen3next" => vec!["qwen35", "experts"],
         "nemotron_h_moe" => vec!["nemotron-h", "experts"],
-        "nomic-bert" | "modern-bert" | "jina-bert-v2" => vec!["nomic-bert"],
+        "nomic-bert" | "modern-bert" | "jina-bert-v2" | "mpnet" => vec!["nomic-bert"],
         "hunyuan-dense" => vec!["hunyuan"],
         "gpt-oss" => vec!["gpt-oss", "experts"],
         "unbiased" | "post" => vec!["seq2seq"],

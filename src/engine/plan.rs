@@ -10,7 +10,7 @@ use crate::error::Sentence;
 use crate::hash::Hash;
 use crate::kernel::MAX_ROWS;
 use crate::memory::{ALIGN, KvType, MAX_PAGES, TILE};
-use crate::model::{Positions, Spec, Weights};
+use crate::model::{Spec, Weights};
 use crate::tokenizer::Tokenizer;
 use crate::{Error, Gguf, Name, tri};
 
@@ -392,7 +392,7 @@ impl Options {
     const fn resolved(self, spec: &Spec<'_>) -> Result<Self, Error> {
         let context = match (self.context, spec.positions()) {
             (0, _) => spec.context,
-            (asked, Positions::Learned) => min(asked, spec.context), // learned positions end there
+            (asked, positions) if positions.are_learned() => min(asked, spec.context), // learned positions end there
             (asked, _) => asked,
         };
         let (contexts, workers) = (max(self.contexts, 1), max(self.workers, 1));

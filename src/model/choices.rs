@@ -22,6 +22,9 @@ pub enum Positions {
     Relative {
         /// Number of ranges.
         buckets: usize,
+        /// True if a learned embedding per position is added to the token's embedding, too
+        /// ([MPNet](https://arxiv.org/abs/2004.09297)).
+        embedded: bool,
     },
     /// A penalty on attention scores, proportional to the distance of the two positions with a slope per head
     /// ([ALiBi](https://arxiv.org/abs/2108.12409)).
@@ -30,6 +33,13 @@ pub enum Positions {
         /// of distance.
         bias: f32,
     },
+}
+
+impl Positions {
+    /// True if each position has a learned embedding.
+    pub const fn are_learned(self) -> bool {
+        matches!(self, Self::Learned | Self::Relative { embedded: true, .. })
+    }
 }
 
 /// Kind of a stack of layers, which determines the prefix of the tensors' names.

@@ -6,13 +6,13 @@ use super::tiny::{CONTEXT, DIM, FFN, HEADS, Random, VOCAB, tiny_llama};
 /// Number of layers of the encoder and of the decoder.
 pub const LAYERS: [u64; 2] = [2, 3];
 
-/// Names for [`encoder`]: BERT, EmbeddingGemma, T5 with and without a gate, and the architecture `seq2seq` with norms
+/// Names for [`encoder`]: BERT, MPNet, EmbeddingGemma, T5 with and without a gate, and the architecture `seq2seq` with norms
 /// before sublayers (as in the English-Hindi translator) and after them.
-pub const ENCODERS: [&str; 6] = ["bert", "gemma-embedding", "t5", "t5_gated", "unbiased", "post"];
+pub const ENCODERS: [&str; 7] = ["bert", "mpnet", "gemma-embedding", "t5", "t5_gated", "unbiased", "post"];
 
 /// True if a model has no decoder.
 pub fn is_alone(kind: &str) -> bool {
-    matches!(kind, "bert" | "gemma-embedding")
+    matches!(kind, "bert" | "mpnet" | "gemma-embedding")
 }
 
 const BUCKETS: u64 = 8;
@@ -42,8 +42,11 @@ pub fn encoder(kind: &str) -> Builder {
         file.set(&key("decoder_block_count"), LAYERS[1] as u32).set(&key("decoder_start_token_id"), 1u32);
     }
     match architecture {
-        "bert" => {
+        "bert" | "mpnet" => {
             file.set(&key("attention.causal"), false).set(&key("attention.layer_norm_epsilon"), 1e-5f32);
+            if kind == "mpnet" {
+                file.set(&key("attention.relative_buckets_count"), BUCKETS as u32);
+            }
         }
         "gemma-embedding" => {
             file.set(&key("attention.layer_norm_rms_epsilon"), 1e-6f32);
@@ -94,10 +97,12 @@ pub fn tensors(kind: &str) -> Vec<(String, Vec<u64>)> {
         add("dense_3".into(), &[FFN, DIM], false);
         add("output_norm".into(), &[DIM], false);
     }
-    if kind == "bert" {
+    if matches!(kind, "bert" | "mpnet") {
         add("position_embd".into(), &[DIM, CONTEXT], false);
-        add("token_types".into(), &[DIM, 2], false);
         add("token_embd_norm".into(), &[DIM], true);
+    }
+    if kind == "bert" {
+        add("token_types".into(), &[DIM, 2], false);
     }
     if kind == "unbiased" {
         add("enc.token_embd".into(), &[DIM, VOCAB + 3], false);
@@ -114,10 +119,10 @@ pub fn tensors(kind: &str) -> Vec<(String, Vec<u64>)> {
                 for letter in ["q", "k", "v", output] {
                     add(name(&format!("{attention}_{letter}")), &[DIM, DIM], biased);
                 }
-                let norm = if matches!(kind, "bert" | "post") { "output_norm" } else { "norm" };
+                let norm = if matches!(kind, "bert" | "mpnet" | "post") { "output_norm" } else { "norm" };
                 add(name(&format!("{attention}_{norm}")), &[DIM], biased);
             }
-            if layer == 0 && kind.starts_with("t5") {
+            if layer == 0 && (kind == "mpnet" || kind.starts_with("t5")) {
                 add(name("attn_rel_b"), &[HEADS, BUCKETS], false);
             }
             if gemma {
@@ -132,7 +137,11 @@ pub fn tensors(kind: &str) -> Vec<(String, Vec<u64>)> {
             }
             add(name("ffn_up"), &[DIM, FFN], biased);
             add(name("ffn_down"), &[FFN, DIM], biased);
-            add(name(if matches!(kind, "bert" | "post") { "layer_output_norm" } else { "ffn_norm" }), &[DIM], biased);
+            add(
+                name(if matches!(kind, "bert" | "mpnet" | "post") { "layer_output_norm" } else { "ffn_norm" }),
+                &[DIM],
+                biased,
+            );
         }
         if matches!(kind, "t5" | "t5_gated" | "unbiased") {
             add(format!("{prefix}output_norm"), &[DIM], biased);

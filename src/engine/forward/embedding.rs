@@ -18,7 +18,7 @@ impl Forward<'_, '_> {
             compute.adapt_embedding(_row, token, &words, x);
             scale(x, spec.embedding_scale);
             match (spec.positions(), weights.matrix(Role::PositionEmbd, 0)) {
-                (Positions::Learned, Some(learned)) => {
+                (positions, Some(learned)) if positions.are_learned() => {
                     compute.look_up(&learned, position, other);
                     add(x, other);
                 }

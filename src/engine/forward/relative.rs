@@ -30,7 +30,7 @@ impl<'w> Relative<'w> {
     /// Computes the biases and stores them in `table`, which has [`biases`](crate::engine::layout::biases) elements.
     pub fn new(spec: &Spec<'_>, weights: &Weights<'_, '_>, context: usize, table: &'w mut [f32]) -> Self {
         let (buckets, steepest) = match spec.positions() {
-            Positions::Relative { buckets } => (Some(buckets), 0.0),
+            Positions::Relative { buckets, .. } => (Some(buckets), 0.0),
             Positions::Alibi { bias } => (None, bias),
             _ => return Self::default(),
         };

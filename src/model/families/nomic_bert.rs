@@ -1,5 +1,5 @@
 //! Newer encoders related to BERT: Nomic's (rotary positions, gated feed-forward, few biases), ModernBERT (norms before
-//! attention and feed-forward, local layers) and Jina v2 (ALiBi positions).
+//! attention and feed-forward, local layers), Jina v2 (ALiBi positions) and MPNet (relative positions).
 
 use crate::kernel::Activation;
 use crate::model::keys::Keys;
@@ -70,6 +70,21 @@ pub(super) const fn jina<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
     };
     let global = spec.global.unrotated();
     Ok(Spec { global, positions: Positions::Alibi { bias: 8.0 }, activation: Activation::GeluErf, gate, ..spec })
+}
+
+/// MPNet: BERT with T5's biases by distance beside the learned positions.
+pub(super) const fn mpnet<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
+    let spec = tri!(nomic(keys));
+    let positions = Positions::Relative { buckets: tri!(keys.relative_buckets()), embedded: true };
+    Ok(Spec {
+        global: spec.global.unrotated(),
+        positions,
+        qkv_bias: Need::Required,
+        linear_bias: Need::Required,
+        activation: Activation::GeluErf,
+        gate: Gate::None,
+        ..spec
+    })
 }
 
 /// Nomic v2: experts in every second layer, and no gate.

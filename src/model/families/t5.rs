@@ -32,16 +32,11 @@ pub(super) const fn encoder<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Err
 const fn parts<'a>(keys: &mut Keys<'_, 'a>, spec: Spec<'a>) -> Result<Spec<'a>, Error> {
     let heads = spec.global;
     let norm_eps = tri!(keys.required("attention.layer_norm_rms_epsilon"));
-    let buckets = tri!(keys.size("attention.relative_buckets_count", 1 << 10));
-    if buckets < 4 {
-        // The encoder needs 4 buckets: half of the buckets are for later positions, and in each half, half of the
-        // buckets are for single distances.
-        return Err(keys.wrong("attention.relative_buckets_count", "is less than 4"));
-    }
+    let buckets = tri!(keys.relative_buckets());
     let gated = keys.has("enc.blk.0.ffn_gate.weight");
     Ok(Spec {
         global: heads.unrotated(),
-        positions: Positions::Relative { buckets },
+        positions: Positions::Relative { buckets, embedded: false },
         own_biases: keys.has("enc.blk.1.attn_rel_b.weight"), // UMT5
         norm_eps,
         attention_scale: Some(1.0),

@@ -49,6 +49,17 @@ impl<'a> Keys<'_, 'a> {
         }
     }
 
+    /// Reads the number of ranges of distances that have biases on scores.
+    pub const fn relative_buckets(&mut self) -> Result<usize, Error> {
+        let buckets = tri!(self.size("attention.relative_buckets_count", 1 << 10));
+        if buckets < 4 {
+            // An encoder needs 4 buckets: half of the buckets are for later positions, and in each half, half of the
+            // buckets are for single distances.
+            return Err(self.wrong("attention.relative_buckets_count", "is less than 4"));
+        }
+        Ok(buckets)
+    }
+
     /// Reads the temperature by which queries grow with the position, if the file has a temperature. If the file does
     /// not give the temperature's length, this is the context length before YaRN's scaling.
     pub const fn temperature(&mut self, spec: &Spec<'_>) -> Result<Option<Temperature>, Error> {

@@ -26,7 +26,7 @@ pub(super) const fn row(role: Role, spec: &Spec<'_>, layer: &Layer) -> Row {
     let fused = spec.fused_qkv() && layer.owns_kv;
     let apart = !fused && spec.latent().is_none();
     let buckets = match spec.positions() {
-        Positions::Relative { buckets } => Some(buckets),
+        Positions::Relative { buckets, .. } => Some(buckets),
         _ => None,
     };
     match role {

@@ -5,7 +5,7 @@ use super::{Layer, Role};
 #[cfg(feature = "sound")]
 use crate::model::front::{Front, MAX_STAGES};
 use crate::model::rope::Scaling;
-use crate::model::{Need, PooledHead, Positions, Spec};
+use crate::model::{Need, PooledHead, Spec};
 
 pub(super) const fn row(role: Role, spec: &Spec<'_>, layer: &Layer) -> Row {
     use Need::Optional;
@@ -27,7 +27,7 @@ pub(super) const fn row(role: Role, spec: &Spec<'_>, layer: &Layer) -> Row {
         Role::TokenEmbdNorm => (spec.embedding_norm(), Vector(dim)),
         Role::TokenEmbdNormBias => (required_if(normed && biased), Vector(dim)),
         Role::TokenTypes => (required_if(types > 0), Matrix(dim, types)),
-        Role::PositionEmbd => (required_if(matches!(spec.positions(), Positions::Learned)), Matrix(dim, spec.context)),
+        Role::PositionEmbd => (required_if(spec.positions().are_learned()), Matrix(dim, spec.context)),
         Role::RopeFreqs => (need_if(is_rotated && !is_long, Optional), Vector(pairs)),
         Role::RopeFactorsShort | Role::RopeFactorsLong => (need_if(is_long, Optional), Vector(pairs)),
         #[cfg(feature = "llama-like")]

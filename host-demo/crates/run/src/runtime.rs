@@ -1,7 +1,7 @@
 //! Options for running a model, and the memory of sessions.
 
 use anyhow::{Result, anyhow, bail};
-use arenite::model::{Positions, Spec};
+use arenite::model::Spec;
 use arenite::{Engine, Error, Gguf, Kernels, KvType, Model, Plan, Session};
 use memmap2::MmapMut;
 
@@ -131,7 +131,7 @@ pub fn fits(tokens: usize, context: usize, model: &Model<'_>, cut: &str) -> Resu
 }
 
 fn is_learned(model: &Model<'_>) -> bool {
-    matches!(model.spec().positions(), Positions::Learned)
+    model.spec().positions().are_learned()
 }
 
 /// Refuses models that cannot continue a text: encoders and encoder-decoders.

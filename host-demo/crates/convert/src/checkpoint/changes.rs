@@ -352,6 +352,12 @@ pub fn used_positions<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     Ok(vec![view.slice(0, unused, rows.saturating_sub(unused))?])
 }
 
+/// Drops the first two rows of MPNet's positions, which no token has.
+pub fn third_row_on<'f>(_: &Config, view: View<'f>) -> Changed<'f> {
+    let rows = view.size(0)?;
+    Ok(vec![view.slice(0, 2, rows.saturating_sub(2))?])
+}
+
 /// Reshapes Nomic's experts, which are stored in one matrix, to one matrix per expert.
 pub fn stacked_rows<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     let (experts, rows, columns) = (config.experts()?, config.size(&["n_inner"])?, config.size(&["n_embd"])?);

@@ -27,6 +27,7 @@ const PREFIXES: &[&str] = &[
     "bert.",
     "electra.",
     "roberta.",
+    "mpnet.",
     "new.",
     "distilbert.",
     "ernie.",

@@ -4,7 +4,7 @@ use anyhow::{Result, bail, ensure};
 use serde_json::Value;
 
 use super::{Family, Vocabulary};
-use crate::checkpoint::changes::{same, stacked_columns, stacked_rows, used_positions};
+use crate::checkpoint::changes::{same, stacked_columns, stacked_rows, third_row_on, used_positions};
 use crate::checkpoint::config::{self, Config, SCORING_ENCODER};
 use crate::checkpoint::keys::Keys;
 use crate::checkpoint::names::Row;
@@ -44,6 +44,20 @@ const DISTILLED: &[Row] = &[
     ("output_layer_norm", "layer_output_norm", same),
     ("pre_classifier", "cls", same),
     ("classifier", "cls.output", same),
+];
+
+/// Tensor names in MPNet that differ from RoBERTa's.
+#[rustfmt::skip]
+const MPNET: &[Row] = &[
+    ("embeddings.position_embeddings", "position_embd", third_row_on),
+    ("attention.attn.q", "attn_q", same),
+    ("attention.attn.k", "attn_k", same),
+    ("attention.attn.v", "attn_v", same),
+    ("attention.attn.o", "attn_output", same),
+    ("attention.LayerNorm", "attn_output_norm", same),
+    ("attention.LayerNorm.gamma", "attn_output_norm.weight", same),
+    ("attention.LayerNorm.beta", "attn_output_norm.bias", same),
+    ("encoder.relative_attention_bias", "blk.0.attn_rel_b", same),
 ];
 
 /// Tensors used only in training.
@@ -137,6 +151,20 @@ fn roberta(keys: &mut Keys<'_>) -> Result<()> {
     if let (Some(pad), Some(positions)) = (c.number(&["pad_token_id"])?, c.number(&["max_position_embeddings"])?) {
         keys.set("context_length", positions.saturating_sub(pad + 1));
     }
+    Ok(())
+}
+
+fn mpnet(keys: &mut Keys<'_>) -> Result<()> {
+    // transformers' MPNet has these two numbers in its source, whatever the fields say.
+    const FIRST_POSITION: u32 = 2;
+    const BUCKETS: u32 = 32;
+    bert(keys)?;
+    let c = keys.config;
+    c.only("relative_attention_num_buckets", &BUCKETS.into())?;
+    if let Some(positions) = c.number(&["max_position_embeddings"])? {
+        keys.set("context_length", positions.saturating_sub(FIRST_POSITION));
+    }
+    keys.set("attention.relative_buckets_count", BUCKETS);
     Ok(())
 }
 
@@ -264,6 +292,27 @@ pub const ALL: &[Family] = &[
         names: &[&[("embeddings.position_embeddings", "position_embd", used_positions)], BERT, OF_TOKENS],
         keys: roberta,
         vocabulary: TYPED,
+        ..Family::PLAIN
+    },
+    Family {
+        classes: &["MPNetModel", "MPNetForMaskedLM"],
+        architecture: "mpnet",
+        names: &[MPNET, BERT, NO_POOLER, TRAINING],
+        keys: mpnet,
+        ..Family::PLAIN
+    },
+    Family {
+        classes: &["MPNetForSequenceClassification"],
+        architecture: "mpnet",
+        names: &[MPNET, BERT, CLASSIFIER],
+        keys: mpnet,
+        ..Family::PLAIN
+    },
+    Family {
+        classes: &["MPNetForTokenClassification"],
+        architecture: "mpnet",
+        names: &[MPNET, BERT, OF_TOKENS],
+        keys: mpnet,
         ..Family::PLAIN
     },
     Family {
