@@ -294,6 +294,10 @@ fn added(json: &Value, normalizers: &[&Value], steps: &[Step], notes: &mut Vec<S
         if spelled != text {
             notes.push(format!("the added token {text:?} is spelled {spelled:?}, as in normalized texts"));
         }
+        let separates = |it: &&Value| it["type"] == "BertNormalizer" && it["handle_chinese_chars"] != false;
+        if is_late && !spelled.contains(|c| c != ' ') && normalizers.iter().any(separates) {
+            notes.push(format!("the added token {text:?} is not found in the spaces that are put around ideographs"));
+        }
         if is_late && changes(text) {
             bail!("its added token {text:?} is changed by the normalizer, which is not supported");
         }
