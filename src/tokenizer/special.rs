@@ -18,8 +18,10 @@ pub(super) mod mark {
     pub const START: u8 = 1;
     /// Inside a special token.
     pub const INSIDE: u8 = 2;
-    /// White space absorbed by a special token; the number of the search ([`search`](super::search)) is added.
+    /// White space absorbed by a special token.
     pub const STRIPPED: u8 = 3;
+    /// White space absorbed by a token of normalized text.
+    pub const STRIPPED_LAST: u8 = 4;
 }
 
 /// The searches, in order. The numbers are bits of a set.
@@ -163,11 +165,16 @@ impl Specials<'_, '_, '_> {
     }
 }
 
-/// Number of bytes from `pos` on that a search may take: text, and white space that the same search has absorbed.
-/// Counting stops after the length of the longest possible token.
+/// The mark of white space that the tokens of a search absorb. The tokens of searches with the same mark may lie in it.
+fn stripped(search: u8) -> u8 {
+    if HAS_TABLES && search == search::NORMALIZED { mark::STRIPPED_LAST } else { mark::STRIPPED }
+}
+
+/// Number of bytes from `pos` on that a search may take: text, and white space with the mark of this search. Counting
+/// stops after the length of the longest possible token.
 fn free(marks: &[u8], pos: usize, search: u8) -> usize {
     let reach = marks.get(pos..).unwrap_or(&[]).iter().take(LONGEST_LOOKED_FOR);
-    reach.take_while(|mark| **mark == mark::TEXT || **mark == mark::STRIPPED + search).count()
+    reach.take_while(|mark| **mark == mark::TEXT || **mark == stripped(search)).count()
 }
 
 /// Returns true if the token at `pos..end` must be a whole word but is only part of one. As in Hugging Face's
@@ -187,7 +194,7 @@ fn is_part_of_word(special: &Special, text: &[u8], pos: usize, end: usize) -> bo
 /// Marks the bytes of a token, and the white space that the token absorbs. As in Hugging Face's tokenizers, the token
 /// may lie in white space that the token before it has absorbed, and white space after this token is then text again.
 fn take(marks: &mut [u8], text: &[u8], (pos, end): (usize, usize), special: &Special, search: u8) {
-    let stripped = mark::STRIPPED + search;
+    let stripped = stripped(search);
     if special.follows(rule::STRIPS_LEFT) && marks.get(pos) == Some(&stripped) {
         return; // all white space is absorbed by the token before this one
     }

@@ -27,10 +27,13 @@ pub fn text(json: &Value, token: &Value) -> String {
 }
 
 /// Returns true if a token must be searched after all others. This is the case if the core normalizes the text for it,
-/// or if it overlaps with a token that is found before normalization.
+/// or if a token that is found before normalization overlaps with it or absorbs its white space.
 pub fn is_last(json: &Value, token: &Value) -> bool {
-    let early = || list(&json["added_tokens"]).filter(|other| other["normalized"] != true);
-    token["normalized"] == true && (bert(json).is_some() || early().any(|other| overlap(token, other)))
+    let text = token["content"].as_str().unwrap_or_default();
+    let is_white = text.starts_with(char::is_whitespace) || text.ends_with(char::is_whitespace);
+    let absorbs = |other: &Value| is_white && (other["lstrip"] == true || other["rstrip"] == true);
+    let mut early = list(&json["added_tokens"]).filter(|other| other["normalized"] != true);
+    token["normalized"] == true && (bert(json).is_some() || early.any(|other| overlap(token, other) || absorbs(other)))
 }
 
 /// Returns true if a text can have the two tokens at places that overlap.
