@@ -31,6 +31,9 @@ pub(super) fn build<'i>(gguf: &Gguf<'_>, vocab: &Vocab<'_>, memory: &'i mut [u8]
     builder.set(header::TOKEN_BYTES, vocab.tokens.bytes().len() as u32);
     builder.set(header::MERGE_BYTES, merge_bytes(vocab));
     builder.set(header::WORST_SCORE, unigram::worst_score(vocab).to_bits());
+    let [after_bos, before_eos] = second_ends(gguf);
+    builder.set(header::AFTER_BOS, after_bos);
+    builder.set(header::BEFORE_EOS, before_eos);
     let found = builder.tokens()?;
     builder.sort_tokens();
     builder.names(gguf, &found);
@@ -313,6 +316,12 @@ pub(super) fn consequences(gguf: &Gguf<'_>, vocab: &Vocab<'_>, found: &Found) ->
     found.consequences([vocab.eos, vocab.eot, vocab.eom], keeps_types, key)
 }
 
+/// The tokens next to BOS and to EOS, or [`NONE`].
+pub(super) fn second_ends(gguf: &Gguf<'_>) -> [u32; 2] {
+    let id = |name| if HAS_TABLES { gguf.u32(PREFIX, name).ok().flatten() } else { None };
+    ["after_bos_token_id", "before_eos_token_id"].map(|name| id(name).unwrap_or(NONE))
+}
+
 /// The end tokens of the file's list.
 pub(super) fn listed_ends(gguf: &Gguf<'_>, vocab: &Vocab<'_>) -> impl Iterator<Item = TokenId> {
     let list = match gguf.get("tokenizer.ggml.eos_token_ids") {
@@ -346,9 +355,14 @@ pub(super) fn special(id: TokenId, token: &[u8], kind: TokenType, rules: Rules<'
     let rule = match rules {
         Rules::Nothing => 0,
         Rules::Listed(list) => {
-            let at = list.partition_point(|entry| u32::from_le_bytes(*entry) / 8 < id);
-            let entry = list.get(at).map_or(0, |entry| u32::from_le_bytes(*entry));
-            if entry / 8 == id { entry % 8 } else { 0 }
+            let first = list.partition_point(|entry| u32::from_le_bytes(*entry) / 8 < id);
+            let here = |at| list.get(at).map(|entry: &Word| u32::from_le_bytes(*entry)).filter(|entry| entry / 8 == id);
+            match here(first) {
+                Some(entry) if HAS_TABLES && entry % 8 == 0 => {
+                    rule::NORMALIZED + here(first + 1).map_or(0, |entry| entry % 8)
+                }
+                entry => entry.map_or(0, |entry| entry % 8),
+            }
         }
         Rules::Phi3 if matches!(token, b"<unk>" | b"<s>" | b"<|endoftext|>") => 0,
         Rules::Phi3 => rule::STRIPS_RIGHT,
@@ -369,7 +383,8 @@ pub(super) fn byte_token(token: &[u8]) -> Option<u8> {
 #[derive(Clone, Copy)]
 pub(super) enum Rules<'a> {
     Nothing,
-    /// Ascending entries `8 * id + rule`, written by `arenite convert`. `rule` is a sum of constants of [`rule`].
+    /// Ascending entries `8 * id + rule`, written by `arenite convert`. `rule` is a sum of constants of [`rule`], or 0
+    /// for [`rule::NORMALIZED`]; another entry of the same id may follow.
     Listed(&'a [Word]),
     /// Most special tokens absorb white space after them.
     Phi3,
@@ -384,7 +399,7 @@ pub(super) fn rules<'a>(gguf: &Gguf<'a>) -> Result<Rules<'a>, Error> {
         if list.element() != ValueType::U32 || !words.is_sorted_by_key(|entry| u32::from_le_bytes(*entry)) {
             return Err(Error::KeyValue { key: Name::key(PREFIX, LIST), why: "must be ascending" });
         }
-        if !HAS_TABLES && words.iter().any(|[low, ..]| u32::from(*low) & rule::WHOLE_WORD != 0) {
+        if !HAS_TABLES && words.iter().any(|[low, ..]| low & 7 == 0 || low & 4 != 0) {
             return Err(Error::KeyValue { key: Name::key(PREFIX, LIST), why: "needs the feature bpe" });
         }
         return Ok(Rules::Listed(words));

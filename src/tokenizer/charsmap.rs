@@ -84,6 +84,8 @@ pub(super) struct Spaces {
     pub prefix: bool,
     /// Merges each run of white space before a word into one space, and drops a run at the end of the text.
     pub merge: bool,
+    /// True if a merged run at the end of the text is kept.
+    pub keep_last: bool,
 }
 
 /// Iterator over the bytes of a normalized text. A `▁` in the text is a space that is never merged.
@@ -100,12 +102,24 @@ pub(super) struct Normalized<'a, 't> {
     in_word: bool,
     /// True if white space is merged and a space precedes the next word.
     spaced: bool,
+    /// True if a space that is kept at the end of the text has not been output.
+    last: bool,
 }
 
 impl<'a, 't> Normalized<'a, 't> {
     pub fn new(map: Charsmap<'a>, spaces: Spaces, text: &'t [u8]) -> Self {
         let (copied, replaced): (&[u8], &[u8]) = (&[], &[]);
-        Self { map, spaces, rest: text, copied, replaced, waiting: None, in_word: false, spaced: spaces.prefix }
+        Self {
+            map,
+            spaces,
+            rest: text,
+            copied,
+            replaced,
+            waiting: None,
+            in_word: false,
+            spaced: spaces.prefix,
+            last: false,
+        }
     }
 
     /// Returns the next byte, before white space is processed, and whether this byte is white space.
@@ -158,7 +172,10 @@ impl Iterator for Normalized<'_, '_> {
             return Some(b' ');
         }
         loop {
-            let (byte, is_space) = self.next_raw()?;
+            let Some((byte, is_space)) = self.next_raw() else {
+                return core::mem::take(&mut self.last).then_some(b' ');
+            };
+            self.last = is_space && self.spaces.keep_last;
             if is_space {
                 self.in_word = false;
                 if !self.spaces.merge {
@@ -185,7 +202,7 @@ mod tests {
     use super::*;
 
     fn normal(prefix: bool, merge: bool, text: &[u8]) -> Vec<u8> {
-        Normalized::new(Charsmap::NONE, Spaces { prefix, merge }, text).collect()
+        Normalized::new(Charsmap::NONE, Spaces { prefix, merge, keep_last: false }, text).collect()
     }
 
     #[test]
@@ -199,6 +216,8 @@ mod tests {
         assert_eq!(normal(true, false, b""), b"");
         assert_eq!(normal(false, false, b" a"), b" a");
         assert_eq!(normal(true, true, b"   "), b"");
+        let kept = |text| Normalized::new(Charsmap::NONE, Spaces { prefix: true, merge: true, keep_last: true }, text);
+        assert!(kept(b"  a  b  ").eq(*b" a b ") && kept(b"   ").eq(*b" ") && kept(b"a").eq(*b" a") && kept(b"").eq([]));
     }
 
     #[test]
@@ -220,7 +239,7 @@ mod tests {
             }));
             let map = Charsmap::new(&bytes).unwrap();
             let text = [b'a'; 50];
-            let out = Normalized::new(map, Spaces { prefix: true, merge: true }, &text);
+            let out = Normalized::new(map, Spaces { prefix: true, merge: true, keep_last: false }, &text);
             assert!(out.count() <= text.len() * LONGEST * 2);
         }
     }

@@ -24,7 +24,7 @@
 use super::canonical::{Spelling, compare};
 use super::merge::Word;
 use super::names;
-use super::vocab::{TokenType, Vocab};
+use super::vocab::{HAS_TABLES, TokenType, Vocab};
 use crate::TokenId;
 
 /// Word that means "no id".
@@ -58,6 +58,10 @@ pub(super) mod header {
     pub const LONGEST: usize = 10;
     /// Lowest score of an ordinary token, an f32.
     pub const WORST_SCORE: usize = 11;
+    /// Id that follows BOS at the start of a text.
+    pub const AFTER_BOS: usize = 12;
+    /// Id that precedes EOS at the end of a text.
+    pub const BEFORE_EOS: usize = 13;
     pub const WORDS: usize = 16;
 }
 
@@ -158,6 +162,8 @@ pub(super) mod rule {
     /// The token only matches if neither the character before it nor the character after it is a letter, mark, digit or
     /// underscore.
     pub const WHOLE_WORD: u32 = 4;
+    /// The token is found after all others, and by WordPiece in the text that its rules have changed.
+    pub const NORMALIZED: u32 = 8;
 }
 
 impl Special {
@@ -378,6 +384,16 @@ impl<'i> Index<'i> {
 
     pub fn eom(&self) -> Option<TokenId> {
         self.id(header::EOM)
+    }
+
+    /// The token between BOS and a text.
+    pub fn after_bos(&self) -> Option<TokenId> {
+        if HAS_TABLES { self.id(header::AFTER_BOS) } else { None }
+    }
+
+    /// The token between a text and EOS.
+    pub fn before_eos(&self) -> Option<TokenId> {
+        if HAS_TABLES { self.id(header::BEFORE_EOS) } else { None }
     }
 
     /// Lowest score of an ordinary token.

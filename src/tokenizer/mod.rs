@@ -354,10 +354,9 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         if output.len <= output.ids.len() {
             return Ok(output.len);
         }
-        if let (true, true, Some(eos), Some(last)) =
-            (options.add_special, self.vocab.add_eos, self.vocab.eos, output.ids.last_mut())
-        {
-            *last = eos;
+        if let (true, true, Some(eos)) = (options.add_special, self.vocab.add_eos, self.vocab.eos) {
+            let ends = [Some(eos), self.index.before_eos()].into_iter().flatten();
+            output.ids.iter_mut().rev().zip(ends).for_each(|(to, id)| *to = id);
         }
         Ok(output.ids.len())
     }
@@ -378,6 +377,7 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         let mut output = Output { ids: out, len: 0 };
         if let (true, true, Some(bos)) = (options.add_special, self.vocab.add_bos, self.vocab.bos) {
             output.push(bos);
+            self.index.after_bos().into_iter().for_each(|id| output.push(id));
         }
         let parse_special = options.parse_special;
         let specials = Specials { vocab: &self.vocab, index: &self.index, parse_special, places };
@@ -388,6 +388,7 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
             given,
         })?;
         if let (true, true, Some(eos)) = (options.add_special, self.vocab.add_eos, self.vocab.eos) {
+            self.index.before_eos().into_iter().for_each(|id| output.push(id));
             output.push(eos);
         }
         Ok(output)
@@ -637,7 +638,7 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
     /// [`normalizer`](Self::normalizer) has the step `Charsmap`, the caller applies it. A build without the feature
     /// `unigram` does not read the map.
     pub fn mapped<'t>(&self, text: &'t [u8]) -> impl Iterator<Item = u8> + use<'a, 't> {
-        Normalized::new(self.vocab.charsmap, Spaces { prefix: false, merge: false }, text)
+        Normalized::new(self.vocab.charsmap, Spaces { prefix: false, merge: false, keep_last: false }, text)
     }
 
     /// Returns the replacement for the shortest entry of the character map that `text` starts with, or `None` if there

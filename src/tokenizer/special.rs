@@ -1,13 +1,14 @@
 //! Finds special tokens in a text, before the rest is tokenized.
 //!
 //! As in Hugging Face's tokenizers, a text is searched from left to right, and at each position the longest token is
-//! taken. Control tokens are searched first; all other added tokens are searched in the text between control tokens.
-//! (llama.cpp 0.3.36 takes the longest token of the whole text first. The results differ only if tokens overlap.)
+//! taken. Control tokens are searched first; all other added tokens are searched in the text between control tokens,
+//! and tokens of normalized text ([`rule::NORMALIZED`]) in what is left. (llama.cpp 0.3.36 takes the longest token of
+//! the whole text first. The results differ only if tokens overlap.)
 
 use super::index::{Index, Special, narrow, rule};
 use super::unicode::{first_char, is_word};
-use super::vocab::{HAS_TABLES, LONGEST_LOOKED_FOR, TokenType, Vocab};
-use crate::TokenId;
+use super::vocab::{HAS_TABLES, LONGEST_LOOKED_FOR, Model, TokenType, Vocab};
+use crate::{TokenId, built};
 
 /// Mark of a byte of the text.
 pub(super) mod mark {
@@ -19,7 +20,23 @@ pub(super) mod mark {
     pub const INSIDE: u8 = 2;
     /// White space absorbed by a special token.
     pub const STRIPPED: u8 = 3;
+    /// White space absorbed by a token of normalized text.
+    pub const STRIPPED_LAST: u8 = 4;
 }
+
+/// The searches, in order. The numbers are bits of a set.
+mod search {
+    /// Control tokens.
+    pub const CONTROL: u8 = 1;
+    /// Other added tokens.
+    pub const ADDED: u8 = 2;
+    /// Tokens that are found in normalized text.
+    pub const NORMALIZED: u8 = 4;
+}
+
+/// The smallest build does not read lists with [`rule::NORMALIZED`].
+const SEARCHES: &[u8] =
+    if HAS_TABLES { &[search::CONTROL, search::ADDED, search::NORMALIZED] } else { &[search::CONTROL, search::ADDED] };
 
 #[derive(Clone, Copy)]
 pub(super) struct ByteSet(pub [u32; 8]);
@@ -44,21 +61,9 @@ pub(super) struct Specials<'v, 'a, 'i> {
     pub index: &'v Index<'i>,
     /// True if control tokens are parsed; user-defined tokens are always parsed.
     pub parse_special: bool,
-    /// The only positions at which control tokens may start, in ascending order; `None` for no restriction.
+    /// The only positions at which the search for control tokens may find one, in ascending order; `None` for no
+    /// restriction.
     pub places: Option<&'v [usize]>,
-}
-
-/// The kinds of special tokens that a search finds.
-#[derive(Clone, Copy)]
-struct Counts {
-    control: bool,
-    added: bool,
-}
-
-impl Counts {
-    fn has(self, special: &Special) -> bool {
-        if special.kind == TokenType::UserDefined { self.added } else { self.control }
-    }
 }
 
 impl Specials<'_, '_, '_> {
@@ -66,29 +71,35 @@ impl Specials<'_, '_, '_> {
     /// unchanged. `Err` if `memory` is too short.
     pub fn mark(&self, text: &[u8], memory: &mut [u8]) -> Result<bool, ()> {
         let (mut marks, mut is_any) = (memory.get_mut(..text.len()), false);
-        for is_control in [true, false] {
-            if is_control && !self.parse_special {
+        for search in SEARCHES {
+            let mut firsts = ByteSet::EMPTY;
+            for special in self.index.specials().iter().map(Special::from_words) {
+                if self.search_of(&special) == *search {
+                    firsts.insert(special.first);
+                }
+            }
+            if firsts.0 == ByteSet::EMPTY.0 {
                 continue;
             }
-            let counts = Counts { control: is_control, added: !is_control };
-            let mut firsts = ByteSet::EMPTY;
-            for special in self.index.specials().iter().map(Special::from_words).filter(|special| counts.has(special)) {
-                firsts.insert(special.first);
-            }
             let mut next = 0;
-            let places = self.places.filter(|_| is_control);
-            for (pos, _) in text.iter().enumerate().filter(|(_, byte)| firsts.contains(**byte)) {
+            let places = self.places.filter(|_| *search == search::CONTROL);
+            let may_start = |byte| match self.is_normalized(*search) {
+                true => byte & 0xc0 != 0x80, // the start of a character
+                false => firsts.contains(byte),
+            };
+            for (pos, _) in text.iter().enumerate().filter(|(_, byte)| may_start(**byte)) {
                 if pos < next || places.is_some_and(|places| places.binary_search(&pos).is_err()) {
                     continue;
                 }
                 let free = match &marks {
-                    Some(marks) if is_any => free(marks, pos),
+                    Some(marks) if is_any => free(marks, pos, *search),
                     _ => text.len() - pos,
                 };
                 let rest = text.get(pos..).and_then(|text| text.get(..free)).unwrap_or(&[]);
-                let Some(special) = self.longest(rest, counts) else { continue };
-                next = pos + special.len;
-                if is_part_of_word(&special, text, pos) {
+                let Some((special, len)) = self.longest(rest, *search) else { continue };
+                let end = pos + len;
+                next = end;
+                if is_part_of_word(&special, text, pos, end) {
                     continue;
                 }
                 let marks = marks.as_deref_mut().ok_or(())?;
@@ -96,44 +107,79 @@ impl Specials<'_, '_, '_> {
                     marks.fill(mark::TEXT);
                     is_any = true;
                 }
-                next = take(marks, text, pos, &special);
+                take(marks, text, (pos, end), &special, *search);
             }
         }
         Ok(is_any)
     }
 
-    fn longest(&self, text: &[u8], counts: Counts) -> Option<Special> {
+    /// The search that finds a token; 0 if no search does.
+    fn search_of(&self, special: &Special) -> u8 {
+        match special.kind {
+            kind if kind != TokenType::UserDefined && !self.parse_special => 0,
+            _ if HAS_TABLES && special.follows(rule::NORMALIZED) => search::NORMALIZED,
+            TokenType::UserDefined => search::ADDED,
+            _ => search::CONTROL,
+        }
+    }
+
+    /// True if a search compares tokens with the text as WordPiece changes it.
+    fn is_normalized(&self, search: u8) -> bool {
+        built::WORDPIECE && search == search::NORMALIZED && matches!(self.vocab.model, Model::WordPiece(_))
+    }
+
+    /// The longest token at the start of `text` that one of `searches` finds, and the length of its text.
+    fn longest(&self, text: &[u8], searches: u8) -> Option<(Special, usize)> {
+        match self.vocab.model {
+            Model::WordPiece(rules) if self.is_normalized(searches) => self.longest_of(rules.applied(text), searches),
+            _ => self.longest_of(text.iter().enumerate().map(|(at, byte)| (*byte, at + 1)), searches),
+        }
+    }
+
+    /// Like [`longest`](Self::longest), for bytes with the length of the text up to each byte. The length is 0 where
+    /// no token may end.
+    fn longest_of(&self, bytes: impl Iterator<Item = (u8, usize)>, searches: u8) -> Option<(Special, usize)> {
         let (mut range, mut found) = (self.index.specials(), None);
-        for (depth, byte) in text.iter().enumerate() {
+        for (depth, (byte, end)) in bytes.enumerate() {
             let here = |words: &_| self.index.spelled(self.vocab, Special::from_words(words).id).get(depth).copied();
-            let Some(narrower) = narrow(range, here, *byte) else { break };
+            let Some(narrower) = narrow(range, here, byte) else { break };
             range = narrower;
             // Tokens that end here come first.
-            let ends = range.first().map(Special::from_words).filter(|special| special.len == depth + 1);
-            found = ends.filter(|special| counts.has(special)).or(found);
+            let ends = range.first().map(Special::from_words).filter(|special| special.len == depth + 1 && end > 0);
+            let ends = ends.filter(|special| self.search_of(special) & searches != 0);
+            found = ends.map(|special| (special, end)).or(found);
         }
         found
     }
 
-    /// The token marked at the start of `text`, and its length.
+    /// The token marked at the start of `text`, and the length of its text.
     pub fn at(&self, text: &[u8], marks: &[u8]) -> Option<(TokenId, usize)> {
         let len = 1 + marks.iter().skip(1).take_while(|mark| **mark == mark::INSIDE).count();
-        let counts = Counts { control: self.parse_special, added: true };
-        let special = self.longest(text.get(..len)?, counts)?;
-        Some((special.id, special.len))
+        let text = text.get(..len)?;
+        let as_it_is = self.longest(text, u8::MAX).filter(|(_, end)| *end == len);
+        let (special, _) = match as_it_is {
+            None if built::WORDPIECE => self.longest(text, search::NORMALIZED)?,
+            found => found?,
+        };
+        Some((special.id, len))
     }
 }
 
-/// Number of bytes from `pos` on that do not belong to a special token. Counting stops after the length of the longest
-/// possible token.
-fn free(marks: &[u8], pos: usize) -> usize {
-    let reach = marks.get(pos..).unwrap_or(&[]).iter().take(LONGEST_LOOKED_FOR);
-    reach.take_while(|mark| **mark == mark::TEXT).count()
+/// The mark of white space that the tokens of a search absorb. The tokens of searches with the same mark may lie in it.
+fn stripped(search: u8) -> u8 {
+    if HAS_TABLES && search == search::NORMALIZED { mark::STRIPPED_LAST } else { mark::STRIPPED }
 }
 
-/// Returns true if the token at `pos` must be a whole word but is only part of one. As in Hugging Face's tokenizers,
-/// the search for special tokens then continues after this token.
-fn is_part_of_word(special: &Special, text: &[u8], pos: usize) -> bool {
+/// Number of bytes from `pos` on that a search may take: text, and white space with the mark of this search. Counting
+/// stops after the length of the longest possible token.
+fn free(marks: &[u8], pos: usize, search: u8) -> usize {
+    let reach = marks.get(pos..).unwrap_or(&[]).iter().take(LONGEST_LOOKED_FOR);
+    reach.take_while(|mark| **mark == mark::TEXT || **mark == stripped(search)).count()
+}
+
+/// Returns true if the token at `pos..end` must be a whole word but is only part of one. As in Hugging Face's
+/// tokenizers, the search for special tokens then continues after this token.
+fn is_part_of_word(special: &Special, text: &[u8], pos: usize, end: usize) -> bool {
     if !HAS_TABLES || !special.follows(rule::WHOLE_WORD) {
         return false;
     }
@@ -141,38 +187,41 @@ fn is_part_of_word(special: &Special, text: &[u8], pos: usize) -> bool {
         let char = first_char(text.get(pos.checked_sub(len)?..pos)?)?;
         (char.len == len && (len > 1 || char.code < 0x80)).then_some(char)
     });
-    let after = first_char(text.get(pos + special.len..).unwrap_or(&[]));
+    let after = first_char(text.get(end..).unwrap_or(&[]));
     before.is_some_and(|char| is_word(char.code)) || after.is_some_and(|char| is_word(char.code))
 }
 
-/// Marks the bytes of a token at `pos`, and the white space that the token absorbs. Returns the position after the
-/// token and the white space.
-fn take(marks: &mut [u8], text: &[u8], pos: usize, special: &Special) -> usize {
-    let end = pos + special.len;
-    let Some(span) = marks.get_mut(pos..end) else { return end };
+/// Marks the bytes of a token, and the white space that the token absorbs. As in Hugging Face's tokenizers, the token
+/// may lie in white space that the token before it has absorbed, and white space after this token is then text again.
+fn take(marks: &mut [u8], text: &[u8], (pos, end): (usize, usize), special: &Special, search: u8) {
+    let stripped = stripped(search);
+    if special.follows(rule::STRIPS_LEFT) && marks.get(pos) == Some(&stripped) {
+        return; // all white space is absorbed by the token before this one
+    }
+    let Some(span) = marks.get_mut(pos..end) else { return };
     span.fill(mark::INSIDE);
     if let Some(first) = span.first_mut() {
         *first = mark::START;
     }
+    let absorbed = marks.iter_mut().skip(end).take_while(|mark| **mark == stripped);
+    absorbed.for_each(|mark| *mark = mark::TEXT);
     let is_text = |marks: &[u8], at: usize| marks.get(at) == Some(&mark::TEXT);
     let mut at = end;
     while special.follows(rule::STRIPS_RIGHT)
         && is_text(marks, at)
         && let Some(len) = white(text, at)
     {
-        marks.iter_mut().skip(at).take(len).for_each(|mark| *mark = mark::STRIPPED);
+        marks.iter_mut().skip(at).take(len).for_each(|mark| *mark = stripped);
         at += len;
     }
-    let after = at;
     at = pos;
     while special.follows(rule::STRIPS_LEFT)
         && is_text(marks, at.wrapping_sub(1))
         && let Some(len) = (1..=3).find(|len| white(text, at.wrapping_sub(*len)) == Some(*len))
     {
         at -= len;
-        marks.iter_mut().skip(at).take(len).for_each(|mark| *mark = mark::STRIPPED);
+        marks.iter_mut().skip(at).take(len).for_each(|mark| *mark = stripped);
     }
-    after
 }
 
 /// Length of the white space character (by Unicode) at `at`, if there is one.

@@ -39,9 +39,10 @@ impl Fragment<'_, '_, '_, '_> {
         if end.saturating_sub(start) > self.index.longest() {
             return None;
         }
-        // User-defined tokens do not match here, because they were cut out of the text before. A user-defined token
-        // that is still in the text is one that matches only as a whole word, and here it is part of a longer word.
-        let is_piece = |id: &TokenId| !HAS_TABLES || self.vocab.file_type(*id) != TokenType::UserDefined;
+        // Added tokens do not match here, because they were cut out of the text before. A user-defined token that is
+        // still in the text is one that matches only as a whole word, and here it is part of a longer word.
+        let is_added = |id| matches!(self.vocab.file_type(id), TokenType::UserDefined | TokenType::Control);
+        let is_piece = |id: &TokenId| !HAS_TABLES || !is_added(*id);
         self.index.find(self.vocab, self.bytes(start, end)).filter(is_piece)
     }
 

@@ -37,7 +37,7 @@ pub(super) fn words_for_text(vocab: &Vocab<'_>, text: &[u8]) -> usize {
 }
 
 fn normalized<'t>(vocab: &'t Vocab<'_>, text: &'t [u8], prefix: bool) -> impl Iterator<Item = u8> {
-    let spaces = Spaces { prefix, merge: vocab.merge_spaces };
+    let spaces = Spaces { prefix, merge: vocab.merge_spaces, keep_last: vocab.keeps_last_space() };
     Escaped { bytes: Normalized::new(vocab.charsmap, spaces, text), rest: &[] }
 }
 

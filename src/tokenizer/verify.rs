@@ -4,7 +4,7 @@
 //! building without sorting: one pass over the tokens checks that the sorted order is strictly ascending and complete,
 //! and one pass over the merges finds each merge at its position.
 
-use super::build::{byte_token, consequences, halves, listed_ends, note_gaps, rules, special};
+use super::build::{byte_token, consequences, halves, listed_ends, note_gaps, rules, second_ends, special};
 use super::canonical::compare;
 use super::index::{Index, NONE, Special, header};
 use super::merge::Word;
@@ -88,9 +88,9 @@ impl Check<'_, '_, '_> {
             }
         }
         self.list(layout.gaps(), layout.offsets(), gaps.0.into_iter())?;
+        self.unused(header::BEFORE_EOS + 1, header::WORDS)?;
         self.is(header::LONGEST, longest as u32)?;
         self.is(header::WORST_SCORE, unigram::worst_score(self.vocab).to_bits())?;
-        self.unused(header::WORST_SCORE + 1, header::WORDS)?;
         Some((found, reachable))
     }
 
@@ -121,9 +121,12 @@ impl Check<'_, '_, '_> {
         self.unused(end, layout.bytes())
     }
 
-    /// Checks the properties that follow from known spellings.
+    /// Checks the properties that follow from known spellings, and the tokens next to BOS and EOS.
     fn names(&self, gguf: &Gguf<'_>, found: &Found) -> Option<()> {
         let layout = self.index.layout;
+        let [after_bos, before_eos] = second_ends(gguf);
+        self.is(header::AFTER_BOS, after_bos)?;
+        self.is(header::BEFORE_EOS, before_eos)?;
         let mut consequences = consequences(gguf, self.vocab, found);
         if built::LENIENT {
             listed_ends(gguf, self.vocab).for_each(|id| insert(&mut consequences.ends, Some(id)));

@@ -26,6 +26,8 @@ pub(super) const ONLY_SPM: bool = !(HAS_TABLES || built::RWKV_WORLD || built::PL
 const IF_ABSENT: u32 = 1;
 /// Rule that no space is added after a special token.
 const AT_START: u32 = 2;
+/// Rule that a space at the end of a text is kept where runs of spaces count as one.
+const KEEPS_LAST: u32 = 4;
 
 /// Maximum length of tokens that are looked up at every position of a text: special tokens, and all tokens of
 /// tokenizers without merges. In real models these tokens have less than 100 bytes; the limit bounds the time that a
@@ -225,7 +227,8 @@ pub(super) struct Vocab<'a> {
     pub add_bos: bool,
     pub add_eos: bool,
     pub add_space_prefix: bool,
-    /// A sum of [`IF_ABSENT`] and [`AT_START`], as in Hugging Face's `Metaspace`; llama.cpp has no such rules.
+    /// A sum of [`IF_ABSENT`], [`AT_START`] and [`KEEPS_LAST`], as in Hugging Face's `Metaspace`; llama.cpp has no
+    /// such rules.
     space_prefix_rule: u32,
     /// True if consecutive characters that the vocabulary lacks become one unknown token, as in SentencePiece.
     /// llama.cpp does not do this.
@@ -346,6 +349,11 @@ impl<'a> Vocab<'a> {
         self.add_space_prefix
             && !(is(IF_ABSENT) && (text.first() == Some(&b' ') || text.starts_with(&SPACE))
                 || is(AT_START) && !is_start)
+    }
+
+    /// True if a run of spaces at the end of a text becomes one space, instead of none.
+    pub const fn keeps_last_space(&self) -> bool {
+        self.space_prefix_rule & KEEPS_LAST != 0
     }
 
     pub const fn merges(&self) -> Option<Array<'a>> {

@@ -37,6 +37,44 @@ impl WordPieceRules {
             },
         }
     }
+
+    /// True for control characters that are left out.
+    fn drops(self, code: u32) -> bool {
+        let is_line = matches!(code, 0x09 | 0x0a | 0x0d);
+        self.cleans && (matches!(code, 0 | 0xfffd) || group(code) == Group::Control && !is_line)
+    }
+
+    /// Applies the rules to a text, without spaces around ideographs. Each byte comes with the length of the text up to
+    /// it, or with 0 if more bytes of the same character follow.
+    pub fn applied(self, text: &[u8]) -> impl Iterator<Item = (u8, usize)> {
+        let mut at = 0;
+        let mut chars = iter::from_fn(move || {
+            let char = first_char(text.get(at..)?)?;
+            at += char.len;
+            Some((char.code, at))
+        });
+        let (mut bytes, mut next, mut end) = (heapless::Vec::<u8, 12>::new(), 0, 0);
+        iter::from_fn(move || {
+            while next == bytes.len() {
+                let code;
+                (code, end) = chars.next()?;
+                (bytes, next) = (heapless::Vec::new(), 0);
+                if self.drops(code) {
+                    continue;
+                }
+                let [first, rest @ ..] = self.apply(if self.cleans && is_space(code) { 0x20 } else { code });
+                for code in iter::once(first).chain(rest.into_iter().filter(|code| *code != 0)) {
+                    let (utf8, len) = utf8(code);
+                    let is_left_out = self.strips_accents && group(code) == Group::Nonspacing;
+                    // There is room for three characters.
+                    _ = bytes.extend_from_slice(utf8.get(..len).filter(|_| !is_left_out).unwrap_or(&[]));
+                }
+            }
+            let byte = *bytes.get(next)?;
+            next += 1;
+            Some((byte, if next == bytes.len() { end } else { 0 }))
+        })
+    }
 }
 
 /// Appends the ids of a text without special tokens; `None` if `memory` is too small for one of its words.
@@ -51,9 +89,7 @@ pub(super) fn encode(
     let mut word = Letters { bytes: memory.as_flattened_mut(), len: 0, count: 0 };
     while let Some(char) = first_char(text) {
         text = text.get(char.len..)?;
-        let is_line = matches!(char.code, 0x09 | 0x0a | 0x0d);
-        let is_control = matches!(char.code, 0 | 0xfffd) || group(char.code) == Group::Control && !is_line;
-        if is_control && rules.cleans {
+        if rules.drops(char.code) {
             continue;
         }
         let is_alone = rules.parts_ideographs && is_chinese(char.code);

@@ -140,8 +140,10 @@ pub fn compressed(checkpoint: &mut Checkpoint<'_>) -> Result<()> {
             codes.name
         );
         let groups = if scales.shape.len() == 2 { scales.shape[1] } else { 1 };
+        let factors: usize = scales.shape.iter().product();
+        let is_whole = factors == 1 && zeros.is_none(); // one factor for all weights
         ensure!(
-            scales.shape.iter().product::<usize>() == rows * groups && groups > 0 && columns.is_multiple_of(groups),
+            is_whole || factors == rows * groups && groups > 0 && columns.is_multiple_of(groups),
             "the factors of {} have shape {:?}, which does not fit",
             codes.name,
             scales.shape
@@ -154,6 +156,7 @@ pub fn compressed(checkpoint: &mut Checkpoint<'_>) -> Result<()> {
             {
                 Groups::Listed(list)
             }
+            _ if is_whole => Groups::Flat(rows * columns),
             _ => Groups::OfColumns(columns / groups),
         };
         let zeros = match zeros {
@@ -318,7 +321,7 @@ mod tests {
         let mut counts = std::collections::BTreeMap::new();
         grids.iter().flatten().for_each(|kind| *counts.entry(format!("{kind:?}")).or_insert(0) += 1);
         let counts: Vec<String> = counts.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
-        assert_eq!(counts, ["Q4_0 6", "Q4_1 3", "Q5_0 4", "Q5_1 1", "Q8_0 3"], "{grids:?}");
+        assert_eq!(counts, ["Q4_0 6", "Q4_1 3", "Q5_0 4", "Q5_1 1", "Q8_0 4"], "{grids:?}");
     }
 
     /// Returns the type of GGUF that holds the weights, and checks that its blocks have the same weights.

@@ -129,3 +129,102 @@ fn settings_say_whether_a_space_is_added() {
     let refused = converted(&bytes, &settings).unwrap_err();
     assert!(format!("{refused:#}").contains("its pre-tokenizer has add_prefix_space"), "{refused:#}");
 }
+
+/// Adds a token that `flags` describes, in words.
+fn with_added(tokenizer: &mut Value, id: u32, text: &str, flags: &str) {
+    let mut token = json!({"id": id, "content": text, "special": false, "normalized": false});
+    flags.split_whitespace().for_each(|flag| token[flag] = true.into());
+    match tokenizer["added_tokens"].as_array_mut() {
+        Some(all) => all.push(token),
+        None => tokenizer["added_tokens"] = json!([token]),
+    }
+}
+
+fn check(tokenizer: &Value, expected: &[(&str, &[u32])]) {
+    let file = converted(tokenizer, &Value::Null).unwrap();
+    for (text, expected) in expected {
+        assert_eq!(ids(&file, text).0, *expected, "{text:?}");
+    }
+}
+
+/// WordPiece finds some added tokens in the text that BertNormalizer has changed.
+#[test]
+fn tokens_of_normalized_text_are_found_in_any_case() {
+    let mut words = json!({
+        "normalizer": {"type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true, "lowercase": true},
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "model": {
+            "type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
+            "vocab": {"[UNK]": 0, "a": 1, "##a": 2, "e": 3, "b": 8, "##b": 9},
+        },
+    });
+    with_added(&mut words, 0, "[UNK]", "special");
+    for (id, text) in [(4, "ÉTÉ"), (5, "\t"), (6, "中文")] {
+        with_added(&mut words, id, text, "normalized");
+    }
+    check(
+        &words,
+        &[
+            ("été", &[4]),
+            ("xÉté a", &[0, 4, 5, 1]),
+            ("a中文a", &[1, 6, 1]),
+            ("éa a", &[3, 2, 5, 1]),
+            ("a\nb", &[1, 5, 8]),
+            ("ab B", &[1, 9, 5, 8]),
+            ("aE\u{301}TE", &[1, 4]),
+        ],
+    );
+}
+
+/// Tokens of normalized text are found last. A token may lie in white space that the token before it absorbs.
+#[test]
+fn added_tokens_that_overlap() {
+    let mut bytes = byte_level(json!({"Ġ": 0, "f": 1, "o": 2, "x": 3, "e": 4, "s": 5}), json!([]), None);
+    for (id, text, flags) in [
+        (6, "fox", ""),
+        (7, "foxes", "normalized"),
+        (8, "  ", "rstrip"),
+        (9, "<s>", "special rstrip"),
+        (10, "\t", "lstrip rstrip"),
+    ] {
+        with_added(&mut bytes, id, text, flags);
+    }
+    check(
+        &bytes,
+        &[
+            ("foxe foxes", &[6, 4, 0, 6, 4, 5]),
+            ("x     x", &[3, 8, 8, 3]),
+            ("<s>    x", &[9, 8, 8, 3]),
+            ("x\t\tx", &[3, 10, 3]),
+        ],
+    );
+    let token = |name: &str| json!({"SpecialToken": {"id": name, "type_id": 0}});
+    let (text, id) = (json!({"Sequence": {"id": "A", "type_id": 0}}), |id: u32| json!({"ids": [id]}));
+    bytes["post_processor"] = json!({
+        "type": "TemplateProcessing",
+        "single": [token("<s>"), token("f"), text, token("s"), token("<s>")],
+        "special_tokens": {"<s>": id(9), "f": id(1), "s": id(5)},
+    });
+    let file = converted(&bytes, &json!({"bos_token": "<s>", "eos_token": "<s>"})).unwrap();
+    let (gguf, mut index) = (Gguf::parse(&file).unwrap(), Vec::new());
+    let tokenizer = arenite_text::tokenizer(&gguf, &mut index).unwrap();
+    assert_eq!(arenite_text::encode(&tokenizer, b"x", Encode::PROMPT).unwrap(), [9, 1, 3, 5, 9]);
+    let mut cut = [0; 4];
+    let count = tokenizer.encode_start(b"xxxx", Encode::PROMPT, &mut [0; 256], &mut cut).unwrap();
+    assert_eq!((count, cut), (4, [9, 1, 5, 9]));
+}
+
+/// Spaces are merged by a normalizer, which keeps one at the end of a text.
+#[test]
+fn a_merged_space_at_the_end_is_kept() {
+    let mut pieces = json!({
+        "normalizer": {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "},
+        "pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": true},
+        "model": {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0.0], ["▁", -1.0], ["a", -1.0], ["▁a", -1.5]]},
+    });
+    with_added(&mut pieces, 0, "<unk>", "special");
+    with_added(&mut pieces, 4, "<t>", "normalized");
+    let expected: [(&str, &[u32]); 5] =
+        [("a  a", &[3, 3]), ("a ", &[3, 1]), ("a   ", &[3, 1]), ("  ", &[1]), ("a <t> a", &[3, 1, 4, 3])];
+    check(&pieces, &expected);
+}

@@ -9,8 +9,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::Value;
 
-use super::support::{is_byte_level, list, part};
-use super::{BYTE, CONTROL, NORMAL, Token, UNKNOWN, USER_DEFINED, Vocabulary, expressions, support};
+use super::support::{is_byte, is_byte_level, is_control, list, part};
+use super::{BYTE, CONTROL, NORMAL, Token, UNKNOWN, USER_DEFINED, Vocabulary, expressions, normalized, support};
 use arenite_gguf_writer::Meta;
 use arenite_text::normalizer::{self, Step};
 
@@ -75,7 +75,7 @@ pub fn read(wanted: &Model<'_>, json: &Value, notes: &mut Vec<String>) -> Result
         let text = token["content"].as_str().context("an added token has no text")?;
         let id = token["id"].as_u64().with_context(|| format!("the added token {text:?} has no id"))?;
         let unknown = model["unk_token"] == text || model["unk_id"] == id;
-        let kind = match token["special"] == true || support::looks_special(text) {
+        let kind = match is_control(token) {
             // The unknown token of WordPiece and BPE is one of the control tokens.
             _ if unknown && model["type"] != "WordPiece" && model["type"] != "BPE" => UNKNOWN,
             true => CONTROL,
@@ -85,8 +85,9 @@ pub fn read(wanted: &Model<'_>, json: &Value, notes: &mut Vec<String>) -> Result
         let unscored = if kind == USER_DEFINED && model["type"] == "Unigram" { f32::NEG_INFINITY } else { 0.0 };
         let score = vocabulary.tokens.get(&u32::try_from(id).unwrap_or(u32::MAX)).map_or(unscored, |token| token.score);
         // Only vocabularies that spell a space as `▁` are changed, because in all others `▁` stands for itself.
-        let has_marks = !is_byte_level(json) && !support::splits_words(json);
-        let text = if kind == USER_DEFINED && has_marks { text.replace('▁', " ") } else { text.to_owned() };
+        let has_marks = !is_byte_level(json) && !support::splits_words(json) && model["type"] != "WordPiece";
+        let text = normalized::text(json, token);
+        let text = if kind == USER_DEFINED && has_marks { text.replace('▁', " ") } else { text };
         vocabulary.set(id, text, score, kind)?;
     }
     if merging(wanted, json) == Some(MMBERT) {
@@ -97,6 +98,7 @@ pub fn read(wanted: &Model<'_>, json: &Value, notes: &mut Vec<String>) -> Result
         }
     }
     rules(json, &mut vocabulary);
+    second_ends(json, &mut vocabulary);
     // Written only if readers would change a type.
     let changes = |token: &Token| match token.kind {
         NORMAL | USER_DEFINED => is_taken_for_control(token.text.as_bytes(), token.kind == USER_DEFINED),
@@ -130,13 +132,16 @@ fn merging(wanted: &Model<'_>, json: &Value) -> Option<Merging> {
 pub fn rules(json: &Value, vocabulary: &mut Vocabulary) {
     // In a normalized text, no space is beside a token if the normalizer replaces spaces.
     let keeps_spaces = !part(&json["normalizer"], "Replace").is_some_and(support::replaces_space);
-    let entry = |token: &Value| {
+    let mut rules = BTreeSet::new();
+    for token in list(&json["added_tokens"]) {
+        let Some(id) = token["id"].as_u64().and_then(|id| u32::try_from(id).ok()?.checked_mul(8)) else { continue };
         let strips = keeps_spaces || token["normalized"] != true;
         let bits = [("lstrip", 1, strips), ("rstrip", 2, strips), ("single_word", 4, true)];
         let rule: u32 = bits.iter().filter(|(name, _, has)| *has && token[*name] == true).map(|(_, bit, _)| bit).sum();
-        Some(token["id"].as_u64()? as u32 * 8 + rule).filter(|_| rule > 0)
-    };
-    let rules: BTreeSet<u32> = list(&json["added_tokens"]).filter_map(entry).collect();
+        rules.extend((rule > 0).then_some(id + rule));
+        // An entry without a rule says that the token is searched after all others.
+        rules.extend(normalized::is_last(json, token).then_some(id));
+    }
     if !rules.is_empty() {
         vocabulary.key("added_tokens.rules", Meta::array(rules));
     }
@@ -277,22 +282,17 @@ fn other_merges(wanted: &Model<'_>, json: &Value) -> Result<Option<String>> {
     }))
 }
 
-/// Returns true if a token is spelled like `<0x41>`.
-fn is_byte(token: &str) -> bool {
-    token.len() == 6 && token.starts_with("<0x") && token.ends_with('>')
-}
-
-/// Writes whether a space is added before a text, and the flags that limit this. Flag 1: no space before a text that
-/// begins with a space. Flag 2: no space after a special token.
+/// Writes whether a space is added before a text, and flags. Flag 1: no space before a text that begins with a space.
+/// Flag 2: no space after a special token. Flag 4: a space at the end of a text is kept where runs of spaces count as one.
 pub fn space_prefix(json: &Value, vocabulary: &mut Vocabulary) {
     let adds = adds_space(json);
     vocabulary.key("add_space_prefix", adds);
-    if !adds || part(&json["normalizer"], "Prepend").is_some() {
-        return;
-    }
-    let if_absent = part(&json["pre_tokenizer"], "WhitespaceSplit").is_none();
-    let at_start = part(&json["pre_tokenizer"], "Metaspace").is_some_and(|it| it["prepend_scheme"] == "first");
-    let rule = u32::from(if_absent) + 2 * u32::from(at_start);
+    let is_limited = adds && part(&json["normalizer"], "Prepend").is_none();
+    let if_absent = is_limited && part(&json["pre_tokenizer"], "WhitespaceSplit").is_none();
+    let metaspace = part(&json["pre_tokenizer"], "Metaspace");
+    let at_start = is_limited && metaspace.is_some_and(|it| it["prepend_scheme"] == "first");
+    let keeps_last = support::keeps_last_space(json);
+    let rule = u32::from(if_absent) + 2 * u32::from(at_start) + 4 * u32::from(keeps_last);
     if rule > 0 {
         vocabulary.key("add_space_prefix_rule", rule);
     }
@@ -355,6 +355,23 @@ fn word_pieces(json: &Value, vocabulary: &mut Vocabulary) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Writes the second of the special tokens before a text, and the second to last one after it. (`ends` and `special.rs`
+/// write the outermost ones.)
+fn second_ends(json: &Value, vocabulary: &mut Vocabulary) {
+    let Some(template) = part(&json["post_processor"], "TemplateProcessing") else { return };
+    let single: Vec<&Value> = list(&template["single"]).collect();
+    let id = |piece: &Value| {
+        let name = piece["SpecialToken"]["id"].as_str()?;
+        u32::try_from(template["special_tokens"][name]["ids"][0].as_u64()?).ok()
+    };
+    let (first, last) = (single.first_chunk::<2>(), single.last_chunk::<2>());
+    let start = first.and_then(|[outer, inner]| id(outer).and(id(inner)));
+    let end = last.and_then(|[inner, outer]| id(outer).and(id(inner)));
+    for (key, id) in [("after_bos_token_id", start), ("before_eos_token_id", end)] {
+        id.into_iter().for_each(|id| vocabulary.key(key, id));
+    }
 }
 
 /// Reads the special tokens before and after a text. If `is_complete` is true, a text gets no other special tokens.

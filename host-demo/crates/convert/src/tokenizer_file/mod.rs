@@ -11,6 +11,7 @@ pub mod folder;
 #[cfg(test)]
 mod ids;
 mod json;
+mod normalized;
 mod plamo2;
 pub mod ranks;
 mod rules;

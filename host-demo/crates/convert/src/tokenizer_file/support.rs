@@ -4,6 +4,7 @@ use anyhow::{Result, bail};
 use serde_json::Value;
 
 use super::expressions::{LINE_STARTS, SOME_DIGITS, SOME_THREES};
+use super::normalized;
 use arenite_text::normalizer::{Step, apply};
 
 pub fn list(value: &Value) -> impl Iterator<Item = &Value> {
@@ -19,6 +20,11 @@ pub fn part<'v>(value: &'v Value, name: &str) -> Option<&'v Value> {
     parts.iter().flat_map(|parts| list(&value[*parts])).find_map(|value| part(value, name))
 }
 
+/// Returns true if a token is spelled like `<0x41>`.
+pub fn is_byte(token: &str) -> bool {
+    token.len() == 6 && token.starts_with("<0x") && token.ends_with('>')
+}
+
 pub fn is_byte_level(json: &Value) -> bool {
     part(&json["pre_tokenizer"], "ByteLevel").or(part(&json["decoder"], "ByteLevel")).is_some()
 }
@@ -32,6 +38,11 @@ pub fn looks_special(text: &str) -> bool {
         || between("<|", "|>")
         || between("<｜", "｜>")
         || between("<unused", ">")
+}
+
+/// Returns true if an added token is a control token.
+pub fn is_control(token: &Value) -> bool {
+    token["special"] == true || looks_special(token["content"].as_str().unwrap_or_default())
 }
 
 /// Returns the steps that convert a text before it is tokenized. Refuses settings that would give other ids. A setting
@@ -139,15 +150,12 @@ fn words(json: &Value, pre_tokenizers: &[&Value], steps: &mut Vec<Step>, notes: 
 /// Checks how spaces are kept and marked.
 fn spaces(json: &Value, normalizers: &[&Value], pre_tokenizers: &[&Value], notes: &mut Vec<String>) -> Result<()> {
     let kinds = kinds(pre_tokenizers);
-    let has = |kind: &str| normalizers.iter().any(|it| it["type"] == kind);
-    // Repeated spaces are merged as in SentencePiece, which also drops a space at the end. In Hugging Face's tokenizer,
-    // `Strip` drops a space at the end only if `Strip` comes after the map, because the map converts other characters
-    // to spaces.
-    let after_map = normalizers.iter().rev().take_while(|it| it["type"] != "Precompiled");
-    let strips = after_map.into_iter().any(|it| it["type"] == "Strip" && it["strip_right"] != false);
-    let drops_last = strips || kinds.contains(&"WhitespaceSplit");
-    let keeps_last = has("Replace") && !has("Prepend") && !drops_last;
-    if json["model"]["type"] == "Unigram" && has_single_spaces(json) && keeps_last {
+    // A text that is stripped gets no space at the end, as in SentencePiece. In Hugging Face's tokenizer, `Strip` drops a
+    // space at the end only if `Strip` comes after the map, because the map converts other characters to spaces.
+    let mut after_map = normalizers.iter().rev().take_while(|it| it["type"] != "Precompiled");
+    let is_before_map = !after_map.any(|it| strips_end(it)) && normalizers.iter().any(|it| strips_end(it));
+    let splits = kinds.contains(&"WhitespaceSplit");
+    if json["model"]["type"] == "Unigram" && has_single_spaces(json) && is_before_map && !splits {
         notes.push(
             "a space at the end of a text (or what becomes one) is dropped, unlike in Hugging Face's tokenizer"
                 .to_owned(),
@@ -182,8 +190,8 @@ fn model(json: &Value, notes: &mut Vec<String>) -> Result<()> {
     let template =
         part(&json["post_processor"], "TemplateProcessing").map(|it| list(&it["single"]).collect::<Vec<_>>());
     let is_text = |it: &&Value| it["Sequence"].is_object();
-    if template.is_some_and(|all| all.split(is_text).any(|special| special.len() > 1)) {
-        notes.push("of several special tokens at an end of a text, only the outermost one is added".to_owned());
+    if template.is_some_and(|all| all.split(is_text).any(|special| special.len() > 2)) {
+        notes.push("of several special tokens at an end of a text, only the outer two are added".to_owned());
     }
     for name in ["continuing_subword_prefix", "end_of_word_suffix"] {
         if json["model"]["type"] == "BPE" && json["model"][name].as_str().is_some_and(|text| !text.is_empty()) {
@@ -230,8 +238,15 @@ fn unknown(json: &Value, notes: &mut Vec<String>) {
     let is_longer = |entry: &Value| entry[1].as_f64().is_some_and(|score| f64::from(score as f32) != score);
     // If the file was converted from a SentencePiece model, its scores have no more digits than f32, except for a few
     // sums.
-    let longer = list(&model["vocab"]).filter(|entry| is_longer(entry)).count();
-    if model["type"] == "Unigram" && longer * 2 > list(&model["vocab"]).count() {
+    let texts = || list(&model["vocab"]).filter(|entry| !entry[0].as_str().is_some_and(is_byte));
+    let longer = texts().filter(|entry| is_longer(entry)).count();
+    if model["type"] == "Unigram" && model["byte_fallback"] == true && texts().count() < list(&model["vocab"]).count() {
+        notes.push(
+            "a text that spells a byte token, such as <0x41>, gets other tokens than from Hugging Face's tokenizer"
+                .to_owned(),
+        );
+    }
+    if model["type"] == "Unigram" && longer * 2 > texts().count() {
         notes.push(
             "scores are rounded to f32: a text that has several best tokenizations may get another one".to_owned(),
         );
@@ -260,7 +275,7 @@ fn added(json: &Value, normalizers: &[&Value], steps: &[Step], notes: &mut Vec<S
     let only_composes = steps.iter().all(|step| matches!(step, Step::Nfc | Step::Precompiled));
     for token in list(&json["added_tokens"]) {
         let text = token["content"].as_str().unwrap_or_default();
-        let is_control = token["special"] == true || looks_special(text);
+        let is_control = is_control(token);
         let is_late = token["normalized"] == true;
         if prepends && is_late && !is_control {
             bail!("its added token {text:?} is found after normalization, which is not supported");
@@ -271,8 +286,17 @@ fn added(json: &Value, normalizers: &[&Value], steps: &[Step], notes: &mut Vec<S
         if token["single_word"] == true && is_ordinary(json, token) {
             bail!("its added token {text:?} has single_word and is an ordinary token, too, which is not supported");
         }
-        if is_late && !is_control && normalizers.iter().any(lowers) {
+        let is_word = || text.to_lowercase() == text && text.chars().all(char::is_alphanumeric);
+        if !is_late && is_word() && is_ordinary(json, token) && normalizers.iter().any(lowers) {
             notes.push(format!("the added token {text:?} is found in this spelling only, not in other cases"));
+        }
+        let spelled = normalized::text(json, token);
+        if spelled != text {
+            notes.push(format!("the added token {text:?} is spelled {spelled:?}, as in normalized texts"));
+        }
+        let separates = |it: &&Value| it["type"] == "BertNormalizer" && it["handle_chinese_chars"] != false;
+        if is_late && !spelled.contains(|c| c != ' ') && normalizers.iter().any(separates) {
+            notes.push(format!("the added token {text:?} is not found in the spaces that are put around ideographs"));
         }
         if is_late && changes(text) {
             bail!("its added token {text:?} is changed by the normalizer, which is not supported");
@@ -285,7 +309,21 @@ fn added(json: &Value, normalizers: &[&Value], steps: &[Step], notes: &mut Vec<S
             bail!("its added token {text:?} is found {place} normalization, which is not supported for its kind");
         }
     }
+    notes.extend(overlap(json));
     Ok(())
+}
+
+/// Returns a note about added tokens that are found together by Hugging Face's tokenizer, but one after the other by
+/// Arenite, if this makes a difference.
+fn overlap(json: &Value) -> Option<String> {
+    let early = || list(&json["added_tokens"]).filter(|token| token["normalized"] != true);
+    let (control, others): (Vec<&Value>, Vec<&Value>) = early().partition(|token| is_control(token));
+    let pairs = others.iter().flat_map(|token| control.iter().map(move |control| (*control, *token)));
+    let (control, token) = pairs.into_iter().find(|(control, token)| normalized::overlap(control, token))?;
+    Some(format!(
+        "the added tokens {} and {} overlap: the first one is found first, unlike in Hugging Face's tokenizer",
+        control["content"], token["content"]
+    ))
 }
 
 /// Returns true if the model also forms the added token by merging other tokens.
@@ -322,6 +360,21 @@ pub fn has_single_spaces(json: &Value) -> bool {
     flatten(&json["normalizer"], "normalizers", &mut normalizers);
     normalizers.iter().any(|it| it["pattern"]["Regex"] == " {2,}")
         || part(&json["pre_tokenizer"], "WhitespaceSplit").is_some()
+}
+
+/// Returns true if a run of spaces at the end of a text becomes one space, as in Hugging Face's tokenizer without `Strip`.
+/// SentencePiece drops the run.
+pub fn keeps_last_space(json: &Value) -> bool {
+    let mut normalizers = Vec::new();
+    flatten(&json["normalizer"], "normalizers", &mut normalizers);
+    json["model"]["type"] == "Unigram"
+        && has_single_spaces(json)
+        && part(&json["pre_tokenizer"], "WhitespaceSplit").is_none()
+        && !normalizers.into_iter().any(strips_end)
+}
+
+fn strips_end(normalizer: &Value) -> bool {
+    normalizer["type"] == "Strip" && normalizer["strip_right"] != false
 }
 
 /// Returns true if a text is split into words and signs, and white space is dropped.
@@ -378,8 +431,8 @@ mod tests {
         for (normalizers, is_different, has_step) in [
             (json!([]), false, false),
             (json!([map]), false, true),
-            (json!([spaces]), true, false),
-            (json!([map, spaces]), true, true),
+            (json!([spaces]), false, false),
+            (json!([map, spaces]), false, true),
             (json!([map, strip, spaces]), false, true),
             (json!([strip, map, spaces]), true, true),
         ] {
