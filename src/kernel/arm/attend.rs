@@ -19,16 +19,22 @@ const BLOCK: usize = 64;
 
 /// [`Kernels::attend`](crate::kernel::Kernels).
 pub(super) unsafe fn attend(job: &Attention<'_>, out: &mut [f32], out_stride: usize, scratch: &mut [f32]) {
-    let (dim, width) = (job.layout.dim, job.layout.padded());
+    let dim = job.layout.dim;
     if !job.is_plain() || job.layout.shares() {
-        return any(job, out, out_stride, scratch);
+        any(job, out, out_stride, scratch);
+    } else if const { !KvType::F32.is_built() } || job.layout.kind != KvType::F32 {
+        converted::attend(job, out, out_stride, scratch);
+    } else if dim == 0 || !dim.is_multiple_of(4) {
+        any(job, out, out_stride, scratch);
+    } else {
+        floats(job, out, out_stride, scratch);
     }
-    if const { !KvType::F32.is_built() } || job.layout.kind != KvType::F32 {
-        return converted::attend(job, out, out_stride, scratch);
-    }
-    if dim == 0 || !dim.is_multiple_of(4) {
-        return any(job, out, out_stride, scratch);
-    }
+}
+
+/// Attention over f32 keys and values, whose length is a multiple of four.
+#[inline(never)]
+fn floats(job: &Attention<'_>, out: &mut [f32], out_stride: usize, scratch: &mut [f32]) {
+    let (dim, width) = (job.layout.dim, job.layout.padded());
     let (Some(sums), Some(tiles)) = (scratch.get_mut(..width), Tiles::new(job)) else { return };
     let shape = Shape { tiles, scale: job.scale, dim, width, sums: sums.as_mut_ptr() };
     let queries = job.heads * job.group * dim;

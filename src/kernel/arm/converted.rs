@@ -1,8 +1,8 @@
 //! Attention over keys and values of other types than f32: sixteen rows of a tile are converted to floats at a time,
-//! once for up to four query rows.
+//! once for up to three query rows.
 //!
-//! Computes the same as [`attention::attend`](crate::kernel::attention::attend), for scores without cap, bias and sinks,
-//! and values that are not parts of keys.
+//! Computes the same as [`attention::attend`](crate::kernel::attention::attend), for scores without cap, bias and
+//! sinks, and values that are not parts of keys.
 
 use core::mem::MaybeUninit;
 
@@ -18,8 +18,8 @@ use crate::kernel::lanes::Elements;
 use crate::memory::kv::Store;
 use crate::memory::{HeadLayout, KvType, TILE};
 
-/// Maximum number of query rows that a conversion serves.
-const ROWS: usize = 4;
+/// Maximum number of query rows that a conversion serves. More rows would need more stack than other parts of a pass.
+const ROWS: usize = 3;
 
 /// With this start value, a fused multiply-add is a product, whatever its sign.
 static NEGATIVE_ZEROS: [f32; 16] = [-0.0; 16];
@@ -38,21 +38,24 @@ struct Row {
     sums: *mut f32,
     /// The scores, then the weights of a block of positions. The last 16 floats hold the sums of a block of dimensions,
     /// then the weights of a tile, multiplied by the scales of the values.
-    scores: MaybeUninit<[f32; BLOCK + TILE]>,
+    scores: *mut f32,
 }
 
-/// [`attend`](super::attend::attend), if [`Attention::is_plain`], the type of the cache is not f32, and values are stored
-/// separately.
+/// [`attend`](super::attend::attend), if [`Attention::is_plain`], the type of the cache is not f32, and values are
+/// stored separately.
+#[inline(never)]
 pub(super) fn attend(job: &Attention<'_>, out: &mut [f32], out_stride: usize, scratch: &mut [f32]) {
     let (dim, width, count) = (job.layout.dim, job.layout.padded(), job.tokens * job.group);
     let Some(tiles) = Tiles::new(job).filter(|_| job.layout.kind.is_built()) else { return };
     for (head, memory) in job.tiles.chunks_exact(tiles.head.max(1)).take(job.heads).enumerate() {
         for first in (0..count).step_by(ROWS) {
+            let mut scores = [const { MaybeUninit::<[f32; BLOCK + TILE]>::uninit() }; ROWS];
             let mut rows = [const { MaybeUninit::uninit() }; ROWS];
             let Some(rows) = rows.get_mut(..ROWS.min(count - first)) else { return };
             let Some(sums) = scratch.get_mut(..rows.len() * width) else { return };
             sums.fill(0.0);
-            for (i, (row, sums)) in rows.iter_mut().zip(sums.chunks_exact_mut(width.max(1))).enumerate() {
+            let room = sums.chunks_exact_mut(width.max(1)).zip(&mut scores);
+            for (i, (row, (sums, scores))) in rows.iter_mut().zip(room).enumerate() {
                 let (token, query) = job.token_and_head(first + i);
                 let start = (head * job.group + query) * dim;
                 let (q, out) = (job.q.get(token * job.q_stride + start..), out.get_mut(token * out_stride + start..));
@@ -68,11 +71,11 @@ pub(super) fn attend(job: &Attention<'_>, out: &mut [f32], out_stride: usize, sc
                     best: f32::NEG_INFINITY,
                     total: [0.0; TILE],
                     sums: sums.as_mut_ptr(),
-                    scores: MaybeUninit::uninit(),
+                    scores: scores.as_mut_ptr().cast(),
                 });
             }
-            // SAFETY: all rows are written; each has a query and room for its output and for its padded sums; the head
-            // has every tile that `Tiles::at` can return.
+            // SAFETY: all rows are written; each has a query, and room for its output, its padded sums and its scores.
+            // The head has every tile that `Tiles::at` can return.
             unsafe {
                 let rows = &mut *(core::ptr::from_mut(rows) as *mut [Row]);
                 run(&tiles, job.layout, job.scale, memory.as_ptr(), rows);
@@ -85,8 +88,8 @@ pub(super) fn attend(job: &Attention<'_>, out: &mut [f32], out_stride: usize, sc
 ///
 /// # Safety
 ///
-/// Each row points to a query, and to room for its output and for the padded sums. The head has all tiles.
-#[inline(never)]
+/// Each row points to a query, and to room for its output, the padded sums and the scores. The head has all tiles.
+#[inline(always)]
 unsafe fn run(tiles: &Tiles<'_>, layout: HeadLayout, scale: f32, base: *const u8, rows: &mut [Row]) {
     let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return };
     let reach = Range { lo: first.visible.lo, hi: last.visible.hi };
@@ -132,7 +135,7 @@ fn has_scales(layout: HeadLayout) -> bool {
 /// # Safety
 ///
 /// Each row points to a query, and the tile may be read.
-#[inline(never)]
+#[inline(always)]
 unsafe fn score(layout: HeadLayout, tile: *const u8, rows: &mut [Row], t: usize) {
     let (mut keys, mut scales) = (MaybeUninit::<[[f32; 16]; TILE]>::uninit(), MaybeUninit::<[f32; TILE]>::uninit());
     let (keys, scales) = (keys.as_mut_ptr().cast::<f32>(), scales.as_mut_ptr().cast::<f32>());
@@ -142,17 +145,16 @@ unsafe fn score(layout: HeadLayout, tile: *const u8, rows: &mut [Row], t: usize)
         let (elements, offset) = sixteen(layout.kind.keys(), i);
         // The sums of a block of dimensions end with this group.
         let ends = scaled && (i % 2 == 1 || 16 * i + 16 >= layout.dim);
-        // SAFETY: the caller promises the tile, which has a row of 16 keys per dimension, and the query; the buffers have
-        // room for 16 rows, and the scores for a block and 16 more.
+        // SAFETY: the caller promises the tile, which has a row of 16 keys per dimension, and the query; the buffers
+        // have room for 16 rows, and the scores for a block and 16 more.
         unsafe {
             convert(elements, keys, tile.add(TILE * offset), if scaled { TILE } else { 2 * TILE }, n);
             if ends {
                 convert(Elements::F16, scales, tile.add(layout.key_scales() + i / 2 * 2 * TILE), 0, 1);
             }
             for row in &mut *rows {
-                let scores = row.scores.as_mut_ptr().cast::<f32>();
-                let score = scores.add(t * TILE);
-                let sums = if scaled { scores.add(BLOCK) } else { score };
+                let score = row.scores.add(t * TILE);
+                let sums = if scaled { row.scores.add(BLOCK) } else { score };
                 let is_first = i == 0 || scaled && i % 2 == 0;
                 sum_rows(keys, row.q.add(16 * i), n, if is_first { ZEROS.as_ptr() } else { sums }, sums);
                 if ends {
@@ -170,12 +172,13 @@ impl Row {
     /// # Safety
     ///
     /// The scores of every tile that the row attends to are written, and the sums have `width` floats.
+    #[inline(always)]
     unsafe fn weigh(&mut self, scale: f32, block: usize, width: usize) {
         let Range { lo, hi } = self.visible.clip(block, BLOCK);
         if lo >= hi {
             return;
         }
-        let (scores, total) = (self.scores.as_mut_ptr().cast::<f32>(), self.total.as_mut_ptr());
+        let (scores, total) = (self.scores, self.total.as_mut_ptr());
         let first = lo / TILE * TILE;
         // SAFETY: the caller promises the scores of the tiles from `first` to `hi`, and the sums.
         unsafe {
@@ -202,13 +205,13 @@ impl Row {
     }
 }
 
-/// Adds the values of tile `t` of the block of positions from `block` on, each times its weight, to the sums of each row.
-/// `seen` are the positions of the block that a row attends to.
+/// Adds the values of tile `t` of the block of positions from `block` on, each times its weight, to the sums of each
+/// row. `seen` are the positions of the block that a row attends to.
 ///
 /// # Safety
 ///
 /// The tile may be read, the weights of every row are written, and the sums of each row have room for a padded value.
-#[inline(never)]
+#[inline(always)]
 unsafe fn add_values(layout: HeadLayout, tile: *const u8, rows: &mut [Row], block: usize, seen: Range, t: usize) {
     let (mut values, mut scales) = (MaybeUninit::<[[f32; 16]; TILE]>::uninit(), MaybeUninit::<[f32; TILE]>::uninit());
     let (values, scales) = (values.as_mut_ptr().cast::<f32>(), scales.as_mut_ptr().cast::<f32>());
@@ -228,13 +231,13 @@ unsafe fn add_values(layout: HeadLayout, tile: *const u8, rows: &mut [Row], bloc
                 if own.is_empty() {
                     continue;
                 }
-                let scores = row.scores.as_mut_ptr().cast::<f32>();
-                let mut weights = scores.add(t * TILE);
+                let mut weights = row.scores.add(t * TILE);
+                let scaled = row.scores.add(BLOCK);
                 if is_first {
-                    add_products(weights, scales, NEGATIVE_ZEROS.as_ptr(), scores.add(BLOCK));
+                    add_products(weights, scales, NEGATIVE_ZEROS.as_ptr(), scaled);
                 }
                 if has_scales(layout) {
-                    weights = scores.add(BLOCK);
+                    weights = scaled;
                 }
                 let (value, sums) = (values.add((own.start - lanes.start) * 16), row.sums.add(16 * i));
                 sum_rows(value, weights.add(own.start), own.len(), sums, sums);
