@@ -15,7 +15,7 @@
 //! of the cache nor on the number of rows that are processed together.
 
 mod element;
-mod tiles;
+pub(super) mod tiles;
 
 use core::marker::PhantomData;
 use core::mem::MaybeUninit;
@@ -109,7 +109,7 @@ impl Attention<'_> {
 
     /// The token of a row, and the index of the row's query head within the group.
     #[inline(always)]
-    fn token_and_head(&self, row: usize) -> (usize, usize) {
+    pub fn token_and_head(&self, row: usize) -> (usize, usize) {
         let group = self.group.max(1);
         (row / group, row % group)
     }

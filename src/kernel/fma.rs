@@ -117,16 +117,17 @@ fn shifted(x: u64, by: u32) -> u64 {
     u64::from(high) << 32 | u64::from(low | u32::from(lost != 0))
 }
 
-/// Returns the bits of the positive float nearest to `sum`, whose bit 61 is worth `2^(exponent - 127)`. `sum` is at
-/// least 2, because a difference of two numbers that nearly cancel has no bits below bit 6. `sum` is below 2^63.
+/// Returns the bits of the positive float nearest to `sum`, whose bit 61 is worth `2^(exponent - 127)`. `sum` is not 0
+/// and below 2^63.
 #[inline(always)]
 fn rounded(sum: u64, exponent: i32) -> u32 {
     let (mut high, mut low, mut exponent) = ((sum >> 32) as u32, sum as u32, exponent + 1);
     if high == 0 {
         (high, low, exponent) = (low >> 1, low << 31, exponent - 31);
     }
-    // Shifts the highest bit to bit 30, so that rounding up cannot overflow.
-    let zeros = leading_zeros(high << 1);
+    // Shifts the highest bit to bit 30, so that rounding up cannot overflow. (A sum of 1, of a tiny product and 0, has
+    // 31 zeros above its bit in `low`.)
+    let zeros = leading_zeros(high << 1 | 1);
     (high, low) = (high << zeros | low >> 1 >> (31 - zeros), low << zeros);
     exponent -= zeros as i32;
     // `high` has the 24 bits of the significand and 7 more bits. The last of these is also set if the lower half is not
@@ -192,6 +193,8 @@ mod tests {
             state ^= state << 17;
             state.wrapping_mul(0x2545_f491_4f6c_dd1d)
         };
+        assert_eq!(fma(1e-45, 1e-45, 0.0).to_bits(), 0);
+        assert_eq!(fma(-1e-45, 1e-45, -0.0).to_bits(), SIGN);
         for i in 0..3_000_000u32 {
             let [a, b, c] = [random(), random(), random()];
             let (bits_a, bits_b, bits_c) = (a, b, c);

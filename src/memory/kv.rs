@@ -53,7 +53,7 @@ pub enum KvType {
 
 /// Element type of keys or of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Store {
+pub(crate) enum Store {
     F32,
     F16,
     Q8,
@@ -123,7 +123,8 @@ impl KvType {
         self.is_built() && matches!(self, Self::Q8_0 | Self::Q4_0 | Self::Q8_0Q4_0)
     }
 
-    const fn keys(self) -> Store {
+    /// Element type of keys.
+    pub(crate) const fn keys(self) -> Store {
         match self {
             Self::F32 => Store::F32,
             Self::F16 => Store::F16,
@@ -132,7 +133,8 @@ impl KvType {
         }
     }
 
-    const fn values(self) -> Store {
+    /// Element type of values.
+    pub(crate) const fn values(self) -> Store {
         match self {
             Self::Q8_0Q4_0 => Store::Q4,
             _ => self.keys(),

@@ -97,7 +97,9 @@ impl Core {
         match (self, kind) {
             (Self::CortexM7, TensorType::F32) => (0.75, 2.0), // sometimes issues two instructions per cycle
             (Self::CortexM7, _) => (0.75, 1.5),
-            (Self::CortexM4F | Self::CortexM33, TensorType::F32) => (1.0, 4.0), // a VFMA takes three cycles
+            // A VFMA takes three cycles, and a load of several registers one cycle more than their number.
+            (Self::CortexM4F | Self::CortexM33, TensorType::F32) => (1.0, 4.0),
+            (Self::CortexM4F | Self::CortexM33, TensorType::F16 | TensorType::BF16) => (1.0, 2.6),
             _ => (1.0, 1.5),
         }
     }

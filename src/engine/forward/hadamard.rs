@@ -24,16 +24,35 @@ pub(super) fn rotate(heads: &mut [f32], block: usize) {
     let scale = 1.0 / sqrt(block as f32);
     for x in rows_mut(heads, block) {
         let mut half = 1;
-        while half < block {
-            for pair in rows_mut(x, 2 * half) {
-                let Some((low, high)) = pair.split_at_mut_checked(half) else { return };
-                for (a, b) in low.iter_mut().zip(high) {
-                    (*a, *b) = (*a + *b, *a - *b);
-                }
-            }
-            half *= 2;
+        while 4 * half <= block {
+            two_steps(x, half);
+            half *= 4;
+        }
+        if half < block {
+            let Some((low, high)) = x.split_at_mut_checked(half) else { return };
+            low.iter_mut().zip(high).for_each(|(a, b)| (*a, *b) = (*a + *b, *a - *b));
         }
         x.iter_mut().for_each(|x| *x *= scale);
+    }
+}
+
+/// Sums and differences of elements `half` apart, then of elements `2 * half` apart, with one load and store of each
+/// element.
+fn two_steps(x: &mut [f32], half: usize) {
+    let both = |a: &mut f32, b: &mut f32, c: &mut f32, d: &mut f32| {
+        let (low, high) = ([*a + *b, *a - *b], [*c + *d, *c - *d]);
+        (*a, *b, *c, *d) = (low[0] + high[0], low[1] + high[1], low[0] - high[0], low[1] - high[1]);
+    };
+    if half == 1 {
+        x.as_chunks_mut().0.iter_mut().for_each(|[a, b, c, d]| both(a, b, c, d));
+        return;
+    }
+    for four in rows_mut(x, 4 * half) {
+        let Some((low, high)) = four.split_at_mut_checked(2 * half) else { return };
+        let (Some((a, b)), Some((c, d))) = (low.split_at_mut_checked(half), high.split_at_mut_checked(half)) else {
+            return;
+        };
+        a.iter_mut().zip(b).zip(c).zip(d).for_each(|(((a, b), c), d)| both(a, b, c, d));
     }
 }
 

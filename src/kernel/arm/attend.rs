@@ -1,12 +1,13 @@
 //! Attention over f32 keys and values, row by row.
 //!
 //! Computes the same as [`attention::attend`], one row at a time. Only scores without cap, bias and sinks are
-//! supported.
+//! supported. [`converted`] has the same for the other types of the cache.
 
 use core::mem::MaybeUninit;
 
 use super::assembly::ZEROS;
 use super::attention::{add_rows, add_sixteens, multiply, normalize, scores};
+use super::converted;
 use super::exp::{exp, weigh};
 use super::float::Fpu;
 use crate::kernel::attention::{self, Attention};
@@ -18,16 +19,22 @@ const BLOCK: usize = 64;
 
 /// [`Kernels::attend`](crate::kernel::Kernels).
 pub(super) unsafe fn attend(job: &Attention<'_>, out: &mut [f32], out_stride: usize, scratch: &mut [f32]) {
-    let (dim, width) = (job.layout.dim, job.layout.padded());
-    if const { !KvType::F32.is_built() }
-        || job.layout.kind != KvType::F32
-        || !job.is_plain()
-        || dim == 0
-        || !dim.is_multiple_of(4)
-        || job.layout.shares()
-    {
-        return any(job, out, out_stride, scratch);
+    let dim = job.layout.dim;
+    if !job.is_plain() || job.layout.shares() {
+        any(job, out, out_stride, scratch);
+    } else if const { !KvType::F32.is_built() } || job.layout.kind != KvType::F32 {
+        converted::attend(job, out, out_stride, scratch);
+    } else if dim == 0 || !dim.is_multiple_of(4) {
+        any(job, out, out_stride, scratch);
+    } else {
+        floats(job, out, out_stride, scratch);
     }
+}
+
+/// Attention over f32 keys and values, whose length is a multiple of four.
+#[inline(never)]
+fn floats(job: &Attention<'_>, out: &mut [f32], out_stride: usize, scratch: &mut [f32]) {
+    let (dim, width) = (job.layout.dim, job.layout.padded());
     let (Some(sums), Some(tiles)) = (scratch.get_mut(..width), Tiles::new(job)) else { return };
     let shape = Shape { tiles, scale: job.scale, dim, width, sums: sums.as_mut_ptr() };
     let queries = job.heads * job.group * dim;
@@ -60,11 +67,11 @@ fn any(job: &Attention<'_>, out: &mut [f32], out_stride: usize, scratch: &mut [f
 }
 
 /// The locations of the tiles in the memory of a head. All heads have the same locations.
-struct Tiles<'a> {
+pub(super) struct Tiles<'a> {
     pages: &'a [u32],
     /// Number of bytes per head; `bytes` is the number of bytes per tile, and `last` is the index of a head's last
     /// tile.
-    head: usize,
+    pub head: usize,
     bytes: usize,
     last: usize,
     /// Floats from a tile's start to its values.
@@ -73,7 +80,7 @@ struct Tiles<'a> {
 
 impl<'a> Tiles<'a> {
     /// `None` if the cache has no tiles.
-    fn new(job: &Attention<'a>) -> Option<Self> {
+    pub fn new(job: &Attention<'a>) -> Option<Self> {
         let (bytes, head) = (job.layout.tile_bytes(), job.tiles.len().checked_div(job.heads)?);
         let last = head.checked_div(bytes)?.checked_sub(1)?;
         let is_empty = job.pages.is_empty();
@@ -83,10 +90,10 @@ impl<'a> Tiles<'a> {
     /// Distance in bytes from the start of a head to a tile. The tile is inside the head, whatever the page table
     /// contains.
     #[inline(always)]
-    fn at(&self, tile: usize) -> *const f32 {
+    pub fn at(&self, tile: usize) -> usize {
         let entry = tile.checked_rem(self.pages.len()).and_then(|entry| self.pages.get(entry));
         let page = entry.map_or(0, |page| *page as usize).min(self.last);
-        core::ptr::without_provenance(page * self.bytes)
+        page * self.bytes
     }
 }
 
@@ -118,7 +125,7 @@ impl BlockRange {
         let (start, mut tile, next) = (first * TILE, first, block + BLOCK);
         let at = [(); BLOCK / TILE].map(|()| {
             tile += 1;
-            tiles.at(tile - 1)
+            core::ptr::without_provenance(tiles.at(tile - 1))
         });
         Self { at, lane: lo - start, end: hi.min(next) - start, next }
     }

@@ -206,6 +206,73 @@ pub(super) unsafe fn scores(
     f32::from_bits(top)
 }
 
+/// The largest of the `n` floats at `at`, where `n` is not 0. A zero may have either sign; the result is arbitrary if a
+/// float is NaN.
+///
+/// # Safety
+///
+/// `at` points to `n` floats.
+#[inline(always)]
+pub(super) unsafe fn largest(at: *const f32, n: usize) -> f32 {
+    let top: u32;
+    // SAFETY: reads these floats only.
+    unsafe {
+        fpu!(
+            largest!(),
+            ;
+            n = inout(reg) n => _,
+            at = inout(reg) at => _,
+            top = out(reg) top,
+            out("r0") _,
+            out("r1") _,
+            out("r2") _,
+            out("r3") _,
+        );
+    }
+    f32::from_bits(top)
+}
+
+/// `to = from + sum(rows[i] * x[i])` for `n` contiguous rows of 16 floats, with one fma per row, in order.
+///
+/// # Safety
+///
+/// `from` and each row have 16 floats, `x` has `n` floats, and `to` has room for 16 floats.
+#[inline(never)]
+pub(super) unsafe fn sum_rows(rows: *const f32, x: *const f32, n: usize, from: *const f32, to: *mut f32) {
+    // SAFETY: the caller promises these rows, as many factors, and 16 sums.
+    unsafe {
+        fpu!(
+            "vldmia {from}, {{s0-s15}}",
+            "b 3f",
+            // Adds four rows at a time, then single rows.
+            "2:",
+            "vldmia {x}!, {{s24-s27}}",
+            keys!("s24"),
+            keys!("s25"),
+            keys!("s26"),
+            keys!("s27"),
+            "3:",
+            "subs {n}, {n}, #4",
+            "bge 2b",
+            "adds {n}, {n}, #4",
+            "beq 8f",
+            "4:",
+            "vldmia {x}!, {{s24}}",
+            keys!("s24"),
+            "subs {n}, {n}, #1",
+            "bne 4b",
+            "8:",
+            "vstmia {to}, {{s0-s15}}",
+            ;
+            k = inout(reg) rows => _,
+            x = inout(reg) x => _,
+            n = inout(reg) n => _,
+            from = in(reg) from,
+            to = in(reg) to,
+        );
+    }
+}
+
 /// `to = from + sum(row[i] * x[i])` for `all` rows of 16 floats, with one fma per row, in order. `at` has the distance
 /// of each tile's rows from `base`, in bytes; rows are `stride` floats apart. The first tile contributes `first` rows,
 /// beginning `skip` floats after its first row; every other tile contributes up to sixteen rows. Only the first `lanes`

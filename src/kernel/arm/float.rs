@@ -7,7 +7,6 @@ use super::assembly::{ZEROS, fpu, unit};
 use super::attention::sum;
 use super::exp::exp;
 use super::vectors::{add, copy, rotate_pairs};
-#[cfg(cortex_m_fpu)]
 use crate::kernel::lanes::Elements;
 use crate::kernel::scalar::Unit;
 
@@ -77,6 +76,28 @@ macro_rules! products {
     };
 }
 
+/// `to = a * b + c` for sixteen floats, rounded once.
+///
+/// # Safety
+///
+/// `a`, `b` and `c` point to 16 floats, and `to` has room for as many.
+#[inline(always)]
+pub(super) unsafe fn add_products(a: *const f32, b: *const f32, c: *const f32, to: *mut f32) {
+    // SAFETY: reads and writes these floats only.
+    unsafe {
+        fpu!(
+            "vldmia {c}, {{s0-s15}}",
+            products!(16, "{a}", "{b}"),
+            "vstmia {to}, {{s0-s15}}",
+            ;
+            a = inout(reg) a => _,
+            b = inout(reg) b => _,
+            c = in(reg) c,
+            to = in(reg) to,
+        );
+    }
+}
+
 // SAFETY: each block states what it reads and writes.
 unsafe impl Unit for Fpu {
     #[cfg(cortex_m_fpu)]
@@ -122,16 +143,7 @@ unsafe impl Unit for Fpu {
         let mut out = MaybeUninit::<[f32; 16]>::uninit();
         // SAFETY: reads three arrays of 16 floats, and writes the whole result.
         unsafe {
-            fpu!(
-                "vldmia {c}, {{s0-s15}}",
-                products!(16, "{a}", "{b}"),
-                "vstmia {out}, {{s0-s15}}",
-                ;
-                a = inout(reg) a.as_ptr() => _,
-                b = inout(reg) b.as_ptr() => _,
-                c = in(reg) c.as_ptr(),
-                out = in(reg) out.as_mut_ptr(),
-            );
+            add_products(a.as_ptr(), b.as_ptr(), c.as_ptr(), out.as_mut_ptr().cast());
             out.assume_init()
         }
     }
@@ -204,7 +216,6 @@ unsafe impl Unit for Fpu {
         (of_one!("vcvtb.f16.f32 s0, s0", x) as u16).to_le_bytes()
     }
 
-    #[cfg(cortex_m_fpu)]
     #[inline(always)]
     unsafe fn add_rows(
         elements: Elements,

@@ -12,6 +12,8 @@ mod assembly;
 mod attend;
 #[cfg(arm_fpu)]
 mod attention;
+#[cfg(arm_fpu)]
+mod converted;
 #[cfg(all(cortex_m_dsp, cortex_m_fpu))]
 mod dsp;
 #[cfg(arm_fpu)]
@@ -40,7 +42,7 @@ mod pairs;
 mod plain;
 #[cfg(all(cortex_m_dsp, cortex_m_fpu))]
 mod quantize;
-#[cfg(cortex_m_fpu)]
+#[cfg(arm_fpu)]
 mod rows;
 #[cfg(all(cortex_m_dsp, cortex_m_fpu))]
 mod two_rows;

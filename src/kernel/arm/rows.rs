@@ -1,79 +1,85 @@
-//! Sums rows of the KV cache, each row times a factor. A row has sixteen elements, which are converted in registers.
+//! Converts rows of sixteen elements of the KV cache to floats.
+
+use core::mem::MaybeUninit;
 
 use super::assembly::fpu;
+use super::attention::sum_rows;
 use crate::kernel::lanes::Elements;
+use crate::memory::{KvType, TILE};
 
-/// Adds products of floats and s24 to sums.
-macro_rules! fmas {
-    ($($sum:literal $x:literal)*) => { concat!($("vfma.f32 ", $sum, ", ", $x, ", s24\n",)*) };
-}
-
-/// Multiplies the two f16 of each register.
+/// Converts two f16 of each register.
 macro_rules! halves {
-    ($($from:literal $a:literal $b:literal),*) => {
-        concat!($("vcvtb.f32.f16 s25, ", $from, "\n", "vcvtt.f32.f16 s26, ", $from, "\n", fmas!($a "s25" $b "s26"),)*)
+    ($($from:literal $low:literal $high:literal),*) => {
+        concat!($("vcvtb.f32.f16 ", $low, ", ", $from, "\n", "vcvtt.f32.f16 ", $high, ", ", $from, "\n",)*)
     };
 }
 
-/// Multiplies four signed fields of each word by a factor and adds the products to the lanes. The fields have `$bits`
-/// bits and begin at the bits `$i` to `$l`. First, the bits of `$first` are inverted.
+/// Converts four signed fields of each of r0 to r3. The fields have `$bits` bits and begin at the bits `$i` to `$l`.
 macro_rules! fields {
-    ($first:literal, $bits:literal, $i:literal $j:literal $k:literal $l:literal) => {
+    ($bits:literal, $i:literal $j:literal $k:literal $l:literal) => {
         concat!(
-            fields!(@ $first, $bits, $i $j $k $l, "r0", "s0" "s1" "s2" "s3"),
-            fields!(@ $first, $bits, $i $j $k $l, "r1", "s4" "s5" "s6" "s7"),
-            fields!(@ $first, $bits, $i $j $k $l, "r2", "s8" "s9" "s10" "s11"),
-            fields!(@ $first, $bits, $i $j $k $l, "r3", "s12" "s13" "s14" "s15"),
+            fields!(@ $bits, $i $j $k $l, "r0", "s0" "s1" "s2" "s3"),
+            fields!(@ $bits, $i $j $k $l, "r1", "s4" "s5" "s6" "s7"),
+            fields!(@ $bits, $i $j $k $l, "r2", "s8" "s9" "s10" "s11"),
+            fields!(@ $bits, $i $j $k $l, "r3", "s12" "s13" "s14" "s15"),
         )
     };
-    (@ "0", $from:literal) => { "" };
-    (@ $first:literal, $from:literal) => { concat!("eor ", $from, ", ", $from, ", #", $first, "\n") };
     (
-        @ $first:literal, $bits:literal, $i:literal $j:literal $k:literal $l:literal, $from:literal,
+        @ $bits:literal, $i:literal $j:literal $k:literal $l:literal, $from:literal,
         $a:literal $b:literal $c:literal $d:literal
     ) => {
         concat!(
-            fields!(@ $first, $from),
             "sbfx r4, ", $from, ", #", $i, ", #", $bits, "\n",
             "sbfx r5, ", $from, ", #", $j, ", #", $bits, "\n",
-            "vmov s25, s26, r4, r5\n",
+            "vmov ", $a, ", ", $b, ", r4, r5\n",
             "sbfx r4, ", $from, ", #", $k, ", #", $bits, "\n",
             "sbfx r5, ", $from, ", #", $l, ", #", $bits, "\n",
-            "vmov s27, s28, r4, r5\n",
-            "vcvt.f32.s32 s25, s25\n",
-            "vcvt.f32.s32 s26, s26\n",
-            "vcvt.f32.s32 s27, s27\n",
-            "vcvt.f32.s32 s28, s28\n",
-            fmas!($a "s25" $b "s26" $c "s27" $d "s28"),
+            "vmov ", $c, ", ", $d, ", r4, r5\n",
+            "vcvt.f32.s32 ", $a, ", ", $a, "\n",
+            "vcvt.f32.s32 ", $b, ", ", $b, "\n",
+            "vcvt.f32.s32 ", $c, ", ", $c, "\n",
+            "vcvt.f32.s32 ", $d, ", ", $d, "\n",
         )
     };
 }
 
-/// Defines a loop over rows. `$load` loads a row, `$row` adds the row's products to s0 to s15.
-macro_rules! sum_of_rows {
-    ($name:ident, $load:literal, $row:expr) => {
+/// Converts fields of four bits. Inverting the highest bit of a field first subtracts 8.
+macro_rules! nibbles {
+    ($i:literal $j:literal $k:literal $l:literal) => {
+        concat!(
+            "eor r0, r0, {flip}\n",
+            "eor r1, r1, {flip}\n",
+            "eor r2, r2, {flip}\n",
+            "eor r3, r3, {flip}\n",
+            fields!("4", $i $j $k $l),
+        )
+    };
+}
+
+/// Defines a loop over rows. `$load` loads a row, `$row` converts it to s0 to s15.
+macro_rules! conversion {
+    ($name:ident, $load:literal, $row:expr $(, $operand:ident = $value:expr)?) => {
+        /// # Safety
+        ///
+        /// The conditions of [`convert`] hold.
         #[inline(never)]
-        unsafe fn $name(sums: *mut f32, rows: *const u8, stride: usize, x: *const f32, n: usize) {
-            // SAFETY: reads only the rows and factors that the caller promises, and updates the sums.
+        unsafe fn $name(to: *mut f32, rows: *const u8, stride: usize, n: usize) {
+            // SAFETY: reads only the rows that the caller promises, and writes as many rows of floats.
             unsafe {
                 fpu!(
-                    "vldmia {sums}, {{s0-s15}}",
-                    "b 3f",
                     "2:",
                     $load,
-                    "vldmia {x}!, {{s24}}",
                     "add {rows}, {rows}, {stride}",
                     $row,
-                    "3:",
+                    "vstmia {to}!, {{s0-s15}}",
                     "subs {n}, {n}, #1",
-                    "bhs 2b",
-                    "vstmia {sums}, {{s0-s15}}",
+                    "bne 2b",
                     ;
-                    sums = in(reg) sums,
+                    to = inout(reg) to => _,
                     rows = inout(reg) rows => _,
                     stride = in(reg) stride,
-                    x = inout(reg) x => _,
                     n = inout(reg) n => _,
+                    $($operand = in(reg) $value,)?
                     out("r0") _, out("r1") _, out("r2") _, out("r3") _, out("r4") _, out("r5") _,
                 );
             }
@@ -81,7 +87,7 @@ macro_rules! sum_of_rows {
     };
 }
 
-sum_of_rows!(
+conversion!(
     of_halves,
     "vldmia {rows}, {{s16-s23}}",
     concat!(
@@ -89,17 +95,35 @@ sum_of_rows!(
         halves!("s20" "s8" "s9", "s21" "s10" "s11", "s22" "s12" "s13", "s23" "s14" "s15"),
     )
 );
-sum_of_rows!(of_bytes, "ldmia {rows}, {{r0-r3}}", fields!("0", "8", "0" "8" "16" "24"));
-// Inverting the highest bit of four subtracts 8.
-sum_of_rows!(of_low_halves, "ldmia {rows}, {{r0-r3}}", fields!("0x08080808", "4", "0" "8" "16" "24"));
-sum_of_rows!(of_high_halves, "ldmia {rows}, {{r0-r3}}", fields!("0x80808080", "4", "4" "12" "20" "28"));
+conversion!(of_bytes, "ldmia {rows}, {{r0-r3}}", fields!("8", "0" "8" "16" "24"));
+conversion!(of_low_halves, "ldmia {rows}, {{r0-r3}}", nibbles!("0" "8" "16" "24"), flip = 0x0808_0808u32);
+conversion!(of_high_halves, "ldmia {rows}, {{r0-r3}}", nibbles!("4" "12" "20" "28"), flip = 0x8080_8080u32);
+
+/// Converts `n` rows of sixteen elements, `stride` bytes apart, to contiguous rows of floats. Elements of a type that
+/// is not built are not converted.
+///
+/// # Safety
+///
+/// The rows may be read and are aligned to four bytes; `to` has room for `n` rows of floats; `n` is not 0.
+#[inline(always)]
+pub(super) unsafe fn convert(elements: Elements, to: *mut f32, rows: *const u8, stride: usize, n: usize) {
+    let convert = match elements {
+        Elements::F16 => of_halves,
+        Elements::I8 if const { KvType::Q8_0.is_built() || KvType::Q8_0Q4_0.is_built() } => of_bytes,
+        Elements::I4 { high: false } if const { KvType::Q4_0.is_built() } => of_low_halves,
+        Elements::I4 { high: true } if const { KvType::Q4_0.is_built() } => of_high_halves,
+        _ => return,
+    };
+    // SAFETY: the caller promises the same.
+    unsafe { convert(to, rows, stride, n) };
+}
 
 /// Adds `n` rows, each times its factor, to the sums. Rows are `stride` bytes apart.
 ///
 /// # Safety
 ///
 /// The rows and the factors may be read. Rows are aligned to four bytes.
-#[inline(always)]
+#[inline(never)]
 pub(super) unsafe fn add_rows(
     elements: Elements,
     sums: &mut [f32; 16],
@@ -108,12 +132,14 @@ pub(super) unsafe fn add_rows(
     x: *const f32,
     n: usize,
 ) {
-    let add = match elements {
-        Elements::F16 => of_halves,
-        Elements::I8 => of_bytes,
-        Elements::I4 { high: false } => of_low_halves,
-        Elements::I4 { high: true } => of_high_halves,
-    };
-    // SAFETY: the caller promises the same.
-    unsafe { add(sums.as_mut_ptr(), rows, stride, x, n) };
+    let mut floats = MaybeUninit::<[[f32; 16]; TILE]>::uninit();
+    let (floats, sums) = (floats.as_mut_ptr().cast(), sums.as_mut_ptr());
+    for i in (0..n).step_by(TILE) {
+        let count = TILE.min(n - i);
+        // SAFETY: the caller promises rows `i..i + count` and their factors, and `floats` has room for as many rows.
+        unsafe {
+            convert(elements, floats, rows.add(i * stride), stride, count);
+            sum_rows(floats, x.add(i), count, sums, sums);
+        }
+    }
 }

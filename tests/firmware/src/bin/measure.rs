@@ -20,13 +20,26 @@ static KV: Workspace<{ 1 << 20 }> = Workspace::new();
 static INDEX: Workspace<{ 1 << 18 }> = Workspace::new();
 static SCRATCH: Workspace<4096> = Workspace::new();
 
-/// Number of tokens decoded greedily after the first one.
+/// Number of tokens decoded greedily after the first one, unless `_settings` has another number.
 const TOKENS: usize = 64;
+
+/// The type of the cache, as an index of [`KvType::ALL`], and the number of tokens. qemu may write both; otherwise its
+/// RAM is zero.
+#[unsafe(no_mangle)]
+#[unsafe(link_section = ".uninit.settings")]
+static mut _settings: [u8; 2] = [0; 2];
+
+/// The type of the cache, and the number of tokens to decode after the first one.
+fn settings() -> (KvType, usize) {
+    // SAFETY: nothing writes to it after the start.
+    let [cache, tokens] = unsafe { (&raw const _settings).read_volatile() }.map(usize::from);
+    (KvType::ALL.get(cache).copied().unwrap_or(KvType::F32), if tokens > 0 { tokens } else { TOKENS })
+}
 
 /// Makes the plan. On a board the compiler does this, so it is not part of the measured stack.
 #[inline(never)]
 fn make(plan: &mut Option<Plan>) -> Result<(), Error> {
-    *plan = Some(Plan::new(&Gguf::parse(loaded())?, Options::new().context(128).batch(8).kv(KvType::F32))?);
+    *plan = Some(Plan::new(&Gguf::parse(loaded())?, Options::new().context(128).batch(8).kv(settings().0))?);
     Ok(())
 }
 
@@ -58,7 +71,7 @@ fn measure(plan: &mut Option<Plan>) -> Result<(), Error> {
     let tokenizer = Tokenizer::new(&gguf, INDEX.take()?)?;
     stack.report("index");
     let mut token: TokenId = tokenizer.bos().unwrap_or_default();
-    for _ in 0..=TOKENS {
+    for _ in 0..=settings().1 {
         token_mark();
         session.decode(token)?;
         token_mark();
