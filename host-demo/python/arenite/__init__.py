@@ -112,11 +112,14 @@ class Model:
         value = self._native.json(_pairs(prompt), _schema(schema), **_given(settings))
         return schema.model_validate_json(value) if hasattr(schema, "model_json_schema") else _json.loads(value)
 
-    def embed(self, texts: str | Iterable[str]) -> numpy.typing.NDArray[numpy.float32]:
-        """Embeds texts: float32, `[texts, dimensions]`, or `[dimensions]` for a single text. Each vector has length 1."""
+    def embed(self, texts: str | Iterable[str], *, truncate: bool = False) -> numpy.typing.NDArray[numpy.float32]:
+        """Embeds texts: float32, `[texts, dimensions]`, or `[dimensions]` for a single text. Each vector has length 1.
+
+        truncate: embed the beginning of a text that does not fit in the context, which is an error otherwise.
+        """
         if isinstance(texts, str):
-            return self._native.embed([texts])[0]
-        return self._native.embed(list(texts))
+            return self._native.embed([texts], truncate)[0]
+        return self._native.embed(list(texts), truncate)
 
     def rerank(self, query: str, documents: Iterable[str]) -> list[float]:
         """Scores the relevance of each document to a query."""

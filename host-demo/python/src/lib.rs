@@ -242,9 +242,12 @@ impl Model {
         Ok(text)
     }
 
-    fn embed<'py>(&self, py: Python<'py>, texts: Vec<String>) -> PyResult<Bound<'py, PyArray2<f32>>> {
+    fn embed<'py>(&self, py: Python<'py>, texts: Vec<String>, truncate: bool) -> PyResult<Bound<'py, PyArray2<f32>>> {
         let loaded = self.loaded.clone();
-        let vectors = in_steps(py, texts, move |texts| loaded.embed_many(texts))?;
+        let vectors = in_steps(py, texts, move |texts| match truncate {
+            true => loaded.embed_beginnings(texts),
+            false => loaded.embed_many(texts),
+        })?;
         let shape = [vectors.len(), vectors.first().map_or(0, Vec::len)];
         PyArray1::from_vec(py, vectors.concat()).reshape(shape)
     }

@@ -70,6 +70,11 @@ def test_vectors_are_arrays():
     assert vectors.dtype == numpy.float32 and vectors.shape[0] == 2
     assert numpy.allclose(numpy.linalg.norm(vectors, axis=1), 1, atol=1e-5)
     assert (model.embed("a text") == vectors[0]).all()
+    long = "a text of many words " * 400
+    with pytest.raises(arenite.Error, match="tokens"):
+        model.embed(["a text", long])
+    told = json.loads(program("embed", "-m", EMBEDDER, "--truncate", "-p", long))
+    assert numpy.allclose(model.embed(["a text", long], truncate=True)[1], told, atol=1e-6)
 
 
 def test_classes_and_decisions(model):

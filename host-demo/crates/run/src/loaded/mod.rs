@@ -203,11 +203,25 @@ impl Loaded {
     ///
     /// The errors of [`embed`](Self::embed).
     pub fn embed_many(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
+        self.embed_within(texts, None)
+    }
+
+    /// Like [`embed_many`](Self::embed_many), but embeds only the beginning of a text that does not fit in the context.
+    /// Special tokens at its end stay.
+    ///
+    /// # Errors
+    ///
+    /// The model makes no embeddings.
+    pub fn embed_beginnings(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
+        self.embed_within(texts, Some(self.context()))
+    }
+
+    fn embed_within(&self, texts: &[&str], limit: Option<usize>) -> Result<Vec<Vec<f32>>> {
         self.service.check_vectors().map_err(refused)?;
         let mut vectors = Vec::new();
         for texts in texts.chunks(MOST_TEXTS) {
             let prompts: Vec<_> = texts.iter().map(|text| Prompt::Text(text.to_string())).collect();
-            let texts = self.service.texts("text", &prompts, None).map_err(refused)?;
+            let texts = self.service.texts("text", &prompts, limit).map_err(refused)?;
             vectors.extend(self.vectors(texts)?.iter().map(|vector| unit(vector)));
         }
         Ok(vectors)
