@@ -3,15 +3,47 @@
 
 const ROLES = { system: 0, user: 1, assistant: 2, tool: 3 };
 const BREATH = 50; // milliseconds after which other tasks run
+const BATCH = 16; // tokens in a pass, between which other tasks may run
+const NO_ROOM = 2; // ARENITE_STATUS_MEMORY
 const utf8 = new TextEncoder();
 
-// The bytes at a path (in Node), at an address, or given.
+// What an answer may be asked: numbers, and other kinds of values. The first ones are parameters of the sampler, with their
+// place in `arenite_params`.
+const PARAMS = { temperature: 0, topK: 4, topP: 8, minP: 12, repeatPenalty: 16, frequencyPenalty: 20, presencePenalty: 24 };
+const SETTINGS = [...Object.keys(PARAMS), "maxTokens", "seed", "stop", "grammar", "signal"];
+const OPTIONS = ["context", "template"];
+
+// Refuses names that would have no effect.
+function onlyHas(given, names, what) {
+  for (const name of Object.keys(given ?? {})) {
+    if (!names.includes(name)) throw new TypeError(`${name} is no ${what}: give ${names.join(", ")}`);
+  }
+}
+
+function number(value, name) {
+  if (typeof value !== "number" || Number.isNaN(value)) throw new TypeError(`${name} is a number`);
+  return value;
+}
+
+function text(value, what) {
+  if (typeof value !== "string") throw new TypeError(`${what} is a text`);
+  return utf8.encode(value);
+}
+
+// The bytes at a path (in Node), at an address, of a file, or given.
 async function read(source) {
   if (source instanceof Uint8Array) return source;
   if (source instanceof ArrayBuffer) return new Uint8Array(source);
+  if (typeof Blob !== "undefined" && source instanceof Blob) return new Uint8Array(await source.arrayBuffer());
+  if (typeof source !== "string" && !(source instanceof URL)) {
+    throw new TypeError("a model is a path, an address, a file or bytes");
+  }
   const isFile = typeof process !== "undefined" && process.versions?.node && !/^(https?|data|blob):/.test(String(source));
-  const path = String(source).startsWith("file:") ? new URL(source) : source;
-  if (isFile) return (await import("node:fs/promises")).readFile(path);
+  if (isFile) {
+    const module = "node:fs/promises"; // not a literal below, because bundlers for browsers would look for it
+    const files = process.getBuiltinModule?.(module) ?? (await import(/* webpackIgnore: true */ /* @vite-ignore */ module));
+    return files.readFile(String(source).startsWith("file:") ? new URL(source) : source);
+  }
   const response = await fetch(source);
   if (!response.ok) throw new Error(`${source}: HTTP ${response.status}`);
   return new Uint8Array(await response.arrayBuffer());
@@ -34,7 +66,9 @@ export class Model {
   #pieces;
   #read = []; // the tokens in the context
 
-  static async open(source, options = {}) {
+  static async open(source, options) {
+    onlyHas(options, OPTIONS, "option");
+    options ??= {};
     const [module, file] = await Promise.all([program(), read(source)]);
     const model = new Model();
     const chat = {
@@ -55,7 +89,7 @@ export class Model {
     const chosen = this.#take(40), planned = this.#take(16);
     this.#wasm.arenite_options_default(chosen);
     this.#words().setUint32(chosen, options.context ?? Math.min(this.#own(planned), 4096), true);
-    this.#words().setUint32(chosen + 4, 64, true); // tokens in a pass
+    this.#words().setUint32(chosen + 4, BATCH, true);
     // The program's rule: a cache in f32 for encoders and for models of llama2.c, else in f16.
     const isExact = this.#number(`${this.#text("general.architecture")}.attention.causal`) === 0 ||
       this.#text("llama2c.version") !== undefined || this.#number("llama2c.version") !== undefined;
@@ -86,7 +120,13 @@ export class Model {
     const at = Math.ceil(this.#top / 64) * 64;
     this.#top = at + Math.max(size, 1);
     const missing = this.#top - this.#wasm.memory.buffer.byteLength;
-    if (missing > 0) this.#wasm.memory.grow(Math.ceil(missing / 65536));
+    try {
+      if (missing > 0) this.#wasm.memory.grow(Math.ceil(missing / 65536));
+    } catch {
+      const bytes = (this.#top / 2 ** 30).toFixed(1);
+      this.#top = at;
+      throw new RangeError(`this needs ${bytes} GiB, and WebAssembly has at most 4 GiB: give a smaller model or context`);
+    }
     return at;
   }
 
@@ -146,13 +186,26 @@ export class Model {
     });
   }
 
-  tokenize(text) {
-    return this.#tokens(utf8.encode(text), 1, 0);
+  tokenize(prompt) {
+    return this.#tokens(text(prompt, "a prompt"), 1, 0);
   }
 
-  embed(text) {
+  detokenize(tokens) {
     return this.#within(() => {
-      const ids = this.tokenize(text), at = this.#put(new Uint8Array(ids.buffer));
+      const ids = Uint32Array.from(tokens), at = this.#put(new Uint8Array(ids.buffer)), length = this.#take(4);
+      for (let room = 16 * ids.length + 64; ; room *= 4) {
+        const out = this.#take(room);
+        const status = this.#wasm.arenite_detokenize(this.#tokenizer, at, ids.length, 0, out, room, length, this.#error);
+        if (status === NO_ROOM && room < 2 ** 28) continue;
+        this.#check(status);
+        return new TextDecoder().decode(this.#bytes(out, this.#words().getUint32(length, true)).slice());
+      }
+    });
+  }
+
+  embed(content) {
+    return this.#within(() => {
+      const ids = this.tokenize(content), at = this.#put(new Uint8Array(ids.buffer));
       const size = this.#wasm.arenite_session_vector_size(this.#session), out = this.#take(4 * size), length = this.#take(4);
       this.#read = [];
       this.#turn++;
@@ -163,18 +216,19 @@ export class Model {
     });
   }
 
-  async *generate(prompt, settings = {}) {
+  async *generate(prompt, settings) {
     yield* this.#answer(this.tokenize(prompt), settings);
   }
 
-  async *chat(messages, settings = {}) {
+  async *chat(messages, settings) {
     if (typeof messages === "string") messages = [{ role: "user", content: messages }];
+    if (!Array.isArray(messages) || !messages.length) throw new TypeError("a conversation is a text or a list of messages");
     const ids = this.#within(() => {
       const format = utf8.encode(this.#template), at = this.#put(format), list = this.#take(12 * messages.length);
       messages.forEach(({ role, content }, i) => {
         if (!Object.hasOwn(ROLES, role)) throw new Error(`${role} is no role: give ${Object.keys(ROLES).join(", ")}`);
-        const text = utf8.encode(content), to = this.#put(text);
-        [ROLES[role], to, text.length].forEach((word, k) => this.#words().setUint32(list + 12 * i + 4 * k, word, true));
+        const data = text(content, "the content of a message"), to = this.#put(data);
+        [ROLES[role], to, data.length].forEach((word, k) => this.#words().setUint32(list + 12 * i + 4 * k, word, true));
       });
       this.#pieces = [];
       this.#check(this.#wasm.web_chat(at, format.length, list, messages.length, this.#error));
@@ -183,58 +237,130 @@ export class Model {
     yield* this.#answer(ids, settings);
   }
 
-  // Reads the tokens that differ from those in the context.
-  #prefill(ids) {
+  // Removes the tokens that differ from those in the context, and returns those that are to be read.
+  #begin(ids) {
+    const context = this.plan.context;
+    if (ids.length > context) {
+      throw new RangeError(`the prompt has ${ids.length} tokens, but the context has only ${context} positions`);
+    }
     let same = 0;
     while (same < ids.length - 1 && ids[same] === this.#read[same]) same++;
     if (this.#wasm.arenite_context_nearest(this.#session, 0, same) !== same) same = 0;
     this.#check(this.#wasm.arenite_session_rewind(this.#session, same, this.#error));
-    const rest = Uint32Array.from(ids.slice(same)), at = this.#put(new Uint8Array(rest.buffer));
-    this.#read = [];
-    this.#check(this.#wasm.arenite_session_prefill(this.#session, at, rest.length, this.#error));
-    this.#read = [...ids];
+    this.#read.length = same;
+    return Uint32Array.from(ids.slice(same));
   }
 
-  async *#answer(ids, { maxTokens = Infinity, temperature = 0.8, seed, signal }) {
-    const wasm = this.#wasm, turn = ++this.#turn;
+  #prefill(ids) {
+    this.#within(() => {
+      const at = this.#put(new Uint8Array(ids.slice().buffer));
+      this.#check(this.#wasm.arenite_session_prefill(this.#session, at, ids.length, this.#error));
+      this.#read.push(...ids);
+    });
+  }
+
+  // The state of an answer in a grammar.
+  #constraint(table) {
+    if (!(table instanceof Uint8Array)) throw new TypeError("grammar is the bytes of a table that `arenite grammar` has written");
+    const at = this.#put(table);
+    return this.#place("constraint", (to, size, out) => this.#wasm.arenite_constraint_new(at, table.length, to, size, out, this.#error));
+  }
+
+  // Writes the parameters of the sampler.
+  #params(settings) {
+    const params = this.#take(44);
+    this.#wasm.arenite_params_default(params);
+    for (const [name, at] of Object.entries(PARAMS)) {
+      const value = settings[name] ?? undefined;
+      if (value === undefined) continue;
+      if (name === "topK") this.#words().setUint32(params + at, Math.max(number(value, name), 0), true);
+      else this.#words().setFloat32(params + at, number(value, name), true);
+    }
+    return params;
+  }
+
+  async *#answer(ids, settings) {
+    onlyHas(settings, SETTINGS, "setting");
+    settings ??= {};
+    const wasm = this.#wasm, turn = ++this.#turn, { signal } = settings;
+    const limit = number(settings.maxTokens ?? Infinity, "maxTokens"), most = limit < 0 ? Infinity : limit;
+    const given = settings.seed ?? -1, seed = given < 0 ? Math.floor(Math.random() * 2 ** 48) : given;
+    const stops = new Stops(settings.stop ?? []);
     this.#top = this.#base;
     const mine = () => {
       if (turn !== this.#turn) throw new Error("another call uses this model: it gives one answer at a time");
     };
+    let breathed = performance.now();
+    // Lets other tasks run from time to time.
+    const pause = async () => {
+      if (performance.now() - breathed <= BREATH) return;
+      await new Promise((next) => setTimeout(next));
+      breathed = performance.now();
+    };
     try {
-      this.#prefill(ids);
-      const params = this.#take(44), token = this.#take(4), text = this.#take(512), length = this.#take(4);
-      wasm.arenite_params_default(params);
-      this.#words().setFloat32(params, temperature, true);
+      const params = this.#params(settings), token = this.#take(4), text = this.#take(512), length = this.#take(4);
       const size = wasm.arenite_sampler_scratch_size(params, this.#vocab), scratch = this.#take(size);
-      const chance = BigInt(seed ?? Math.floor(Math.random() * 2 ** 48));
       const sampler = this.#place("sampler", (at, room, out) =>
-        wasm.arenite_sampler_new(params, this.#vocab, chance, scratch, size, at, room, out, this.#error));
+        wasm.arenite_sampler_new(params, this.#vocab, BigInt(seed), scratch, size, at, room, out, this.#error));
       const decoder = this.#place("decoder", (at, room, out) =>
         wasm.arenite_decoder_new(this.#tokenizer, 1, at, room, out, this.#error));
-      let breathed = performance.now();
-      for (let made = 0; made < maxTokens && !signal?.aborted; made++) {
-        this.#check(wasm.arenite_sampler_sample(sampler, wasm.arenite_session_logits(this.#session), this.#vocab, token, this.#error));
+      const constraint = settings.grammar && this.#constraint(settings.grammar);
+      const sample = (logits) => constraint
+        ? wasm.arenite_sampler_sample_where(sampler, logits, this.#vocab, constraint, this.#tokenizer, token, this.#error)
+        : wasm.arenite_sampler_sample(sampler, logits, this.#vocab, token, this.#error);
+      const decoded = () => new TextDecoder().decode(this.#bytes(text, this.#words().getUint32(length, true)).slice());
+      for (let rest = this.#begin(ids); rest.length && !signal?.aborted; rest = rest.slice(BATCH)) {
+        this.#prefill(rest.slice(0, BATCH));
+        await pause();
+        mine(); // after each wait, because another call may have taken the session and the memory
+      }
+      ids.forEach((id) => wasm.arenite_sampler_accept(sampler, id));
+      for (let made = 0; made < most && !signal?.aborted; made++) {
+        this.#check(sample(wasm.arenite_session_logits(this.#session)));
         const id = this.#words().getUint32(token, true);
         if (wasm.arenite_is_end(this.#tokenizer, id)) break;
         this.#check(wasm.arenite_decoder_push(decoder, id, text, 512, length, this.#error));
-        const piece = this.#bytes(text, this.#words().getUint32(length, true)).slice();
-        if (piece.length) yield new TextDecoder().decode(piece);
+        const piece = stops.push(decoded());
+        if (piece) yield piece;
         mine();
-        if (made + 1 >= maxTokens || wasm.arenite_session_position(this.#session) >= this.plan.context) break;
+        if (stops.found) return;
+        if (made + 1 >= most || wasm.arenite_session_position(this.#session) >= this.plan.context) break;
         this.#check(wasm.arenite_session_decode(this.#session, id, this.#error));
         this.#read.push(id);
-        if (performance.now() - breathed > BREATH) {
-          await new Promise((next) => setTimeout(next));
-          mine();
-          breathed = performance.now();
-        }
+        await pause();
+        mine();
       }
       this.#check(wasm.arenite_decoder_finish(decoder, text, 512, length, this.#error));
-      const rest = this.#words().getUint32(length, true);
-      if (rest) yield new TextDecoder().decode(this.#bytes(text, rest).slice());
+      const rest = stops.push(decoded()) + stops.held;
+      if (rest && !stops.found) yield rest;
     } finally {
       if (turn === this.#turn) this.#top = this.#base;
     }
+  }
+}
+
+// Holds back text that may begin a stop text, and finds the first of them.
+class Stops {
+  found = false;
+  held = "";
+  #stops;
+
+  constructor(stops) {
+    this.#stops = [stops].flat();
+    if (!this.#stops.every((stop) => typeof stop === "string" && stop)) throw new TypeError("stop is a text or a list of texts");
+  }
+
+  // Returns the text that can be shown.
+  push(piece) {
+    const text = this.held + piece;
+    const places = this.#stops.map((stop) => text.indexOf(stop)).filter((at) => at >= 0);
+    this.found = places.length > 0;
+    let end = Math.min(text.length, ...places);
+    if (!this.found) {
+      const begins = (at) => this.#stops.some((stop) => stop.startsWith(text.slice(at)));
+      for (let at = text.length - 1; at >= 0; at--) if (begins(at)) end = at;
+    }
+    this.held = this.found ? "" : text.slice(end);
+    return text.slice(0, end);
   }
 }

@@ -20,6 +20,12 @@ int main(int, char **words) try {
     } catch (const arenite::Error &error) {
         std::cerr << error.what() << '\n';
     }
+    try {
+        arenite::Model directory(std::string("/"));
+        return 1;
+    } catch (const arenite::Error &error) {
+        std::cerr << error.what() << '\n';
+    }
 } catch (const std::exception &error) {
     std::cerr << "error: " << error.what() << '\n';
     return 1;

@@ -1,31 +1,65 @@
 """Runs GGUF models: an answer depends on the request and its seed alone."""
 
+from __future__ import annotations
+
 import json as _json
-from collections.abc import Mapping, Sequence
-from os import PathLike
-from typing import Any
+import os as _os
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.metadata import version as _version
+from typing import TYPE_CHECKING, Any, TypedDict, overload
 
 from ._native import Answer, Error
 from ._native import Model as _Native
 
-__all__ = ["Answer", "Error", "Model"]
+if TYPE_CHECKING:
+    from typing import TypeVar
+
+    import numpy
+    import numpy.typing
+    from typing_extensions import Unpack
+
+    _Class = TypeVar("_Class")
+
+__all__ = ["Answer", "Error", "Model", "Settings"]
+__version__ = _version("arenite")
+
+
+class Settings(TypedDict, total=False):
+    """The settings of an answer. A setting that is missing or None has the default of the program `arenite`."""
+
+    max_tokens: int | None
+    temperature: float | None
+    top_p: float | None
+    top_k: int | None
+    min_p: float | None
+    repeat_penalty: float | None
+    frequency_penalty: float | None
+    presence_penalty: float | None
+    seed: int | None
+    stop: str | Sequence[str] | None
+    grammar: str | None
+    schema: Any
+    images: Sequence[bytes] | None
 
 
 class Model:
     """A model in memory. Several threads can use it at the same time.
 
-    Generation takes the settings `max_tokens`, `temperature`, `top_p`, `top_k`, `repeat_penalty`, `seed`, `stop` (a text or
-    a list), `grammar` (GBNF) and `images` (the bytes of picture files).
+    Generation takes the settings `max_tokens`, `temperature`, `top_p`, `top_k`, `min_p`, `repeat_penalty`,
+    `frequency_penalty`, `presence_penalty`, `seed`, `stop` (a text or a list), `grammar` (GBNF), `schema` (a JSON schema:
+    a mapping, a text or a pydantic class) and `images` (the bytes of picture files).
+
+    A pickled model is its path and options: it is opened again where it is unpickled.
     """
 
     def __init__(
         self,
-        path: str | PathLike[str],
+        path: str | _os.PathLike[str],
         *,
         context: int | None = None,
         threads: int | None = None,
         kv: str | None = None,
-        lora: Sequence[str] = (),
+        lora: str | _os.PathLike[str] | Sequence[str | _os.PathLike[str]] = (),
         parallel: int = 1,
     ) -> None:
         """Opens a model file.
@@ -33,34 +67,64 @@ class Model:
         context: tokens of a conversation (default: the model's own, at most 4096). kv: type of the cache, from "f32" to
         "q4_0". lora: adapter files, "FILE" or "FILE:SCALE". parallel: answers that are generated at the same time.
         """
-        self._native = _Native(path, context=context, threads=threads, kv=kv, lora=list(lora), parallel=parallel)
+        adapters = [lora] if isinstance(lora, (str, _os.PathLike)) else lora
+        self._path = _os.fspath(path)
+        self._options = {
+            "context": context,
+            "threads": threads,
+            "kv": kv,
+            "lora": [_os.fspath(adapter) for adapter in adapters],
+            "parallel": parallel,
+        }
+        self._native = _Native(self._path, **self._options)
 
-    def generate(self, prompt: str, **settings: Any) -> Answer:
+    def __repr__(self) -> str:
+        return f"arenite.Model({self._path!r}, context={self.context})"
+
+    def __getstate__(self) -> tuple[str, dict[str, Any]]:
+        return _os.path.abspath(self._path), self._options
+
+    def __setstate__(self, state: tuple[str, dict[str, Any]]) -> None:
+        self.__init__(state[0], **state[1])  # type: ignore[misc]
+
+    def __copy__(self) -> Model:
+        return self
+
+    def __deepcopy__(self, _: Any) -> Model:
+        return self
+
+    def generate(self, prompt: str, **settings: Unpack[Settings]) -> Answer:
         """Continues a text. The answer is an iterator over its text; `text()` waits for the whole."""
-        return self._native.generate(prompt, **settings)
+        return self._native.generate(prompt, **_given(settings))
 
-    def chat(self, messages: str | Sequence[Mapping[str, str]], **settings: Any) -> Answer:
+    def chat(self, messages: str | Sequence[Mapping[str, Any]], **settings: Unpack[Settings]) -> Answer:
         """Answers a text, or the last of the messages: mappings with `role` (system, user, assistant) and `content`."""
-        return self._native.chat(_pairs(messages), **settings)
+        return self._native.chat(_pairs(messages), **_given(settings))
 
-    def json(self, prompt: str | Sequence[Mapping[str, str]], schema: Any, **settings: Any) -> Any:
+    @overload
+    def json(
+        self, prompt: str | Sequence[Mapping[str, Any]], schema: type[_Class], **settings: Unpack[Settings]
+    ) -> _Class: ...
+    @overload
+    def json(self, prompt: str | Sequence[Mapping[str, Any]], schema: Any, **settings: Unpack[Settings]) -> Any: ...
+    def json(self, prompt: str | Sequence[Mapping[str, Any]], schema: Any, **settings: Unpack[Settings]) -> Any:
         """Generates a value that matches a JSON schema: a mapping, a text, or a pydantic class, whose object is returned."""
-        is_class = hasattr(schema, "model_json_schema")
-        if is_class:
-            text = _json.dumps(schema.model_json_schema())
-        else:
-            text = schema if isinstance(schema, str) else _json.dumps(schema)
-        value = self._native.json(_pairs(prompt), text, **settings)
-        return schema.model_validate_json(value) if is_class else _json.loads(value)
+        value = self._native.json(_pairs(prompt), _schema(schema), **_given(settings))
+        return schema.model_validate_json(value) if hasattr(schema, "model_json_schema") else _json.loads(value)
 
-    def embed(self, texts: str | Sequence[str]) -> "numpy.ndarray":  # noqa: F821
-        """Embeds texts: float32, `[texts, dimensions]`, or `[dimensions]` for a single text. Each vector has length 1."""
+    def embed(self, texts: str | Iterable[str], *, truncate: bool = False) -> numpy.typing.NDArray[numpy.float32]:
+        """Embeds texts: float32, `[texts, dimensions]`, or `[dimensions]` for a single text. Each vector has length 1.
+
+        truncate: embed the beginning of a text that does not fit in the context, which is an error otherwise.
+        """
         if isinstance(texts, str):
-            return self._native.embed([texts])[0]
-        return self._native.embed(list(texts))
+            return self._native.embed([texts], truncate)[0]
+        return self._native.embed(list(texts), truncate)
 
-    def rerank(self, query: str, documents: Sequence[str]) -> list[float]:
+    def rerank(self, query: str, documents: Iterable[str]) -> list[float]:
         """Scores the relevance of each document to a query."""
+        if isinstance(documents, str):
+            raise TypeError("documents is a list of texts")
         return self._native.rerank(query, list(documents))
 
     def classify(self, text: str) -> list[tuple[str, float]]:
@@ -88,7 +152,31 @@ class Model:
         return self._native.context
 
 
-def _pairs(messages: str | Sequence[Mapping[str, str]]) -> str | list[tuple[str, str]]:
+def _given(settings: Any) -> dict[str, Any]:
+    if settings.get("schema") is None:
+        return dict(settings)
+    return {**settings, "schema": _schema(settings["schema"])}
+
+
+def _schema(schema: Any) -> str:
+    if hasattr(schema, "model_json_schema"):
+        schema = schema.model_json_schema()
+    return schema if isinstance(schema, str) else _json.dumps(schema)
+
+
+def _pairs(messages: str | Sequence[Mapping[str, Any]]) -> str | list[tuple[str, str]]:
     if isinstance(messages, str):
         return messages
-    return [(message["role"], message["content"]) for message in messages]
+    if isinstance(messages, Mapping):
+        messages = [messages]
+    return [(message["role"], _content(message.get("content"))) for message in messages]
+
+
+def _content(content: Any) -> str:
+    """The text of a message: a text, or a list of OpenAI's parts."""
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, (list, tuple)) else [content]
+    if parts and all(isinstance(part, Mapping) and isinstance(part.get("text"), str) for part in parts):
+        return "\n".join(part["text"] for part in parts)
+    raise TypeError("the content of a message is a text or a list of texts' parts; give pictures as `images`")

@@ -1,6 +1,8 @@
 //! The extension module `arenite._native`. The package `arenite` converts its values to Python's types.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -15,6 +17,52 @@ create_exception!(arenite, Error, PyException, "The model cannot do what was ask
 
 fn failed(error: arenite_run::Error) -> PyErr {
     Error::new_err(format!("{error:#}"))
+}
+
+/// Time between two looks for Ctrl-C.
+const OFTEN: Duration = Duration::from_millis(100);
+
+/// Number of texts in a step of [`in_steps`]. The engine runs the texts of a step together.
+const STEP: usize = 256;
+
+/// Computes a value for each text. Ctrl-C ends the computation after a step.
+fn in_steps<T: Send + 'static>(
+    py: Python<'_>,
+    texts: Vec<String>,
+    compute: impl Fn(&[&str]) -> arenite_run::Result<Vec<T>> + Send + 'static,
+) -> PyResult<Vec<T>> {
+    interruptible(py, move |is_gone| {
+        let mut values = Vec::new();
+        for texts in texts.chunks(STEP) {
+            if is_gone.load(Ordering::Relaxed) {
+                break;
+            }
+            values.extend(compute(&texts.iter().map(String::as_str).collect::<Vec<_>>())?);
+        }
+        Ok(values)
+    })
+}
+
+/// Runs `work` on another thread, so that Ctrl-C ends the wait for it. `work` then finds its argument to be true, and
+/// ends soon.
+fn interruptible<T: Send + 'static>(
+    py: Python<'_>,
+    work: impl FnOnce(&AtomicBool) -> arenite_run::Result<T> + Send + 'static,
+) -> PyResult<T> {
+    let (sender, mut receiver) = channel();
+    let is_gone = Arc::new(AtomicBool::new(false));
+    let seen = is_gone.clone();
+    std::thread::spawn(move || _ = sender.send(work(&seen)));
+    loop {
+        let receiver = &mut receiver;
+        match py.detach(move || receiver.recv_timeout(OFTEN)) {
+            Ok(done) => return done.map_err(failed),
+            Err(RecvTimeoutError::Timeout) => {
+                py.check_signals().inspect_err(|_| is_gone.store(true, Ordering::Relaxed))?;
+            }
+            Err(RecvTimeoutError::Disconnected) => return Err(Error::new_err("the computation has failed")),
+        }
+    }
 }
 
 /// A prompt: a text, or messages as pairs of role and content.
@@ -56,10 +104,14 @@ struct Settings {
     temperature: Option<f32>,
     top_p: Option<f32>,
     top_k: Option<u32>,
+    min_p: Option<f32>,
     repeat_penalty: Option<f32>,
+    frequency_penalty: Option<f32>,
+    presence_penalty: Option<f32>,
     seed: Option<u32>,
     stop: Option<Texts>,
     grammar: Option<String>,
+    json_schema: Option<Value>,
     images: Vec<Vec<u8>>,
 }
 
@@ -73,14 +125,25 @@ impl Settings {
             }
             let wrong = |error: PyErr| PyTypeError::new_err(format!("`{name}`: {error}"));
             match name.as_str() {
+                // As in llama.cpp, -1 is no limit, all tokens, or a random seed.
+                "top_k" if value.eq(-1)? => all.top_k = Some(0),
+                "max_tokens" | "seed" if value.eq(-1)? => {}
                 "max_tokens" => all.max_tokens = value.extract().map_err(wrong)?,
                 "temperature" => all.temperature = value.extract().map_err(wrong)?,
                 "top_p" => all.top_p = value.extract().map_err(wrong)?,
                 "top_k" => all.top_k = value.extract().map_err(wrong)?,
+                "min_p" => all.min_p = value.extract().map_err(wrong)?,
                 "repeat_penalty" => all.repeat_penalty = value.extract().map_err(wrong)?,
+                "frequency_penalty" => all.frequency_penalty = value.extract().map_err(wrong)?,
+                "presence_penalty" => all.presence_penalty = value.extract().map_err(wrong)?,
                 "seed" => all.seed = value.extract().map_err(wrong)?,
                 "stop" => all.stop = value.extract().map_err(wrong)?,
                 "grammar" => all.grammar = value.extract().map_err(wrong)?,
+                "schema" => {
+                    let text: String = value.extract().map_err(wrong)?;
+                    let schema = text.parse().map_err(|_| PyValueError::new_err("the schema is not JSON"))?;
+                    all.json_schema = Some(schema);
+                }
                 "images" => all.images = value.extract().map_err(wrong)?,
                 _ => return Err(PyTypeError::new_err(format!("`{name}` is no setting; see help(arenite.Model)"))),
             }
@@ -92,7 +155,8 @@ impl Settings {
         macro_rules! set {
             ($($name:ident),*) => { $(if let Some(value) = self.$name { request = request.$name(value); })* };
         }
-        set!(max_tokens, temperature, top_p, top_k, repeat_penalty, seed, grammar);
+        set!(max_tokens, temperature, top_p, top_k, min_p, repeat_penalty, frequency_penalty, presence_penalty);
+        set!(seed, grammar, json_schema);
         request = self.images.into_iter().fold(request, Request::picture);
         match self.stop {
             None => request,
@@ -146,8 +210,8 @@ impl Model {
         settings: Option<&Bound<'_, pyo3::types::PyDict>>,
     ) -> PyResult<Answer> {
         let request = Self::request(Prompt::Text(prompt), settings)?;
-        let answer = py.detach(|| self.loaded.clone().generate_owned(request)).map_err(failed)?;
-        Ok(Answer::new(answer))
+        let loaded = self.loaded.clone();
+        Ok(Answer::new(py.detach(|| loaded.generate_owned(request)).map_err(failed)?))
     }
 
     #[pyo3(signature = (messages, **settings))]
@@ -158,8 +222,8 @@ impl Model {
         settings: Option<&Bound<'_, pyo3::types::PyDict>>,
     ) -> PyResult<Answer> {
         let request = Self::request(messages, settings)?;
-        let answer = py.detach(|| self.loaded.clone().chat_owned(request)).map_err(failed)?;
-        Ok(Answer::new(answer))
+        let loaded = self.loaded.clone();
+        Ok(Answer::new(py.detach(|| loaded.chat_owned(request)).map_err(failed)?))
     }
 
     #[pyo3(signature = (prompt, schema, **settings))]
@@ -171,31 +235,39 @@ impl Model {
         settings: Option<&Bound<'_, pyo3::types::PyDict>>,
     ) -> PyResult<String> {
         let request = Self::request(prompt, settings)?;
-        let value: Value = py.detach(|| self.loaded.json(request, schema)).map_err(failed)?;
-        Ok(value.to_string())
+        let loaded = self.loaded.clone();
+        let mut answer = Answer::new(py.detach(|| loaded.json_owned(request, schema)).map_err(failed)?);
+        let text = answer.text(py)?;
+        answer.answer().must_be_whole().map_err(failed)?;
+        Ok(text)
     }
 
-    fn embed<'py>(&self, py: Python<'py>, texts: Vec<String>) -> PyResult<Bound<'py, PyArray2<f32>>> {
-        let vectors = py.detach(|| self.loaded.embed_many(&texts.iter().map(String::as_str).collect::<Vec<_>>()));
-        let vectors = vectors.map_err(failed)?;
+    fn embed<'py>(&self, py: Python<'py>, texts: Vec<String>, truncate: bool) -> PyResult<Bound<'py, PyArray2<f32>>> {
+        let loaded = self.loaded.clone();
+        let vectors = in_steps(py, texts, move |texts| match truncate {
+            true => loaded.embed_beginnings(texts),
+            false => loaded.embed_many(texts),
+        })?;
         let shape = [vectors.len(), vectors.first().map_or(0, Vec::len)];
         PyArray1::from_vec(py, vectors.concat()).reshape(shape)
     }
 
-    fn rerank(&self, py: Python<'_>, query: &str, documents: Vec<String>) -> PyResult<Vec<f64>> {
-        let documents: Vec<&str> = documents.iter().map(String::as_str).collect();
-        py.detach(|| self.loaded.rerank(query, &documents)).map_err(failed)
+    fn rerank(&self, py: Python<'_>, query: String, documents: Vec<String>) -> PyResult<Vec<f64>> {
+        let loaded = self.loaded.clone();
+        in_steps(py, documents, move |documents| loaded.rerank(&query, documents))
     }
 
     fn classify(&self, py: Python<'_>, text: &str) -> PyResult<Vec<(String, f64)>> {
-        let classes = py.detach(|| self.loaded.classify(text)).map_err(failed)?;
+        let loaded = self.loaded.clone();
+        let classes = py.detach(|| loaded.classify(text)).map_err(failed)?;
         Ok(classes.into_iter().map(|class| (class.label, class.score)).collect())
     }
 
     fn decide(&self, py: Python<'_>, state: &str, questions: &str) -> PyResult<String> {
         let value = |text: &str| text.parse::<Value>().map_err(|error| PyValueError::new_err(error.to_string()));
         let (state, questions) = (value(state)?, value(questions)?);
-        Ok(py.detach(|| self.loaded.decide(&state, &questions)).map_err(failed)?.to_string())
+        let loaded = self.loaded.clone();
+        Ok(interruptible(py, move |_| loaded.decide(&state, &questions))?.to_string())
     }
 
     fn tokenize(&self, text: &str) -> PyResult<Vec<u32>> {
@@ -236,7 +308,6 @@ impl Answer {
     }
 
     fn __next__(&mut self, py: Python<'_>) -> PyResult<Option<String>> {
-        const OFTEN: Duration = Duration::from_millis(100);
         // Other threads run meanwhile, and Ctrl-C ends the wait.
         let answer = self.answer();
         while !py.detach(|| answer.wait(OFTEN)) {

@@ -1,8 +1,11 @@
 """Tests the installed package. `.ci/publish python` runs them in a fresh environment; ARENITE is the program to compare with."""
 
+import copy
 import json
+import multiprocessing
 import os
 import pathlib
+import pickle
 import signal
 import subprocess
 import sys
@@ -67,6 +70,11 @@ def test_vectors_are_arrays():
     assert vectors.dtype == numpy.float32 and vectors.shape[0] == 2
     assert numpy.allclose(numpy.linalg.norm(vectors, axis=1), 1, atol=1e-5)
     assert (model.embed("a text") == vectors[0]).all()
+    long = "a text of many words " * 400
+    with pytest.raises(arenite.Error, match="tokens"):
+        model.embed(["a text", long])
+    told = json.loads(program("embed", "-m", EMBEDDER, "--truncate", "-p", long))
+    assert numpy.allclose(model.embed(["a text", long], truncate=True)[1], told, atol=1e-6)
 
 
 def test_classes_and_decisions(model):
@@ -86,20 +94,91 @@ def test_errors_name_what_is_wrong(model):
         (lambda: arenite.Model(STORIES, kv="f8"), ValueError, "q8_0"),
         (lambda: model.generate("x", temprature=1), TypeError, "temprature"),
         (lambda: model.chat([{"role": "robot", "content": "x"}]), ValueError, "robot"),
-        (lambda: model.embed("x"), arenite.Error, "embedding"),
+        (lambda: model.chat([]), arenite.Error, "no messages"),
+        (lambda: arenite.Model(EMBEDDER).generate("x"), arenite.Error, "embedding"),
+        (lambda: arenite.Model(STORIES, parallel=0), arenite.Error, "parallel"),
+        (lambda: arenite.Model(STORIES, lora="missing.lora"), arenite.Error, "missing.lora"),
         (lambda: model.json("x", "{"), arenite.Error, "JSON"),
     ]:
         with pytest.raises(error, match=words):
             call()
 
 
-def test_ctrl_c_stops_an_answer():
+def test_settings_are_those_of_llama_cpp(model):
+    settings = {"max_tokens": 20, "seed": 3, "min_p": 0.2, "frequency_penalty": 0.5, "presence_penalty": 0.25, "top_k": -1}
+    flags = ["-n", 20, "--seed", 3, "--min-p", 0.2, "--frequency-penalty", 0.5, "--presence-penalty", 0.25, "--top-k", 0]
+    told = json.loads(program("generate", "-m", STORIES, "-p", "One day", *flags, "--format", "json"))["text"]
+    assert model.generate("One day", **settings).text() == told
+    # -1: no limit, and a random seed.
+    assert len({model.generate("One day", max_tokens=8, seed=-1, temperature=2).text() for _ in range(8)}) > 1
+    assert model.generate("One day", max_tokens=-1, stop=["."], seed=1).text()
+
+
+def test_a_schema_constrains_a_stream(model):
+    schema = {"type": "array", "items": {"enum": ["cat", "dog"]}, "minItems": 2, "maxItems": 2}
+    parts = list(model.generate("Her pets:", schema=schema, seed=1))
+    assert len(parts) > 1 and set(json.loads("".join(parts))) <= {"cat", "dog"}
+    with pytest.raises(arenite.Error, match="cut off"):
+        model.json("Her pets:", schema, max_tokens=2)
+
+
+def test_messages_have_texts(model):
+    text = model.chat("Tell a story.", max_tokens=8, seed=1).text()
+    parts = [{"role": "user", "content": [{"type": "text", "text": "Tell a story."}]}]
+    assert model.chat(parts, max_tokens=8, seed=1).text() == text
+    for content in [None, [], [{"type": "image_url"}], 7]:
+        with pytest.raises(TypeError, match="content"):
+            model.chat([{"role": "user", "content": content}])
+    with pytest.raises(TypeError, match="list"):
+        model.rerank("query", "a text, not a list")
+
+
+def test_a_copy_is_the_model_and_a_pickle_opens_it_again(model):
+    assert copy.copy(model) is model and copy.deepcopy([model])[0] is model
+    again = pickle.loads(pickle.dumps(arenite.Model(STORIES, context=64)))
+    assert again.context == 64 and "context=64" in repr(again)
+    assert again.generate("One day", max_tokens=8, seed=1).text() == model.generate("One day", max_tokens=8, seed=1).text()
+
+
+def in_a_fork(model, answers):
+    try:
+        answers.put(model.generate("One day", max_tokens=8).text())
+    except arenite.Error as error:
+        answers.put(str(error))
+    del model
+
+
+def test_a_forked_process_gets_an_error():
+    model = arenite.Model(STORIES)
+    begun = multiprocessing.get_context("fork")
+    answers = begun.Queue()
+    child = begun.Process(target=in_a_fork, args=(model, answers))
+    child.start()
+    try:
+        assert "forked" in answers.get(timeout=20)
+        child.join(timeout=20)
+        assert child.exitcode == 0
+    finally:
+        child.kill()
+    assert model.generate("One day", max_tokens=8).text()
+
+
+CALLS = [
+    (STORIES, "while True: model.generate('One day', max_tokens=500).text()"),
+    (STORIES, "while True: model.json('x', {'type': 'array', 'items': {'type': 'string', 'minLength': 40}, 'minItems': 8})"),
+    (STORIES, "model.decide('word ' * 200, {str(n): {'type': 'noul', 'instructions': 'Is it?'} for n in range(250)})"),
+    (EMBEDDER, "model.embed(['a text of some words'] * 1_000_000)"),
+]
+
+
+@pytest.mark.parametrize(("path", "call"), CALLS)
+def test_ctrl_c_stops(path, call):
     code = (
         "import arenite, signal\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)  # a background process ignores it\n"
-        f"model = arenite.Model({str(STORIES)!r}, context=512)\n"
+        f"model = arenite.Model({str(path)!r}, context=512)\n"
         "print('ready', flush=True)\n"
-        "while True: model.generate('One day', max_tokens=500).text()\n"
+        f"{call}\n"
     )
     child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
@@ -114,3 +193,18 @@ def test_ctrl_c_stops_an_answer():
 def test_the_module_runs_the_program():
     ran = subprocess.run([sys.executable, "-m", "arenite", "--version"], check=True, capture_output=True, text=True)
     assert ran.stdout.startswith("arenite ")
+
+
+def test_type_checkers_know_the_settings(tmp_path):
+    mypy = pytest.importorskip("mypy.api")
+    (tmp_path / "right.py").write_text(
+        "import arenite, numpy, pydantic\n"
+        "class Pet(pydantic.BaseModel):\n    name: str\n"
+        "model = arenite.Model('x', context=512)\n"
+        "text: str = model.chat([{'role': 'user', 'content': 'x'}], max_tokens=3, stop='a').text()\n"
+        "pet: Pet = model.json('x', Pet, seed=1)\n"
+        "length: int = model.embed('x').shape[0]\n"
+    )
+    (tmp_path / "wrong.py").write_text("import arenite\narenite.Model('x').generate('x', temprature=1)\n")
+    assert mypy.run(["--strict", str(tmp_path / "right.py")])[2] == 0, mypy.run(["--strict", str(tmp_path / "right.py")])[0]
+    assert "temprature" in mypy.run([str(tmp_path / "wrong.py")])[0]

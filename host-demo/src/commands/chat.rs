@@ -84,7 +84,7 @@ pub struct Args {
 
     /// First message of the user
     #[arg(short = 'p', long = "prompt", value_name = "TEXT")]
-    prompt: Option<String>,
+    pub(super) prompt: Option<String>,
 
     #[command(flatten)]
     pictures: PictureArgs,

@@ -64,9 +64,9 @@ pub fn run(args: &Args, model: &ModelArgs) -> Result<ExitCode> {
     let options: Vec<_> = [OsString::from("arenite run")].into_iter().chain(images).chain(words).collect();
     // The options may belong to either command. If an option is wrong for a command, the parser of this command reports
     // it.
-    let given = match (Chat::try_parse_from(&options), Generate::try_parse_from(&options)) {
-        (Ok(chat), _) => chat.model,
-        (_, Ok(generate)) => generate.model,
+    let (given, typed) = match (Chat::try_parse_from(&options), Generate::try_parse_from(&options)) {
+        (Ok(chat), _) => (chat.model, chat.args.prompt),
+        (_, Ok(generate)) => (generate.model, None),
         (Err(told), _) => return Ok(output::usage_error(&told)),
     };
     let named = given.model.last().cloned().or(file).or(model.model.last().cloned());
@@ -81,11 +81,10 @@ pub fn run(args: &Args, model: &ModelArgs) -> Result<ExitCode> {
     };
     both.fetch()?;
     let file = formats::open(&both).map_err(explained)?;
-    let asked = asked(prompt)?;
-    let converses = file.parse().is_ok_and(|gguf| {
-        gguf.get("tokenizer.chat_template").is_some() || asked.is_none() && io::stdin().is_terminal()
-    });
-    if converses {
+    let has_template = file.parse().is_ok_and(|gguf| gguf.get("tokenizer.chat_template").is_some());
+    // `-p TEXT` is a prompt, too. `generate` reads it itself.
+    let asked = asked(prompt.or(typed.filter(|_| has_template).map(OsString::from)))?;
+    if has_template || asked.is_none() && io::stdin().is_terminal() {
         ensure!(
             asked.is_some() || io::stdin().is_terminal(),
             "no text was given: give a prompt after the model, or a pipe"

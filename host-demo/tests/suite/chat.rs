@@ -400,10 +400,12 @@ fn run_answers_a_prompt_and_ends_and_converses_without_one() {
         let by_name = arenite(&[&["run", model, "Once upon a time"], &options[..]].concat(), "");
         let by_pipe = arenite(&[&["run", model], &options[..]].concat(), "Once upon a time\n");
         let without_command = arenite(&[&[model, "Once upon a time"], &options[..]].concat(), "");
+        let by_flag = arenite(&[&[model, "-p", "Once upon a time"], &options[..]].concat(), "");
         assert!(by_name.status.success(), "{}", stderr(&by_name));
         let said = String::from_utf8_lossy(&by_name.stdout).into_owned();
         assert!(said.starts_with("Once upon a time") == is_continued && said.trim().len() > 6, "{said}");
         assert_eq!((&by_pipe.stdout, &without_command.stdout), (&by_name.stdout, &by_name.stdout));
+        assert_eq!(by_flag.stdout, by_name.stdout, "{}", stderr(&by_flag));
         assert!(Terminal::start(&[&["run", model, "Once upon a time"], &options[..]].concat()).ends());
     }
     // The text of a pipe comes before the prompt.

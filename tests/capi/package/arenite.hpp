@@ -57,7 +57,11 @@ class Model {
     static std::vector<std::uint8_t> read(const std::string &path) {
         std::ifstream file(path, std::ios::binary);
         if (!file) throw Error("cannot read " + path);
-        return {std::istreambuf_iterator<char>(file), {}};
+        try {
+            return {std::istreambuf_iterator<char>(file), {}};
+        } catch (const std::ios_base::failure &) {  // a directory
+            throw Error("cannot read " + path);
+        }
     }
 
 public:

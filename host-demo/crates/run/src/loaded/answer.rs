@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Error, Result};
+use anyhow::{Error, Result, ensure};
 
 use super::{Loaded, failed, gone};
 use crate::scheduler::{Event, Finish};
@@ -100,6 +100,19 @@ impl Answer<'_> {
             Finish::Stop => AnswerEnd::Stop,
             Finish::Length => AnswerEnd::Length,
         })
+    }
+
+    /// Returns an error if the end of the context or `max_tokens` has cut the answer off.
+    ///
+    /// # Errors
+    ///
+    /// The answer is not complete.
+    pub fn must_be_whole(&self) -> Result<()> {
+        ensure!(
+            self.end() != Some(AnswerEnd::Length),
+            "the value was cut off: raise max_tokens or the context, or limit the lengths in the schema"
+        );
+        Ok(())
     }
 
     /// Returns the part of the model's thought that has been generated so far; empty if the model does not think.

@@ -31,7 +31,7 @@ use crate::scheduler::{Asker, Client, Command, Counters, Decision, Embedding, Ev
 use crate::service::{
     AnswerError, Fields, Host, Kept, MOST_QUESTIONS, MOST_TEXTS, Pairs, Service, by_chance, run_engine, unit,
 };
-use arenite_request::{Form, Keep, Named, Prompt, Refusal};
+use arenite_request::{Keep, Prompt, Refusal};
 
 /// A loaded model. Dropping it frees its memory and closes its file.
 ///
@@ -52,6 +52,8 @@ pub struct Loaded {
     /// `None` only during `drop`.
     commands: Option<Sender<Command>>,
     engine: Option<JoinHandle<Result<()>>>,
+    /// The process that has the engine's thread.
+    process: u32,
 }
 
 impl Loaded {
@@ -83,7 +85,7 @@ impl Loaded {
         let run = move || run_engine(&open, (plan, drafting), Kept::Nothing, counters, &asked, || _ = ready.send(()));
         let engine = std::thread::Builder::new().name("engine".into()).spawn(run)?;
         if is_ready.recv().is_ok() {
-            return Ok(Self { service, commands: Some(commands), engine: Some(engine) });
+            return Ok(Self { service, commands: Some(commands), engine: Some(engine), process: std::process::id() });
         }
         let ended = engine.join().map_err(|_| anyhow!("the engine's thread panicked"))?;
         Err(ended.err().unwrap_or_else(gone))
@@ -164,19 +166,25 @@ impl Loaded {
     /// The errors of [`generate`](Self::generate), and an error if the schema is invalid, if the context or
     /// `max_tokens` ends before the value is complete, or if the value is not a `T`.
     pub fn json<T: DeserializeOwned>(&self, request: impl Into<Request>, schema: &str) -> Result<T> {
-        let schema: Value = serde_json::from_str(schema).context("the schema is not JSON")?;
-        let mut request = request.into();
-        request.request.form = Some(Named { field: "schema", value: Form::Schema(schema) });
-        if self.service.renderer.has_own_format() {
-            request = request.into_chat();
-        }
-        let mut answer = self.begin(&request)?;
+        let mut answer = self.begin_json(request.into(), schema)?;
         let text = answer.by_ref().collect::<Result<String>>()?;
-        ensure!(
-            answer.end() != Some(AnswerEnd::Length),
-            "the value was cut off: raise max_tokens or the context, or limit the lengths in the schema"
-        );
+        answer.must_be_whole()?;
         serde_json::from_str(&text).with_context(|| format!("the answer is not of this type: {text}"))
+    }
+
+    /// Like [`json`](Self::json), but returns the text of the value while it is generated. After the end,
+    /// [`Answer::must_be_whole`] tells whether the value is complete.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`json`](Self::json) before the value begins.
+    pub fn json_owned(self: Arc<Self>, request: impl Into<Request>, schema: &str) -> Result<Answer<'static>> {
+        Ok(self.begin_json(request.into(), schema)?.keeping(self))
+    }
+
+    fn begin_json(&self, request: Request, schema: &str) -> Result<Answer<'static>> {
+        let request = request.json_schema(serde_json::from_str(schema).context("the schema is not JSON")?);
+        self.begin(&if self.service.renderer.has_own_format() { request.into_chat() } else { request })
     }
 
     /// Embeds a text. The vector has length 1.
@@ -195,11 +203,25 @@ impl Loaded {
     ///
     /// The errors of [`embed`](Self::embed).
     pub fn embed_many(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
+        self.embed_within(texts, None)
+    }
+
+    /// Like [`embed_many`](Self::embed_many), but embeds only the beginning of a text that does not fit in the context.
+    /// Special tokens at its end stay.
+    ///
+    /// # Errors
+    ///
+    /// The model makes no embeddings.
+    pub fn embed_beginnings(&self, texts: &[&str]) -> Result<Vec<Vec<f32>>> {
+        self.embed_within(texts, Some(self.context()))
+    }
+
+    fn embed_within(&self, texts: &[&str], limit: Option<usize>) -> Result<Vec<Vec<f32>>> {
         self.service.check_vectors().map_err(refused)?;
         let mut vectors = Vec::new();
         for texts in texts.chunks(MOST_TEXTS) {
             let prompts: Vec<_> = texts.iter().map(|text| Prompt::Text(text.to_string())).collect();
-            let texts = self.service.texts("text", &prompts, None).map_err(refused)?;
+            let texts = self.service.texts("text", &prompts, limit).map_err(refused)?;
             vectors.extend(self.vectors(texts)?.iter().map(|vector| unit(vector)));
         }
         Ok(vectors)
@@ -277,11 +299,15 @@ impl Loaded {
     ///
     /// The model is not a reranker, or a pair of query and document does not fit in its context.
     pub fn rerank(&self, query: &str, documents: &[&str]) -> Result<Vec<f64>> {
-        let texts: Vec<String> = documents.iter().map(|text| text.to_string()).collect();
-        let pairs = Pairs { query, field: "documents", texts: &texts, keep: Keep::All, most_tokens: None };
-        let pairs = self.service.pairs(&pairs).map_err(refused)?;
-        let ranking = self.service.ranking.as_ref().context("the model does not rank")?;
-        Ok(self.vectors(pairs)?.iter().map(|vector| ranking.score(vector)).collect())
+        let mut scores = Vec::new();
+        for documents in documents.chunks(MOST_TEXTS) {
+            let texts: Vec<String> = documents.iter().map(|text| text.to_string()).collect();
+            let pairs = Pairs { query, field: "documents", texts: &texts, keep: Keep::All, most_tokens: None };
+            let pairs = self.service.pairs(&pairs).map_err(refused)?;
+            let ranking = self.service.ranking.as_ref().context("the model does not rank")?;
+            scores.extend(self.vectors(pairs)?.iter().map(|vector| ranking.score(vector)));
+        }
+        Ok(scores)
     }
 
     /// Answers questions about a state without generating text. Each answer has a probability. Questions and answers
@@ -342,6 +368,7 @@ impl Loaded {
     /// Sends a request to the engine. The caller either limits the answer to the lifetime of the model, or gives the
     /// model to the answer.
     fn begin(&self, request: &Request) -> Result<Answer<'static>> {
+        request.must_have_messages()?;
         let prepared = self.service.jobs(&request.request, by_chance());
         let mut prepared = prepared.map_err(refused)?;
         prepared.warning.iter().for_each(|warning| log::warn!("warning: {warning}"));
@@ -366,16 +393,33 @@ impl Loaded {
     }
 
     fn send(&self, command: Command) -> Result<()> {
+        ensure!(
+            self.is_here(),
+            "this process was forked after the model was opened, so it lacks the model's threads: open the model in \
+             each process, or start processes without fork (in Python: multiprocessing's method `spawn`)"
+        );
         self.commands.as_ref().and_then(|commands| commands.send(command).ok()).ok_or_else(gone)
+    }
+}
+
+impl Loaded {
+    /// False in a process that was forked after the model was opened: a fork copies only the thread that calls it.
+    fn is_here(&self) -> bool {
+        self.process == std::process::id()
     }
 }
 
 impl Drop for Loaded {
     fn drop(&mut self) {
+        let (commands, engine) = (self.commands.take(), self.engine.take());
+        if !self.is_here() {
+            std::mem::forget(commands); // the channel may have been locked when the process was forked
+            return;
+        }
         // Drop the sender first, because the engine ends when all senders are dropped. There are no more answers,
         // because answers borrow from `self`.
-        self.commands = None;
-        if let Some(engine) = self.engine.take() {
+        drop(commands);
+        if let Some(engine) = engine {
             let _ = engine.join(); // the answers have reported the engine's error
         }
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use anyhow::{Result, ensure};
 use arenite::TokenId;
 use arenite::sampler::Params;
+use serde_json::Value;
 
 use arenite_request::{Biased, Content, Form, Input, Named, Picture, PictureSource, Prompt, Sampling, TextRequest};
 
@@ -157,6 +158,28 @@ impl Request {
         self
     }
 
+    /// Samples only from tokens whose probability is at least `p` times that of the most likely token. The default is
+    /// 0.05; 0 disables this step.
+    #[must_use]
+    pub fn min_p(mut self, p: f32) -> Self {
+        self.request.sampling.min_p = Some(p);
+        self
+    }
+
+    /// Subtracts `penalty` from the logit of a recent token for each of its occurrences. The default is 0.
+    #[must_use]
+    pub fn frequency_penalty(mut self, penalty: f32) -> Self {
+        self.request.sampling.frequency_penalty = Some(penalty);
+        self
+    }
+
+    /// Subtracts `penalty` once from the logit of each recent token. The default is 0.
+    #[must_use]
+    pub fn presence_penalty(mut self, penalty: f32) -> Self {
+        self.request.sampling.presence_penalty = Some(penalty);
+        self
+    }
+
     /// Divides positive logits of recent tokens by `penalty`, and multiplies their negative logits by `penalty`, so
     /// that these tokens are repeated less often. The default is 1.
     #[must_use]
@@ -191,6 +214,14 @@ impl Request {
     #[must_use]
     pub fn grammar(mut self, gbnf: impl Into<String>) -> Self {
         self.request.form = Some(Named { field: "grammar", value: Form::Gbnf(gbnf.into()) });
+        self
+    }
+
+    /// Constrains the answer to a value that matches a JSON schema. [`Loaded::json`](super::Loaded::json) returns the
+    /// value.
+    #[must_use]
+    pub fn json_schema(mut self, schema: Value) -> Self {
+        self.request.form = Some(Named { field: "schema", value: Form::Schema(schema) });
         self
     }
 
@@ -234,6 +265,12 @@ impl Request {
             self.request.input = Input::Chat(vec![message]);
         }
         self
+    }
+
+    /// Refuses an empty conversation, which templates would answer.
+    pub(super) fn must_have_messages(&self) -> Result<()> {
+        ensure!(!matches!(&self.request.input, Input::Chat(messages) if messages.is_empty()), "there are no messages");
+        Ok(())
     }
 
     /// Refuses a conversation.

@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use arenite::model::Stack;
 use arenite::sampler::Params;
 use arenite::tokenizer::Tokenizer;
@@ -37,6 +37,7 @@ impl Host {
         let open = Arc::new(open);
         let (gguf, model, tokenizer, file) = (open.gguf(), open.model(), open.vocabulary()?, open.file());
         let parallel = open.options.parallel;
+        ensure!(parallel > 0, "at least one answer must be generated at the same time: give 1 or more for `parallel`");
         let context = open.context(0);
         // Each running answer needs a context, and the same number of contexts is for cached conversations. Pages are
         // planned for running answers only.
