@@ -99,10 +99,10 @@ pub fn tensors(kind: &str) -> Vec<(String, Vec<u64>)> {
     }
     if matches!(kind, "bert" | "mpnet") {
         add("position_embd".into(), &[DIM, CONTEXT], false);
+        if kind == "bert" {
+            add("token_types".into(), &[DIM, 2], false);
+        }
         add("token_embd_norm".into(), &[DIM], true);
-    }
-    if kind == "bert" {
-        add("token_types".into(), &[DIM, 2], false);
     }
     if kind == "unbiased" {
         add("enc.token_embd".into(), &[DIM, VOCAB + 3], false);
