@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::openai::{ANSWER, FORM, SAMPLING};
+use super::form::FORM;
+use super::openai::{ANSWER, SAMPLING};
 use super::refused::{HARMLESS, REFUSED};
 use super::{Asked, Neutral, Result, Row, Use, fields, read};
 use arenite_request::{Infill, Input};

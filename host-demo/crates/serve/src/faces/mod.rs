@@ -9,6 +9,7 @@ pub mod audio;
 pub mod decisions;
 pub mod embeddings;
 mod field;
+mod form;
 pub mod infill;
 pub mod ollama;
 pub mod openai;

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::openai::{self, ANSWER, FORM, SAMPLING, THINKING};
+use super::form::{self, FORM};
+use super::openai::{ANSWER, SAMPLING, THINKING};
 use super::refused::{HARMLESS, REFUSED};
 use super::{Asked, Field, Neutral, Result, Row, Use, fields, read, tools};
 use arenite_request::{Content, EarlierCall, Input, Message, Refusal, text_of};
@@ -208,7 +209,7 @@ fn items(asked: &mut Asked, list: &[Value], field: &Field<'_>) -> Result<Vec<Mes
 fn text(asked: &mut Asked, field: &Field<'_>) -> Result<()> {
     let given = |key: &str| Ok(field.object()?.get(key).filter(|value| !value.is_null()));
     if let Some(value) = given("format")? {
-        openai::response_format(asked, &Field { name: "text.format", value })?;
+        form::response_format(asked, &Field { name: "text.format", value })?;
     }
-    given("verbosity")?.map_or(Ok(()), |value| openai::verbosity(asked, &Field { name: "text.verbosity", value }))
+    given("verbosity")?.map_or(Ok(()), |value| form::verbosity(asked, &Field { name: "text.verbosity", value }))
 }
