@@ -43,7 +43,7 @@ fn logits_of(gguf: &Gguf<'_>, adapters: &[&[u8]], chosen: &[(usize, f32)], ids: 
     let mut context = engine.open().unwrap();
     engine.adapt(&mut context, chosen).unwrap();
     match gguf.architecture().unwrap() {
-        "bert" | "gemma-embedding" => {
+        "bert" | "mpnet" | "gemma-embedding" => {
             let mut buffer = vec![0.0; model.spec().embedding_buffer()];
             return engine.embed(&mut context, ids, &mut buffer).unwrap().to_vec();
         }
