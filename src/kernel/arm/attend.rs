@@ -10,6 +10,7 @@ use super::attention::{add_rows, add_sixteens, multiply, normalize, scores};
 use super::converted;
 use super::exp::{exp, weigh};
 use super::float::Fpu;
+use super::tiles::Tiles;
 use crate::kernel::attention::{self, Attention};
 use crate::kernel::scalar::Scalar;
 use crate::memory::{KvType, TILE};
@@ -64,37 +65,6 @@ fn floats(job: &Attention<'_>, out: &mut [f32], out_stride: usize, scratch: &mut
 #[inline(never)]
 fn any(job: &Attention<'_>, out: &mut [f32], out_stride: usize, scratch: &mut [f32]) {
     attention::attend(Scalar::<Fpu>::HERE, job, out, out_stride, scratch);
-}
-
-/// The locations of the tiles in the memory of a head. All heads have the same locations.
-pub(super) struct Tiles<'a> {
-    pages: &'a [u32],
-    /// Number of bytes per head; `bytes` is the number of bytes per tile, and `last` is the index of a head's last
-    /// tile.
-    pub head: usize,
-    bytes: usize,
-    last: usize,
-    /// Floats from a tile's start to its values.
-    values: usize,
-}
-
-impl<'a> Tiles<'a> {
-    /// `None` if the cache has no tiles.
-    pub fn new(job: &Attention<'a>) -> Option<Self> {
-        let (bytes, head) = (job.layout.tile_bytes(), job.tiles.len().checked_div(job.heads)?);
-        let last = head.checked_div(bytes)?.checked_sub(1)?;
-        let is_empty = job.pages.is_empty();
-        (!is_empty).then_some(Self { pages: job.pages, head, bytes, last, values: job.layout.values() / 4 })
-    }
-
-    /// Distance in bytes from the start of a head to a tile. The tile is inside the head, whatever the page table
-    /// contains.
-    #[inline(always)]
-    pub fn at(&self, tile: usize) -> usize {
-        let entry = tile.checked_rem(self.pages.len()).and_then(|entry| self.pages.get(entry));
-        let page = entry.map_or(0, |page| *page as usize).min(self.last);
-        page * self.bytes
-    }
 }
 
 /// The parameters that all rows share.

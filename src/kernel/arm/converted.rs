@@ -7,11 +7,11 @@
 use core::mem::MaybeUninit;
 
 use super::assembly::ZEROS;
-use super::attend::Tiles;
 use super::attention::{add_sixteens, largest, multiply, sum, sum_rows};
 use super::exp::exp;
 use super::float::add_products;
 use super::rows::convert;
+use super::tiles::Tiles;
 use crate::kernel::attention::Attention;
 use crate::kernel::attention::tiles::{BLOCK, Range};
 use crate::kernel::lanes::Elements;

@@ -44,6 +44,8 @@ mod plain;
 mod quantize;
 #[cfg(arm_fpu)]
 mod rows;
+#[cfg(arm_fpu)]
+mod tiles;
 #[cfg(all(cortex_m_dsp, cortex_m_fpu))]
 mod two_rows;
 #[cfg(arm_fpu)]

@@ -2,12 +2,18 @@
 
 use serde_json::Value;
 
+use crate::PictureSource;
 use crate::picture::{NO_FILES, bytes_of};
-use crate::{Content, Picture, PictureSource};
 
-/// Reads a part with a file, as OpenAI's clients send it: `file` in chats, and `input_file` in responses. A picture's file
-/// becomes a picture. Returns `None` if the part is of another type.
-pub fn content_of_file(part: &Value) -> Option<Result<Content, String>> {
+/// A file in a message.
+pub enum File {
+    Text(String),
+    Picture(PictureSource),
+}
+
+/// Reads a part with a file, as OpenAI's clients send it: `file` in chats, and `input_file` in responses. Returns `None`
+/// if the part is of another type.
+pub fn of_part(part: &Value) -> Option<Result<File, String>> {
     match part.get("type")?.as_str()? {
         "file" => Some(read(part.get("file").filter(|file| file.is_object()).unwrap_or(part))),
         "input_file" => Some(read(part)),
@@ -15,7 +21,7 @@ pub fn content_of_file(part: &Value) -> Option<Result<Content, String>> {
     }
 }
 
-fn read(file: &Value) -> Result<Content, String> {
+fn read(file: &Value) -> Result<File, String> {
     let text = |key: &str| file.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
     let Some(data) = text("file_data") else {
         return Err(match text("file_id") {
@@ -24,14 +30,12 @@ fn read(file: &Value) -> Result<Content, String> {
         });
     };
     if data.starts_with("data:image/") {
-        let picture = Picture { at: 0, source: PictureSource::of_url(data)? };
-        return Ok(Content { pictures: vec![picture], ..Content::default() });
+        return PictureSource::of_url(data).map(File::Picture);
     }
     let name = text("filename").or_else(|| text("file_name"));
     let written = text_of_file(data, name.unwrap_or("a file"))?;
-    let mut content = Content::from(heading([("title", name)]));
-    content.append(written.into());
-    Ok(content)
+    let lines = [heading([("title", name)]), written];
+    Ok(File::Text(lines.into_iter().filter(|lines| !lines.is_empty()).collect::<Vec<_>>().join("\n")))
 }
 
 /// Returns the text of a file that is given in base64 or as a data URL.
@@ -56,7 +60,7 @@ pub fn heading<const N: usize>(fields: [(&str, Option<&str>); N]) -> String {
 mod tests {
     use serde_json::json;
 
-    use super::*;
+    use crate::Content;
 
     #[test]
     fn text_files_are_read_and_others_refused() {

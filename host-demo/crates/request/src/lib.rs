@@ -8,8 +8,8 @@
 //! |---|---|
 //! | `lib` | the request, and the form of its answer |
 //! | `message` | messages and calls, and their JSON |
-//! | `picture` | pictures in messages |
-//! | `document` | text files in messages |
+//! | `content` | the content of a message |
+//! | `picture`, `document` | pictures and text files in it |
 //! | `sampling`, `order` | the sampler's parameters, and the order of its steps |
 //! | `refusal` | reasons why a request is refused |
 //!
@@ -24,6 +24,7 @@
 //! assert_eq!((params.temperature, params.top_k), (0.2, Params::DEFAULT.top_k));
 //! ```
 
+mod content;
 mod document;
 mod message;
 mod order;
@@ -36,10 +37,11 @@ use std::time::Duration;
 use arenite::TokenId;
 use serde_json::{Map, Value};
 
+pub use content::Content;
 pub use document::{heading, text_of_file};
 pub use message::{EarlierCall, Message, function, text_of};
 pub use order::Samplers;
-pub use picture::{Content, MOST_PICTURES, Picture, PictureSource};
+pub use picture::{MOST_PICTURES, Picture, PictureSource};
 pub use refusal::{Refusal, RefusalKind};
 pub use sampling::Sampling;
 

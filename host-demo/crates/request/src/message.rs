@@ -3,7 +3,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::picture::{Content, Picture};
+use super::content::Content;
+use super::picture::Picture;
 
 /// A message of a conversation.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -6,8 +6,8 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
+use super::parts::list;
 use super::special;
-use super::support::list;
 
 /// Returns the added tokens in the form of a `tokenizer.json`, ordered by id. They come from `tokenizer_config.json`,
 /// or from `added_tokens.json` if the former lists none.

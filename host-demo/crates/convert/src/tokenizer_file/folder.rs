@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
+use super::parts::list;
 use super::special::{self, Special};
 use super::wanted::Wanted;
 use super::{
@@ -79,7 +80,7 @@ fn find(wanted: &Wanted<'_>, notes: &mut Vec<String>) -> Result<PathBuf> {
 /// Returns true if a `tokenizer.json` and a SentencePiece file have the same tokens, apart from added tokens.
 fn is_same(json: &Value, model: &[u8]) -> bool {
     let Ok(model) = sentencepiece::read(model) else { return false };
-    let added: Vec<_> = support::list(&json["added_tokens"]).filter_map(|token| token["content"].as_str()).collect();
+    let added: Vec<_> = list(&json["added_tokens"]).filter_map(|token| token["content"].as_str()).collect();
     let Some(vocabulary) = json["model"]["vocab"].as_object() else { return false };
     vocabulary.iter().all(|(text, id)| {
         let id = id.as_u64().and_then(|id| u32::try_from(id).ok());
@@ -260,7 +261,7 @@ fn added_pieces(vocabulary: &mut Vocabulary, folder: &Path, settings: &Value, wa
     {
         let json: Value = serde_json::from_slice(&file).context("tokenizer.json is not JSON")?;
         tokens.clear();
-        for token in support::list(&json["added_tokens"]) {
+        for token in list(&json["added_tokens"]) {
             let (Some(id), Some(text)) = (token["id"].as_u64(), token["content"].as_str()) else { continue };
             let control = token["special"] == true || support::looks_special(text);
             let text = if control { text.to_owned() } else { text.replace('▁', " ") };

@@ -9,7 +9,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::Value;
 
-use super::support::{is_byte, is_byte_level, is_control, list, part};
+use super::parts::{list, part};
+use super::support::{is_byte, is_byte_level, is_control};
 use super::{BYTE, CONTROL, NORMAL, Token, UNKNOWN, USER_DEFINED, Vocabulary, expressions, normalized, support};
 use arenite_gguf_writer::Meta;
 use arenite_text::normalizer::{self, Step};

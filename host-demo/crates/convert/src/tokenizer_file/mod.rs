@@ -12,6 +12,7 @@ pub mod folder;
 mod ids;
 mod json;
 mod normalized;
+mod parts;
 mod plamo2;
 pub mod ranks;
 mod rules;

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::support::{list, part};
+use super::parts::{list, part};
 use arenite_text::normalizer::{Step, apply};
 
 /// Returns the normalizer that the core applies while it searches a text for these tokens.

@@ -7,7 +7,8 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::support::{is_byte_level, missing_bytes, part, splits_words};
+use super::parts::part;
+use super::support::{is_byte_level, missing_bytes, splits_words};
 use super::wanted::Wanted;
 use arenite_gguf_writer::Header;
 

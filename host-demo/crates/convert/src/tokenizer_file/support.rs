@@ -5,20 +5,8 @@ use serde_json::Value;
 
 use super::expressions::{LINE_STARTS, SOME_DIGITS, SOME_THREES};
 use super::normalized;
+use super::parts::{list, part};
 use arenite_text::normalizer::{Step, apply};
-
-pub fn list(value: &Value) -> impl Iterator<Item = &Value> {
-    value.as_array().into_iter().flatten()
-}
-
-/// Returns `value` if its type is `name`, otherwise the first element inside `value` with this type.
-pub fn part<'v>(value: &'v Value, name: &str) -> Option<&'v Value> {
-    if value["type"] == name {
-        return Some(value);
-    }
-    let parts = ["pretokenizers", "normalizers", "decoders", "processors"];
-    parts.iter().flat_map(|parts| list(&value[*parts])).find_map(|value| part(value, name))
-}
 
 /// Returns true if a token is spelled like `<0x41>`.
 pub fn is_byte(token: &str) -> bool {
