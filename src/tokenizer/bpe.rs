@@ -10,7 +10,7 @@ use super::index::Index;
 use super::merge::{NO_PAIR, Pair, Row, Rules, Word};
 use super::pretokenizer::PreTokenizer;
 use super::unicode::{Normalized, first_char, is_space};
-use super::vocab::{TokenType, Vocab};
+use super::vocab::Vocab;
 use crate::TokenId;
 
 /// Merge rules ordered by rank.
@@ -46,9 +46,9 @@ pub(super) fn encode_bytes(
             }
             continue;
         }
-        // User-defined tokens do not match here, because they were cut out of the text before. A user-defined token
-        // that is still in the text is one that matches only as a whole word, and here it is part of a longer word.
-        let is_piece = |id: &TokenId| vocab.file_type(*id) != TokenType::UserDefined;
+        // Special tokens do not match here, because they were cut out of the text before. One that is still in the
+        // text was not wanted, matches only as a whole word, or appeared when the text was normalized.
+        let is_piece = |id: &TokenId| !vocab.file_type(*id).is_special();
         if pre.ignore_merges
             && let Some(id) = index.find(vocab, bytes.clone()).filter(is_piece)
         {

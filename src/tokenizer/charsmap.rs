@@ -86,6 +86,13 @@ pub(super) struct Spaces {
     pub merge: bool,
     /// True if a merged run at the end of the text is kept.
     pub keep_last: bool,
+    /// True if, in merged white space, a word that begins with `▁` gets no space before it.
+    pub marked_words: bool,
+}
+
+impl Spaces {
+    /// White space stays as it is.
+    pub const KEPT: Self = Self { prefix: false, merge: false, keep_last: false, marked_words: false };
 }
 
 /// Iterator over the bytes of a normalized text. A `▁` in the text is a space that is never merged.
@@ -185,7 +192,8 @@ impl Iterator for Normalized<'_, '_> {
                 continue;
             }
             let is_first = !core::mem::replace(&mut self.in_word, true);
-            if is_first && self.spaces.merge && core::mem::replace(&mut self.spaced, true) {
+            let is_marked = self.spaces.marked_words && byte == b' ';
+            if is_first && self.spaces.merge && core::mem::replace(&mut self.spaced, true) && !is_marked {
                 self.waiting = Some(byte);
                 return Some(b' ');
             }
@@ -202,7 +210,7 @@ mod tests {
     use super::*;
 
     fn normal(prefix: bool, merge: bool, text: &[u8]) -> Vec<u8> {
-        Normalized::new(Charsmap::NONE, Spaces { prefix, merge, keep_last: false }, text).collect()
+        Normalized::new(Charsmap::NONE, Spaces { prefix, merge, ..Spaces::KEPT }, text).collect()
     }
 
     #[test]
@@ -216,8 +224,12 @@ mod tests {
         assert_eq!(normal(true, false, b""), b"");
         assert_eq!(normal(false, false, b" a"), b" a");
         assert_eq!(normal(true, true, b"   "), b"");
-        let kept = |text| Normalized::new(Charsmap::NONE, Spaces { prefix: true, merge: true, keep_last: true }, text);
+        let merged = Spaces { prefix: true, merge: true, ..Spaces::KEPT };
+        let kept = |text| Normalized::new(Charsmap::NONE, Spaces { keep_last: true, ..merged }, text);
         assert!(kept(b"  a  b  ").eq(*b" a b ") && kept(b"   ").eq(*b" ") && kept(b"a").eq(*b" a") && kept(b"").eq([]));
+        let marked = Spaces { marked_words: true, ..merged };
+        let marked = |text: &'static str| Normalized::new(Charsmap::NONE, marked, text.as_bytes());
+        assert!(marked("▁▁ a ▁b▁c").eq(*b"   a b c") && marked("▁").eq(*b" "));
     }
 
     #[test]
@@ -239,7 +251,7 @@ mod tests {
             }));
             let map = Charsmap::new(&bytes).unwrap();
             let text = [b'a'; 50];
-            let out = Normalized::new(map, Spaces { prefix: true, merge: true, keep_last: false }, &text);
+            let out = Normalized::new(map, Spaces { prefix: true, merge: true, ..Spaces::KEPT }, &text);
             assert!(out.count() <= text.len() * LONGEST * 2);
         }
     }

@@ -638,7 +638,7 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
     /// [`normalizer`](Self::normalizer) has the step `Charsmap`, the caller applies it. A build without the feature
     /// `unigram` does not read the map.
     pub fn mapped<'t>(&self, text: &'t [u8]) -> impl Iterator<Item = u8> + use<'a, 't> {
-        Normalized::new(self.vocab.charsmap, Spaces { prefix: false, merge: false, keep_last: false }, text)
+        Normalized::new(self.vocab.charsmap, Spaces::KEPT, text)
     }
 
     /// Returns the replacement for the shortest entry of the character map that `text` starts with, or `None` if there

@@ -99,7 +99,7 @@ impl Specials<'_, '_, '_> {
                 let Some((special, len)) = self.longest(rest, *search) else { continue };
                 let end = pos + len;
                 next = end;
-                if is_part_of_word(&special, text, pos, end) {
+                if self.is_part_of_word(&special, text, (pos, end), *search) {
                     continue;
                 }
                 let marks = marks.as_deref_mut().ok_or(())?;
@@ -152,6 +152,28 @@ impl Specials<'_, '_, '_> {
         found
     }
 
+    /// Returns true if the token at `pos..end` must be a whole word but is only part of one. As in Hugging Face's
+    /// tokenizers, the search for special tokens then continues after this token.
+    fn is_part_of_word(&self, special: &Special, text: &[u8], (pos, end): (usize, usize), search: u8) -> bool {
+        if !HAS_TABLES || !special.follows(rule::WHOLE_WORD) {
+            return false;
+        }
+        let before = (1..=4).find_map(|len| {
+            let char = first_char(text.get(pos.checked_sub(len)?..pos)?)?;
+            (char.len == len && (len > 1 || char.code < 0x80)).then_some(char)
+        });
+        let (rest, mut applied) = (text.get(end..).unwrap_or(&[]), [0; 4]);
+        let after = match self.vocab.model {
+            // An accent that WordPiece drops does not belong to the token's word.
+            Model::WordPiece(rules) if self.is_normalized(search) => {
+                rules.applied(rest).zip(&mut applied).for_each(|((byte, _), to)| *to = byte);
+                first_char(&applied)
+            }
+            _ => first_char(rest),
+        };
+        before.is_some_and(|char| is_word(char.code)) || after.is_some_and(|char| is_word(char.code))
+    }
+
     /// The token marked at the start of `text`, and the length of its text.
     pub fn at(&self, text: &[u8], marks: &[u8]) -> Option<(TokenId, usize)> {
         let len = 1 + marks.iter().skip(1).take_while(|mark| **mark == mark::INSIDE).count();
@@ -175,20 +197,6 @@ fn stripped(search: u8) -> u8 {
 fn free(marks: &[u8], pos: usize, search: u8) -> usize {
     let reach = marks.get(pos..).unwrap_or(&[]).iter().take(LONGEST_LOOKED_FOR);
     reach.take_while(|mark| **mark == mark::TEXT || **mark == stripped(search)).count()
-}
-
-/// Returns true if the token at `pos..end` must be a whole word but is only part of one. As in Hugging Face's
-/// tokenizers, the search for special tokens then continues after this token.
-fn is_part_of_word(special: &Special, text: &[u8], pos: usize, end: usize) -> bool {
-    if !HAS_TABLES || !special.follows(rule::WHOLE_WORD) {
-        return false;
-    }
-    let before = (1..=4).find_map(|len| {
-        let char = first_char(text.get(pos.checked_sub(len)?..pos)?)?;
-        (char.len == len && (len > 1 || char.code < 0x80)).then_some(char)
-    });
-    let after = first_char(text.get(end..).unwrap_or(&[]));
-    before.is_some_and(|char| is_word(char.code)) || after.is_some_and(|char| is_word(char.code))
 }
 
 /// Marks the bytes of a token, and the white space that the token absorbs. As in Hugging Face's tokenizers, the token

@@ -8,7 +8,7 @@ use core::cell::Cell;
 
 use super::Output;
 use super::canonical::SPACE;
-use super::charsmap::{Normalized, Spaces};
+use super::charsmap::Normalized;
 use super::index::Index;
 use super::merge::Word;
 use super::vocab::{TokenType, Vocab};
@@ -37,8 +37,7 @@ pub(super) fn words_for_text(vocab: &Vocab<'_>, text: &[u8]) -> usize {
 }
 
 fn normalized<'t>(vocab: &'t Vocab<'_>, text: &'t [u8], prefix: bool) -> impl Iterator<Item = u8> {
-    let spaces = Spaces { prefix, merge: vocab.merge_spaces, keep_last: vocab.keeps_last_space() };
-    Escaped { bytes: Normalized::new(vocab.charsmap, spaces, text), rest: &[] }
+    Escaped { bytes: Normalized::new(vocab.charsmap, vocab.spaces(prefix), text), rest: &[] }
 }
 
 /// Iterator over `bytes` with `▁` instead of spaces, because tokens are spelled this way.

@@ -3,7 +3,7 @@
 //! Reading is `const`, so that the compiler can compute the size of a firmware's index.
 
 use super::canonical::{SPACE, Spelling, first_four, hash};
-use super::charsmap::Charsmap;
+use super::charsmap::{Charsmap, Spaces};
 use super::pretokenizer::PreTokenizer;
 use crate::gguf::{Array, Gguf, ValueType};
 use crate::{Error, Name, TokenId, built, tri};
@@ -28,6 +28,8 @@ const IF_ABSENT: u32 = 1;
 const AT_START: u32 = 2;
 /// Rule that a space at the end of a text is kept where runs of spaces count as one.
 const KEEPS_LAST: u32 = 4;
+/// Rule that a word that begins with `▁` gets no other space before it, where runs of spaces count as one.
+const MARKED_WORDS: u32 = 8;
 
 /// Maximum length of tokens that are looked up at every position of a text: special tokens, and all tokens of
 /// tokenizers without merges. In real models these tokens have less than 100 bytes; the limit bounds the time that a
@@ -227,8 +229,8 @@ pub(super) struct Vocab<'a> {
     pub add_bos: bool,
     pub add_eos: bool,
     pub add_space_prefix: bool,
-    /// A sum of [`IF_ABSENT`], [`AT_START`] and [`KEEPS_LAST`], as in Hugging Face's `Metaspace`; llama.cpp has no
-    /// such rules.
+    /// A sum of [`IF_ABSENT`], [`AT_START`], [`KEEPS_LAST`] and [`MARKED_WORDS`], as in Hugging Face's `Metaspace`;
+    /// llama.cpp has no such rules.
     space_prefix_rule: u32,
     /// True if consecutive characters that the vocabulary lacks become one unknown token, as in SentencePiece.
     /// llama.cpp does not do this.
@@ -351,9 +353,14 @@ impl<'a> Vocab<'a> {
                 || is(AT_START) && !is_start)
     }
 
-    /// True if a run of spaces at the end of a text becomes one space, instead of none.
-    pub const fn keeps_last_space(&self) -> bool {
-        self.space_prefix_rule & KEEPS_LAST != 0
+    /// Treatment of white space in a vocabulary of unigrams, whose text gets a space before it if `prefix` is true.
+    pub const fn spaces(&self, prefix: bool) -> Spaces {
+        Spaces {
+            prefix,
+            merge: self.merge_spaces,
+            keep_last: self.space_prefix_rule & KEEPS_LAST != 0,
+            marked_words: self.space_prefix_rule & MARKED_WORDS != 0,
+        }
     }
 
     pub const fn merges(&self) -> Option<Array<'a>> {

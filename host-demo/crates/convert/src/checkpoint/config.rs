@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Map, Value};
 
 use super::defaults;
@@ -210,6 +210,20 @@ impl Config {
     pub fn experts(&self) -> Result<usize> {
         Ok(self.number(&["num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"])?.unwrap_or(0)
             as usize)
+    }
+
+    /// Number of layers at the beginning that have no experts. Newer classes of transformers list the kind of each
+    /// layer; all others have a number.
+    pub fn leading_dense(&self) -> Result<Option<u32>> {
+        let Some(kinds) = self.texts("mlp_layer_types") else {
+            return self.number(&["first_k_dense_replace", "first_last_k_dense_replace"]);
+        };
+        let dense = kinds.iter().take_while(|kind| **kind == "dense").count();
+        ensure!(
+            !kinds[dense..].contains(&"dense"),
+            "mlp_layer_types in config.json has a dense layer after one with experts: not supported"
+        );
+        Ok(Some(dense as u32))
     }
 
     /// Returns the field that names the activation function of the feed-forward, and its value, which [`activation`]

@@ -38,7 +38,9 @@ pub fn fill(kind: &str, values: &mut Map<String, Value>) {
         }
     }
     for (name, value) in entry["fields"].as_object().into_iter().flatten() {
-        values.entry(name).or_insert_with(|| value.clone());
+        // Some classes declare a field under its alternative name.
+        let own = entry["alias"][name].as_str().unwrap_or(name);
+        values.entry(own).or_insert_with(|| value.clone());
     }
 }
 
@@ -95,6 +97,9 @@ mod tests {
         fill("qwen3_moe", &mut values);
         assert_eq!((&values["num_local_experts"], &values["num_experts_per_tok"]), (&json!(6), &json!(8)));
         assert_eq!((&values["rms_norm_eps"], text_type("internvl")), (&Value::Null, Some("qwen2")));
+        let mut values = json!({"num_experts": 6}).as_object().unwrap().clone();
+        fill("kimi_linear", &mut values);
+        assert_eq!((&values["num_experts"], values.get("num_local_experts")), (&json!(6), None));
     }
 
     /// The expected defaults come from `Gemma3TextConfig`, `GptOssConfig` and `GlmConfig` in transformers 5.24.

@@ -76,6 +76,13 @@ impl Keys<'_> {
         Ok(())
     }
 
+    /// Writes the number of layers at the beginning that have no experts.
+    pub fn leading_dense(&mut self) -> Result<()> {
+        let dense = self.config.leading_dense()?.context("config.json has no first_k_dense_replace")?;
+        self.set("leading_dense_block_count", dense);
+        Ok(())
+    }
+
     /// Adds layers that predict further tokens after all other layers.
     pub fn predicting(&mut self, count: usize) -> Result<()> {
         if count > 0 {

@@ -162,6 +162,7 @@ fn tokens_of_normalized_text_are_found_in_any_case() {
     for (id, text) in [(4, "ÉTÉ"), (5, "\t"), (6, "中文")] {
         with_added(&mut words, id, text, "normalized");
     }
+    with_added(&mut words, 7, "BA", "normalized single_word");
     check(
         &words,
         &[
@@ -172,6 +173,10 @@ fn tokens_of_normalized_text_are_found_in_any_case() {
             ("a\nb", &[1, 5, 8]),
             ("ab B", &[1, 9, 5, 8]),
             ("aE\u{301}TE", &[1, 4]),
+            // An accent is dropped, and does not end a word.
+            ("ba\u{301} a", &[7, 5, 1]),
+            ("bab", &[8, 2, 9]),
+            ("ba\u{301}b", &[8, 2, 9]),
         ],
     );
 }
@@ -212,6 +217,42 @@ fn added_tokens_that_overlap() {
     let mut cut = [0; 4];
     let count = tokenizer.encode_start(b"xxxx", Encode::PROMPT, &mut [0; 256], &mut cut).unwrap();
     assert_eq!((count, cut), (4, [9, 1, 5, 9]));
+}
+
+/// Tokens of normalized text are all found together, as soon as one of them must be found last.
+#[test]
+fn tokens_of_normalized_text_share_white_space() {
+    let mut bytes = byte_level(json!({"Ġ": 0, "f": 1, "o": 2, "x": 3, "_": 4}), json!([]), None);
+    for (id, text, flags) in [(5, "<l>", "special lstrip"), (6, "fo", "rstrip normalized"), (7, "  ", "normalized")] {
+        with_added(&mut bytes, id, text, flags);
+    }
+    check(&bytes, &[("xfo   x", &[3, 6, 7, 0, 3]), ("x  <l>x", &[3, 5, 3]), ("fo    ", &[6, 7, 7])]);
+}
+
+/// An added token that must be a whole word, and is part of one, is not found by `ignore_merges` either.
+#[test]
+fn special_tokens_are_no_whole_words() {
+    let mut bytes = byte_level(json!({"Ġ": 0, "f": 1, "o": 2, "x": 3, "_": 4}), json!([]), None);
+    bytes["model"]["ignore_merges"] = true.into();
+    with_added(&mut bytes, 5, "fox", "special single_word");
+    with_added(&mut bytes, 6, "ox", "single_word");
+    check(&bytes, &[("fox_fox", &[1, 2, 3, 4, 1, 2, 3]), ("fox fox", &[5, 0, 5]), ("ox_ox", &[2, 3, 4, 2, 3])]);
+}
+
+/// A word that begins with `▁` gets no other one.
+#[test]
+fn marked_words() {
+    let mut pieces = json!({
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+            {"type": "WhitespaceSplit"},
+            {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": true},
+        ]},
+        "model": {"type": "Unigram", "unk_id": 0, "vocab": [["<unk>", 0.0], ["▁", -1.0], ["a", -1.0], ["▁a", -1.5]]},
+    });
+    with_added(&mut pieces, 0, "<unk>", "special");
+    let expected: [(&str, &[u32]); 5] =
+        [("▁▁ a", &[1, 1, 3]), ("▁", &[1]), ("a ▁a", &[3, 3]), ("▁a▁a b", &[3, 3, 1, 0]), ("<unk>▁a", &[0, 3])];
+    check(&pieces, &expected);
 }
 
 /// Spaces are merged by a normalizer, which keeps one at the end of a text.

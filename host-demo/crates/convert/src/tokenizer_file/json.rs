@@ -86,9 +86,8 @@ pub fn read(wanted: &Model<'_>, json: &Value, notes: &mut Vec<String>) -> Result
         let unscored = if kind == USER_DEFINED && model["type"] == "Unigram" { f32::NEG_INFINITY } else { 0.0 };
         let score = vocabulary.tokens.get(&u32::try_from(id).unwrap_or(u32::MAX)).map_or(unscored, |token| token.score);
         // Only vocabularies that spell a space as `▁` are changed, because in all others `▁` stands for itself.
-        let has_marks = !is_byte_level(json) && !support::splits_words(json) && model["type"] != "WordPiece";
         let text = normalized::text(json, token);
-        let text = if kind == USER_DEFINED && has_marks { text.replace('▁', " ") } else { text };
+        let text = if kind == USER_DEFINED && support::marks_spaces(json) { text.replace('▁', " ") } else { text };
         vocabulary.set(id, text, score, kind)?;
     }
     if merging(wanted, json) == Some(MMBERT) {
@@ -133,6 +132,7 @@ fn merging(wanted: &Model<'_>, json: &Value) -> Option<Merging> {
 pub fn rules(json: &Value, vocabulary: &mut Vocabulary) {
     // In a normalized text, no space is beside a token if the normalizer replaces spaces.
     let keeps_spaces = !part(&json["normalizer"], "Replace").is_some_and(support::replaces_space);
+    let are_last = normalized::are_last(json);
     let mut rules = BTreeSet::new();
     for token in list(&json["added_tokens"]) {
         let Some(id) = token["id"].as_u64().and_then(|id| u32::try_from(id).ok()?.checked_mul(8)) else { continue };
@@ -141,7 +141,7 @@ pub fn rules(json: &Value, vocabulary: &mut Vocabulary) {
         let rule: u32 = bits.iter().filter(|(name, _, has)| *has && token[*name] == true).map(|(_, bit, _)| bit).sum();
         rules.extend((rule > 0).then_some(id + rule));
         // An entry without a rule says that the token is searched after all others.
-        rules.extend(normalized::is_last(json, token).then_some(id));
+        rules.extend((are_last && token["normalized"] == true).then_some(id));
     }
     if !rules.is_empty() {
         vocabulary.key("added_tokens.rules", Meta::array(rules));
@@ -285,15 +285,17 @@ fn other_merges(wanted: &Model<'_>, json: &Value) -> Result<Option<String>> {
 
 /// Writes whether a space is added before a text, and flags. Flag 1: no space before a text that begins with a space.
 /// Flag 2: no space after a special token. Flag 4: a space at the end of a text is kept where runs of spaces count as one.
+/// Flag 8: no space before a word that begins with `▁`.
 pub fn space_prefix(json: &Value, vocabulary: &mut Vocabulary) {
     let adds = adds_space(json);
     vocabulary.key("add_space_prefix", adds);
     let is_limited = adds && part(&json["normalizer"], "Prepend").is_none();
-    let if_absent = is_limited && part(&json["pre_tokenizer"], "WhitespaceSplit").is_none();
+    let splits = part(&json["pre_tokenizer"], "WhitespaceSplit").is_some();
     let metaspace = part(&json["pre_tokenizer"], "Metaspace");
     let at_start = is_limited && metaspace.is_some_and(|it| it["prepend_scheme"] == "first");
     let keeps_last = support::keeps_last_space(json);
-    let rule = u32::from(if_absent) + 2 * u32::from(at_start) + 4 * u32::from(keeps_last);
+    let flags = [is_limited && !splits, at_start, keeps_last, is_limited && splits];
+    let rule = flags.iter().rev().fold(0, |rule, flag| 2 * rule + u32::from(*flag));
     if rule > 0 {
         vocabulary.key("add_space_prefix_rule", rule);
     }

@@ -26,14 +26,20 @@ pub fn text(json: &Value, token: &Value) -> String {
     apply(&steps, &text.chars().filter_map(cleaned).collect::<String>())
 }
 
-/// Returns true if a token must be searched after all others. This is the case if the core normalizes the text for it,
-/// or if a token that is found before normalization overlaps with it or absorbs its white space.
-pub fn is_last(json: &Value, token: &Value) -> bool {
-    let text = token["content"].as_str().unwrap_or_default();
-    let is_white = text.starts_with(char::is_whitespace) || text.ends_with(char::is_whitespace);
-    let absorbs = |other: &Value| is_white && (other["lstrip"] == true || other["rstrip"] == true);
-    let mut early = list(&json["added_tokens"]).filter(|other| other["normalized"] != true);
-    token["normalized"] == true && (bert(json).is_some() || early.any(|other| overlap(token, other) || absorbs(other)))
+/// Returns true if these tokens must be searched after all others. This is the case if the core normalizes the text for
+/// them, or if a token that is found before normalization overlaps with one of them or absorbs its white space.
+pub fn are_last(json: &Value) -> bool {
+    let (early, late): (Vec<&Value>, Vec<&Value>) =
+        list(&json["added_tokens"]).partition(|token| token["normalized"] != true);
+    let absorbs = |other: &&Value| other["lstrip"] == true || other["rstrip"] == true;
+    let is_white = |token: &&Value| {
+        let text = token["content"].as_str().unwrap_or_default();
+        text.starts_with(char::is_whitespace) || text.ends_with(char::is_whitespace)
+    };
+    let meet = early.iter().any(absorbs) && late.iter().any(is_white);
+    bert(json).is_some() && !late.is_empty()
+        || meet
+        || late.iter().any(|token| early.iter().any(|other| overlap(token, other)))
 }
 
 /// Returns true if a text can have the two tokens at places that overlap.

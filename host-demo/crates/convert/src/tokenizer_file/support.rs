@@ -44,6 +44,8 @@ pub fn check(json: &Value, notes: &mut Vec<String>) -> Result<Vec<Step>> {
     words(json, &pre_tokenizers, &mut steps, notes)?;
     spaces(json, &normalizers, &pre_tokenizers, notes)?;
     model(json, notes)?;
+    notes.extend(spelled(json, &steps));
+    notes.extend(first_dropped(json, &steps));
     Ok(steps)
 }
 
@@ -125,6 +127,13 @@ fn words(json: &Value, pre_tokenizers: &[&Value], steps: &mut Vec<Step>, notes: 
                 let mut texts = texts.filter_map(|token| token["content"].as_str());
                 if let Some(text) = texts.find(|text| apply(&[Step::WhitespaceSplit], text) != *text) {
                     bail!("its added token {text:?} has white space, which is not supported beside WhitespaceSplit");
+                }
+                let mut texts = list(&json["added_tokens"]).filter(|token| token["special"] != true);
+                if let Some(token) = texts.find(|token| token["content"].as_str().is_some_and(|it| it.contains(' '))) {
+                    notes.push(format!(
+                        "the added token {} is also found where a text has other white space than spaces",
+                        token["content"]
+                    ));
                 }
                 steps.push(Step::WhitespaceSplit);
             }
@@ -228,17 +237,48 @@ fn unknown(json: &Value, notes: &mut Vec<String>) {
     // sums.
     let texts = || list(&model["vocab"]).filter(|entry| !entry[0].as_str().is_some_and(is_byte));
     let longer = texts().filter(|entry| is_longer(entry)).count();
-    if model["type"] == "Unigram" && model["byte_fallback"] == true && texts().count() < list(&model["vocab"]).count() {
-        notes.push(
-            "a text that spells a byte token, such as <0x41>, gets other tokens than from Hugging Face's tokenizer"
-                .to_owned(),
-        );
-    }
     if model["type"] == "Unigram" && longer * 2 > texts().count() {
         notes.push(
             "scores are rounded to f32: a text that has several best tokenizations may get another one".to_owned(),
         );
     }
+}
+
+/// Returns notes about texts that become special or byte tokens in Hugging Face's tokenizer, because its unigrams
+/// include these tokens. In SentencePiece, and here, such texts are ordinary.
+fn spelled(json: &Value, steps: &[Step]) -> Vec<String> {
+    let model = &json["model"];
+    if model["type"] != "Unigram" {
+        return Vec::new();
+    }
+    let is_known = |test: &dyn Fn(&str) -> bool| list(&model["vocab"]).any(|entry| entry[0].as_str().is_some_and(test));
+    let controls: Vec<&str> = list(&json["added_tokens"])
+        .filter(|token| is_control(token))
+        .filter_map(|token| token["content"].as_str())
+        .collect();
+    // The map of a SentencePiece model is not in this list, because the model's own tokenizer does the same as ours.
+    let changes = |step: &Step| matches!(step, Step::Lowercase | Step::Nfkc | Step::Nfkd);
+    let has_special = steps.iter().any(changes) && is_known(&|text| controls.contains(&text));
+    let has_bytes = model["byte_fallback"] == true && is_known(&is_byte);
+    [
+        (has_special, "becomes a special token only when it is normalized"),
+        (has_bytes, "spells a byte token, such as <0x41>,"),
+    ]
+    .into_iter()
+    .filter(|(has, _)| *has)
+    .map(|(_, text)| format!("a text that {text} gets other tokens than from Hugging Face's tokenizer"))
+    .collect()
+}
+
+/// Returns a note if the normalizer may drop a text's first character: Hugging Face's `Metaspace` with the scheme
+/// `first` then adds no space before the text.
+fn first_dropped(json: &Value, steps: &[Step]) -> Option<String> {
+    let is_first = part(&json["pre_tokenizer"], "Metaspace").is_some_and(|it| it["prepend_scheme"] == "first");
+    let drops = |step: &Step| matches!(step, Step::Nmt | Step::StripAccents | Step::Precompiled);
+    (is_first && steps.iter().any(drops)).then(|| {
+        "a text whose first character the normalizer drops begins with a space, unlike in Hugging Face's tokenizer"
+            .to_owned()
+    })
 }
 
 /// Returns true if the host may apply `step` although the file has `normalizer`, which the core replaces, before
@@ -265,7 +305,11 @@ fn added(json: &Value, normalizers: &[&Value], steps: &[Step], notes: &mut Vec<S
         let text = token["content"].as_str().unwrap_or_default();
         let is_control = is_control(token);
         let is_late = token["normalized"] == true;
-        if prepends && is_late && !is_control {
+        if prepends && is_late && is_control {
+            notes.push(format!(
+                "the added token {text:?} is found anywhere: Hugging Face's tokenizer finds it only after a space"
+            ));
+        } else if prepends && is_late {
             bail!("its added token {text:?} is found after normalization, which is not supported");
         }
         if is_control && !steps.is_empty() && token["single_word"] == true {
@@ -277,6 +321,14 @@ fn added(json: &Value, normalizers: &[&Value], steps: &[Step], notes: &mut Vec<S
         let is_word = || text.to_lowercase() == text && text.chars().all(char::is_alphanumeric);
         if !is_late && is_word() && is_ordinary(json, token) && normalizers.iter().any(lowers) {
             notes.push(format!("the added token {text:?} is found in this spelling only, not in other cases"));
+        }
+        if is_late && text.contains("  ") && normalizers.iter().any(|it| it["pattern"]["Regex"] == " {2,}") {
+            bail!("its added token {text:?} has spaces that the normalizer merges, which is not supported");
+        }
+        let is_marked = text.contains('▁') && text.contains(|c| c != '▁');
+        let is_converted = is_late && normalizers.iter().any(|it| replaces_space(it));
+        if !is_control && is_marked && !is_converted && marks_spaces(json) {
+            notes.push(format!("the added token {text:?} is found where a text has spaces in place of \"▁\""));
         }
         let spelled = normalized::text(json, token);
         if spelled != text {
@@ -382,6 +434,11 @@ fn mixes_numbers(json: &Value) -> bool {
     let mixes = |token: &str| token.contains(char::is_numeric) && token.contains(|c: char| !c.is_numeric());
     let is_mixed = |token: &String| mixes(token) && !added.contains(&token.as_str());
     json["model"]["vocab"].as_object().is_some_and(|vocab| vocab.keys().any(is_mixed))
+}
+
+/// Returns true if the vocabulary spells a space as `▁`.
+pub fn marks_spaces(json: &Value) -> bool {
+    !is_byte_level(json) && !splits_words(json) && json["model"]["type"] != "WordPiece"
 }
 
 /// Returns true if the normalizer replaces spaces by `▁`.

@@ -34,7 +34,7 @@ fn keys(keys: &mut Keys<'_>) -> Result<()> {
     keys.set("attention.head_count_kv", 1u32);
     keys.set("attention.layer_norm_rms_epsilon", c.float(&["rms_norm_eps"])?.unwrap_or(1e-6));
     let experts = c.number(&["n_routed_experts"])?;
-    let dense = match c.number(&["first_k_dense_replace"])? {
+    let dense = match c.leading_dense()? {
         Some(dense) => dense,
         None => {
             if experts.is_some() {
@@ -192,7 +192,9 @@ pub const ALL: &[Family] = &[
             k.rope_dimensions(if solar { 1.0 } else { 0.5 })?;
             k.maybe("expert_feed_forward_length", &["moe_intermediate_size"])?;
             k.maybe("expert_shared_count", &["n_shared_experts"])?;
-            k.maybe("leading_dense_block_count", &["first_k_dense_replace"])?;
+            if k.config.leading_dense()?.is_some() {
+                k.leading_dense()?;
+            }
             k.set("expert_gating_func", SIGMOID);
             k.maybe_float("expert_weights_scale", &["routed_scaling_factor"])?;
             k.flag("expert_weights_norm", "norm_topk_prob");

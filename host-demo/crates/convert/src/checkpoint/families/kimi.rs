@@ -1,6 +1,6 @@
 //! Kimi delta attention: Kimi Linear and Ling 3.
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 
 use super::Family;
 use super::deepseek::LATENT;
@@ -108,7 +108,7 @@ fn latent_keys(keys: &mut Keys<'_>, attention: &[bool]) -> Result<()> {
     keys.set("attention.key_length_mla", c.need(&["qk_nope_head_dim"])? + turned);
     keys.number("attention.value_length_mla", &["v_head_dim"])?;
     keys.number("expert_feed_forward_length", &["moe_intermediate_size"])?;
-    keys.set("leading_dense_block_count", c.number(&["first_k_dense_replace"])?.unwrap_or(0));
+    keys.set("leading_dense_block_count", c.leading_dense()?.unwrap_or(0));
     keys.float("expert_weights_scale", &["routed_scaling_factor"])
 }
 
@@ -118,15 +118,24 @@ fn kimi(keys: &mut Keys<'_>) -> Result<()> {
     if let Some(groups) = c.number(&["num_expert_group"])?.filter(|groups| *groups > 1) {
         keys.set("expert_group_count", groups);
     }
-    let linear = c.get("linear_attn_config").cloned().unwrap_or_default();
-    let full: Vec<u64> =
-        linear["full_attn_layers"].as_array().into_iter().flatten().filter_map(|n| n.as_u64()).collect();
-    ensure!(!linear.is_null(), "config.json has no linear_attn_config");
-    let attention: Vec<bool> = (1..=c.layers()? as u64).map(|layer| full.contains(&layer)).collect();
+    // The convolutions have this activation, too.
+    c.only("hidden_act", &"silu".into())?;
+    // The model's own code nests the settings of the delta net; transformers' class does not.
+    let nested = c.get("linear_attn_config");
+    let kinds = c.texts("layer_types");
+    let attention: Vec<bool> = match (nested.and_then(|nested| nested["full_attn_layers"].as_array()), kinds) {
+        (_, Some(kinds)) => kinds.iter().map(|kind| *kind == "full_attention").collect(),
+        (Some(numbers), None) => (1..=c.layers()?).map(|layer| numbers.contains(&layer.into())).collect(),
+        (None, None) => bail!("config.json has no layer_types and no full_attn_layers in linear_attn_config"),
+    };
     latent_keys(keys, &attention)?;
-    for (key, name) in [("ssm.conv_kernel", "short_conv_kernel_size"), ("kda.head_dim", "head_dim")] {
-        if let Some(number) = linear[name].as_u64() {
-            keys.set(key, number as u32);
+    for (key, name, own) in [
+        ("ssm.conv_kernel", "short_conv_kernel_size", "linear_conv_kernel_dim"),
+        ("kda.head_dim", "head_dim", "linear_head_dim"),
+    ] {
+        match nested.and_then(|nested| nested[name].as_u64()) {
+            Some(number) => keys.set(key, number as u32),
+            None => keys.maybe(key, &[own])?,
         }
     }
     keys.set("expert_shared_count", c.number(&["num_shared_experts"])?.unwrap_or(1));

@@ -223,7 +223,7 @@ pub const ALL: &[Family] = &[
         keys: |k| {
             k.common()?;
             k.maybe("expert_feed_forward_length", &["moe_intermediate_size"])?;
-            k.number("leading_dense_block_count", &["first_k_dense_replace"])?;
+            k.leading_dense()?;
             k.number("expert_shared_count", &["n_shared_experts"])?;
             k.float("expert_weights_scale", &["routed_scaling_factor"])?;
             k.flag("expert_weights_norm", "norm_topk_prob");
@@ -244,7 +244,7 @@ pub const ALL: &[Family] = &[
             k.set("rope.dimension_count", head);
             k.unscaled();
             ensure!(k.config.flag("norm_topk_prob") != Some(true), "norm_topk_prob in config.json is true: not supported");
-            k.number("leading_dense_block_count", &["first_k_dense_replace"])?;
+            k.leading_dense()?;
             k.vocab_size()?;
             k.number("expert_feed_forward_length", &["moe_intermediate_size"])?;
             k.set("expert_weights_scale", k.config.float(&["routed_scaling_factor"])?.unwrap_or(1.0));
@@ -260,7 +260,7 @@ pub const ALL: &[Family] = &[
             let c = k.config;
             k.set("rope.freq_base", c.rope_float("rope_theta").unwrap_or(10000.0) as f32);
             k.set("attention.layer_norm_rms_epsilon", c.float(&["rms_norm_eps"])?.unwrap_or(1e-6));
-            k.number("leading_dense_block_count", &["first_k_dense_replace"])?;
+            k.leading_dense()?;
             k.vocab_size()?;
             k.number("expert_feed_forward_length", &["moe_intermediate_size", "intermediate_size"])?;
             k.set("expert_shared_count", c.number(&["n_shared_experts"])?.unwrap_or(0));
@@ -316,7 +316,7 @@ pub const ALL: &[Family] = &[
             k.set("expert_shared_feed_forward_length", width * shared);
             k.float("expert_weights_scale", &["routed_scaling_factor"])?;
             k.flag("expert_weights_norm", "norm_topk_prob");
-            k.set("leading_dense_block_count", c.number(&["first_k_dense_replace", "first_last_k_dense_replace"])?.unwrap_or(0));
+            k.set("leading_dense_block_count", c.leading_dense()?.unwrap_or(0));
             k.set("nextn_predict_layers", 0u32);
             k.unscaled();
             Ok(())
@@ -512,7 +512,7 @@ const BAILING: &[Row] = &[
 fn bailing(keys: &mut Keys<'_>, share: f64) -> Result<()> {
     keys.common()?;
     keys.rope_dimensions(share)?;
-    keys.number("leading_dense_block_count", &["first_k_dense_replace"])?;
+    keys.leading_dense()?;
     keys.vocab_size()?;
     keys.number("expert_feed_forward_length", &["moe_intermediate_size"])?;
     keys.number("expert_shared_count", &["num_shared_experts"])?;

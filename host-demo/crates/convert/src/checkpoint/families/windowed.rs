@@ -1,6 +1,6 @@
 //! Families whose local layers differ from the global layers not only in the window.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use super::llama::ROTATED;
@@ -27,12 +27,6 @@ fn rotated(keys: &mut Keys<'_>) -> Result<()> {
         keys.set("rope.dimension_count_swa", (head * share(Some(part))) as u32);
     }
     Ok(())
-}
-
-/// Number of layers at the beginning that have no experts.
-fn leading_dense(config: &Config) -> Option<u32> {
-    let types = config.texts("mlp_layer_types")?;
-    Some(types.iter().take_while(|kind| **kind == "dense").count() as u32)
 }
 
 fn granite(keys: &mut Keys<'_>) -> Result<()> {
@@ -65,8 +59,7 @@ fn cohere(keys: &mut Keys<'_>) -> Result<()> {
     keys.vocab_size()?;
     let width = c.need(&["intermediate_size"])?;
     keys.set("expert_feed_forward_length", width);
-    let dense = leading_dense(c).or(c.number(&["first_k_dense_replace"])?).unwrap_or(0);
-    keys.set("leading_dense_block_count", dense);
+    keys.set("leading_dense_block_count", c.leading_dense()?.unwrap_or(0));
     // The flag for normalized weights also stands for a softmax over the chosen experts, because both give the same
     // weights.
     let is_softmax = c.text("expert_selection_fn") == Some("softmax");
@@ -109,7 +102,7 @@ fn laguna(keys: &mut Keys<'_>) -> Result<()> {
     keys.set("expert_weights_norm", true);
     keys.set("expert_weights_scale", c.float(&["moe_routed_scaling_factor"])?.unwrap_or(1.0));
     keys.set("expert_gating_func", SIGMOID);
-    keys.set("leading_dense_block_count", leading_dense(c).context("config.json has no mlp_layer_types")?);
+    keys.leading_dense()?;
     rotated(keys)
 }
 
@@ -130,9 +123,20 @@ fn mimo(keys: &mut Keys<'_>) -> Result<()> {
         Some(list) => list.iter().map(|layer| layer.as_i64().unwrap_or(0) as i32).collect(),
         None => local(c)?.into_iter().map(i32::from).collect::<Vec<_>>(),
     };
-    let heads = [c.need(&["num_key_value_heads"])? as i32, c.need(&["swa_num_key_value_heads"])? as i32];
+    let all = c.need(&["num_key_value_heads"])? as i32;
+    // transformers' own class gives local layers twice as many heads, and counts the token itself in its windows.
+    let local = match c.number(&["swa_num_key_value_heads"])? {
+        Some(heads) => heads as i32,
+        None if c.get("layer_types").is_some() => 2 * all,
+        None => bail!("config.json has no swa_num_key_value_heads"),
+    };
+    let heads = [all, local];
     keys.set("attention.head_count_kv", Meta::array(pattern.iter().map(|local| heads[usize::from(*local == 1)])));
-    keys.number("attention.sliding_window", &["sliding_window"])?;
+    let window = match c.number(&["sliding_window_size"])? {
+        Some(before) => before + 1,
+        None => c.need(&["sliding_window"])?,
+    };
+    keys.set("attention.sliding_window", window);
     keys.set("attention.sliding_window_pattern", Meta::array(pattern));
     keys.number("attention.value_length", &["v_head_dim"])?;
     keys.number("expert_count", &["n_routed_experts"])?;
