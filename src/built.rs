@@ -330,7 +330,8 @@ pub(crate) const DRAFTS: bool = cfg!(feature = "drafts");
 pub(crate) const SIGMOID: bool = GATED_QUERY || HEADS_GATED || WKV;
 /// True if states have a decay for each element of a key.
 pub(crate) const WKV: bool = RWKV || KIMI_DELTA;
-/// Layouts of tensors that a lenient build accepts in files of every family.
+/// Layouts of a model's tensors (q, k and v in one tensor, gate and up in one tensor) that a lenient build accepts in
+/// files of every family.
 pub(crate) const LAYOUTS: Abilities =
     if LENIENT { Abilities::union(&[Abilities::FUSED_QKV, Abilities::FUSED_GATE]) } else { Abilities::union(&[]) };
 /// Activation functions that a lenient build accepts in the key `hidden_activation` of every family. A build only has

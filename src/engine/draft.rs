@@ -194,7 +194,8 @@ impl Engine<'_, '_> {
         }
     }
 
-    /// Lets the predicting layer read the kept positions that a pass of `tokens` tokens would overwrite.
+    /// Runs the predicting layer on kept positions that it has not read yet, if the next pass, of `tokens` tokens,
+    /// would overwrite them.
     pub(super) fn catch_up(&mut self, slot: usize, position: usize, tokens: usize) {
         let Self { forward, .. } = self;
         let (Some(next), mut ahead) = (forward.next.as_ref(), forward.undo.ahead(slot)) else { return };

@@ -106,7 +106,7 @@ pieces! {
     /// `[2][batch]`: contexts of the rows of a pass, then contexts of the selected rows.
     #[cfg(feature = "lora")]
     owners: u32,
-    /// `[PAIRS][batch][rank]`: products with the first matrices of pairs.
+    /// Products of the input rows with the first (down-projecting) matrices of the adapters, `[PAIRS][batch][rank]`.
     #[cfg(feature = "lora")]
     low: f32,
     /// Weights, vectors and rotary tables of the layers that predict further tokens.
@@ -234,7 +234,8 @@ pub(crate) struct Store {
     pub tiles: [usize; POOLS],
     /// Pages in each pool.
     pub pages: [usize; POOLS],
-    /// Number of bytes per position, over all layers of a pool that compute keys and values.
+    /// Number of bytes that one position takes in each pool of pages, summed over all layers of the pool that compute
+    /// keys and values.
     pub position_bytes: [usize; 2],
     /// Size in bytes of an encoder layer's tiles, which are at the end of the cache, if the encoder's heads differ from
     /// the decoder's heads. Otherwise 0, because the encoder then uses the tiles of the decoder's first cross-attention
@@ -282,7 +283,7 @@ impl Store {
         total
     }
 
-    /// Range of a layer's state within the cache, in page `page`.
+    /// Byte range of the cache that holds a layer's recurrent state, within the page of states `page`.
     pub fn state_range(&self, spec: &Spec<'_>, layer: usize, page: usize) -> Option<Range<usize>> {
         let start = self.state_page(page)?.start + Self::states_before(spec, layer);
         Some(start..start + Self::layer_state_bytes(spec, &spec.layer(layer)))
@@ -356,7 +357,8 @@ pub(crate) const fn distances(is_causal: bool, context: usize) -> usize {
     if is_causal { context } else { context.saturating_mul(2) - 1 }
 }
 
-/// Number of biases on attention scores in an encoder or decoder.
+/// Number of floats in an encoder's or decoder's table of biases on attention scores; such biases depend on the
+/// distance between two positions.
 pub(crate) const fn biases(spec: &Spec<'_>, context: usize) -> Result<usize, Error> {
     match spec.positions() {
         Positions::Relative { .. } | Positions::Alibi { .. } => product(&[

@@ -11,7 +11,8 @@ use crate::kernel::copy_row;
 pub(crate) struct Turn {
     /// Position after the picture; 0 for an unused entry.
     pub end: u32,
-    /// Difference between positions and rotary positions, which are less, after the picture.
+    /// How much less the rotary position is than the position, for tokens after the picture. (A picture takes more
+    /// positions than rotary positions.)
     pub less: u32,
 }
 

@@ -16,7 +16,7 @@ use crate::{Error, TokenId};
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Span<'r> {
-    /// Index of the first token that the rows replace, among the work's tokens.
+    /// Index, among the tokens of a work, of the first token whose embedding is replaced by a row of this span.
     pub start: usize,
     /// `[tokens][row_len]`: for each token, an embedding of the model's width, then vectors to add after the model's
     /// first layers.
@@ -57,7 +57,7 @@ impl<'r> Span<'r> {
         self.columns.max(self.tokens().checked_div(self.columns).unwrap_or(0))
     }
 
-    /// Vector number `stream` in the row of token `index`, in a model of width `dim`.
+    /// The row of token `index` consists of several vectors of `dim` elements. Returns vector number `stream`.
     fn vector(&self, index: usize, stream: usize, dim: usize) -> Option<&'r [f32]> {
         let row = self.rows.get(index.checked_sub(self.start)? * self.row_len..)?.get(..self.row_len)?;
         row.get(stream * dim..(stream + 1) * dim)
@@ -83,8 +83,9 @@ impl<'c> Work<'c> {
         cut.map_or(taken, |span| span.start.saturating_sub(self.done))
     }
 
-    /// Returns the number of tokens from token `index` on and before `end` that form one segment, and whether they
-    /// attend to each other. If a span's tokens attend to each other, a segment has all of them or none.
+    /// Returns the length of the segment that begins at token `index` and ends at token `end` or before, and whether
+    /// the segment's tokens attend to each other. A picture whose tokens attend to each other is never divided between
+    /// segments.
     pub(super) fn segment(&self, index: usize, end: usize) -> (usize, bool) {
         match self.pictures.iter().find(|span| span.together && span.end() > index) {
             Some(span) if span.start <= index => (span.end().min(end) - index, true),
@@ -113,8 +114,9 @@ impl Forward<'_, '_> {
         added
     }
 
-    /// Replaces the embeddings and rotations of some tokens of a work. The range begins at token `index`, whose row is
-    /// `first`. `context` is the state before the work's next token.
+    /// Replaces the embeddings of a work's tokens that belong to pictures, and sets the rotary positions of all of the
+    /// given tokens. There are `count` tokens from token `index` on; the first one's row in the pass is `first`. The
+    /// work's context has not been advanced over them yet.
     pub(super) fn place_pictures(&mut self, work: &Work<'_>, (index, count): (usize, usize), first: usize) {
         let (slot, position) = (work.context.slot, work.context.position);
         for (index, row) in (index..index + count).zip(first..) {

@@ -57,8 +57,8 @@ pub struct Options {
     /// Largest rank of the adapters.
     #[cfg(feature = "lora")]
     pub rank: usize,
-    /// Number of proposed tokens that a context can [verify](super::Work::tentative) in a run, and that the model can
-    /// propose.
+    /// Maximum number of proposed tokens per context: as many can be [verified](super::Work::tentative) in one run, and
+    /// as many can the model itself propose.
     #[cfg(feature = "drafts")]
     pub drafts: usize,
     /// True if the model's own layers propose tokens: see [`Engine::draft`](super::Engine::draft).
@@ -334,8 +334,8 @@ impl Plan {
         let mut hash = Hash::new();
         let mut index = 0;
         while index < spec.layers {
-            // Hashes only the pool, because the other parameters of a layer determine tensor shapes or cache bytes, and
-            // both are hashed, too.
+            // Of a layer's parameters, hashes only the pool. The others determine tensor shapes or the size of the
+            // cache, which are hashed, too.
             hash.word(spec.layer(index).pool() as u64);
             index += 1;
         }
@@ -570,8 +570,8 @@ impl Store {
     const fn with_next(spec: &Spec<'_>, next: &Spec<'_>, options: Options) -> Result<Self, Error> {
         let (mut bytes, more) = (position_bytes(spec, options.kv), position_bytes(next, options.kv));
         bytes = [bytes[0].saturating_add(more[0]), bytes[1].saturating_add(more[1])];
-        // This store lacks the bytes of the predicting layer's tiles, because they depend on the store's number of
-        // pages. That number is already right, because it does not depend on these bytes.
+        // Computed first without the tiles of the predicting layer, because the size of these tiles depends on the
+        // number of pages. This number is already right here, because it does not depend on the tiles.
         let store = tri!(Self::with_positions(spec, bytes, 0, options));
         let layer = next.layer(0);
         let tiles = if layer.owns_kv { tri!(store.head_pages(&layer, layer.pool())) } else { 0 };
@@ -665,8 +665,8 @@ const fn attention_sums(spec: &Spec<'_>, batch: usize) -> usize {
         let layer = spec.layer(index);
         let rows = min(MAX_ROWS, batch.saturating_mul(layer.group()));
         let head = head_layout(KvType::F32, &layer);
-        // This is room for the values of a tile. If the cache stores values as parts of keys, attention first copies
-        // the values into rows.
+        // The room for one tile of values. It is needed if the cache does not store values because they are parts of
+        // the keys: attention then first copies the values of a tile into rows.
         let tile = if head.shares() { TILE } else { 0 };
         most = max(most, (rows + tile) * head.padded());
         index += 1;

@@ -52,7 +52,8 @@ impl Plan {
         self.used_bytes([min(tokens, first * TILE), min(tokens, second * TILE)], tokens)
     }
 
-    /// Size in bytes of a snapshot at `position`. `used` has the number of saved positions of each pool.
+    /// Size in bytes of a snapshot of a context with `position` tokens. `used` is the number of positions that the
+    /// snapshot saves in each pool of pages.
     const fn used_bytes(&self, used: [usize; 2], position: usize) -> usize {
         let states = if position > 0 { self.store.state_bytes } else { 0 };
         let cache = self.cache_bytes(used).saturating_add(states).saturating_add(self.picture_bytes());
@@ -354,7 +355,8 @@ impl Engine<'_, '_> {
     }
 }
 
-/// Calls `each` with the byte ranges of the first `used` positions of one head, whose tiles start at byte `start`.
+/// Calls `each` with every byte range of the cache that holds the first `used` positions of one head. The head's tiles
+/// start at byte `start`.
 fn positions(head: HeadLayout, start: usize, pages: &[u32], used: usize, each: &mut impl FnMut(Range<usize>)) {
     for (tile, page) in pages.iter().enumerate().take(used.div_ceil(TILE)) {
         let start = start + *page as usize * head.tile_bytes();

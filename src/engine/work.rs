@@ -112,7 +112,7 @@ impl<'c> Work<'c> {
         }
     }
 
-    /// Rows of the pass whose logits are computed. Row `row` is the work's first row.
+    /// The rows of the pass for which this work needs logits. Row `row` of the pass is the first row of this work.
     fn rows_of_logits(&self, row: usize) -> Range<usize> {
         let end = row + self.taken;
         match self.wanted {
@@ -293,7 +293,7 @@ impl<'p, 'c, 'm, 'w> Pass<'p, 'c, 'm, 'w> {
     /// Computes the requested logits, in one matrix product, and advances the contexts.
     fn complete(&mut self) {
         let Self { engine, works, logits, .. } = self;
-        // The number of the current run changes with the run's first logits, because these overwrite the logits of the
+        // The run gets a new number when its first logits are computed, because these overwrite the logits of the
         // previous run.
         let run = engine.run + u64::from(*logits == 0);
         #[cfg(feature = "drafts")]

@@ -173,7 +173,7 @@ mod tests {
         );
         assert_eq!(shown("blk.0.ночь.重み é"), "blk.0.ночь.重み é");
         assert_eq!(Name::new(b"a\xffb\xe2\x80").to_string(), "a\u{fffd}b\u{fffd}");
-        // Tests every character as a name of its own, then a long name, which is cut at the end.
+        // Tests names of a single character, for every character, and then a long name, which is cut at the end.
         for c in '\0'..=char::MAX {
             let text = shown(c.encode_utf8(&mut [0; 4]));
             assert!(!text.chars().any(|c| c.is_control()), "{text:?}");

@@ -311,7 +311,8 @@ pub unsafe extern "C" fn arenite_pass_new(
             Ok(arenite_pass { work: Work::prefill(context, tokens), pass: None })
         });
         match (placed, engine) {
-            // The pass begins after `place`, because only then is `work`, which the pass borrows, at its final address.
+            // `begin` is called after `place`, because the pass borrows `work`, and only after `place` is `work` at its
+            // final address.
             (Ok(()), Some(engine)) => match engine.begin(from_mut(&mut (**out).work)) {
                 Ok(pass) => {
                     (&raw mut (**out).pass).write(Some(pass));

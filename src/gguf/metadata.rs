@@ -18,7 +18,8 @@ const LONGEST_KEY: usize = 65535;
 /// Lengths of the longest arrays of strings (in practice a vocabulary and its merges).
 #[derive(Clone, Copy)]
 pub(super) struct Skips {
-    /// Offset in the file and length in bytes of an array's strings; an unused entry has length 0.
+    /// For each of the longest arrays of strings: the offset of its strings in the file, and their length in bytes. The
+    /// length is 0 in an unused entry.
     longest: [(usize, usize); 4],
 }
 

@@ -341,7 +341,8 @@ impl<'a> Gguf<'a> {
     }
 }
 
-/// The file's bytes that are in memory: all bytes, or those of the head if the metadata has the size of a head.
+/// The bytes of the model's file that are in memory. If the metadata gives the size of the file's head, these are the
+/// bytes of the head; otherwise all bytes.
 #[cfg(feature = "storage")]
 const fn head<'a>(data: &'a [u8], header: &Header, skips: Skips) -> Result<Pieces<'a>, Error> {
     let keys = Keys::new(Reader::new(data, Header::LEN), skips, header.key_count);

@@ -39,7 +39,8 @@ pub(super) const fn repeated(names: Names<'_>) -> Option<&[u8]> {
     search(names).0
 }
 
-/// Returns a repeated name, if there is one, and the number of steps: words hashed, hashes compared and hashes written.
+/// Looks for a name that occurs twice. Also returns the number of steps of the search: words hashed, hashes compared
+/// and hashes written.
 const fn search(mut names: Names<'_>) -> (Option<&[u8]>, u64) {
     let mut steps = 0;
     let mut pass = 0;

@@ -68,7 +68,7 @@ impl<'a> Pieces<'a> {
         (self.first, offset)
     }
 
-    /// Offset of `bytes` in the file; `None` if `bytes` does not start within a piece.
+    /// Offset of `bytes` in the file of the model; `None` if `bytes` does not start in one of the file's slices.
     #[cfg(feature = "lora")]
     pub(crate) fn offset(&self, bytes: &[u8]) -> Option<u64> {
         let within = |piece: &[u8]| {

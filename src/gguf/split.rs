@@ -73,7 +73,7 @@ impl<'a> Gguf<'a> {
         Ok(gguf)
     }
 
-    /// Number of pieces that the file states; 1 if the file has no such key.
+    /// Number of files into which the model is split, as this file states it; 1 if the file has no such key.
     const fn count(&self) -> Result<u32, Error> {
         Ok(match tri!(self.u32("", COUNT)) {
             Some(count) if count > 0 => count,

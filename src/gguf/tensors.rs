@@ -153,8 +153,8 @@ pub(super) const fn check(data: &[u8], is_head: bool, at: usize, count: u64, ali
     Ok(start as usize) // at most `file`
 }
 
-/// Largest size of a model of which only the head is in memory. Offsets in such a file then fit into 48 bits and, like
-/// offsets in memory, into an address.
+/// Size limit for a model file whose tensors are not all in memory. With this limit, every offset in the file fits into
+/// 48 bits and, like offsets in memory, into an address.
 const LARGEST_FILE: u64 = if usize::BITS < 64 { isize::MAX as u64 } else { 1 << 47 };
 
 const fn cut(name: &[u8], entry: &Entry, file: u64) -> Error {
@@ -321,7 +321,7 @@ impl<'a> Tensors<'a> {
         }
     }
 
-    /// Continues with the directory of the next piece; returns false if there is no next piece.
+    /// Moves the iterator to the tensor directory of the next file of a split model. Returns false after the last file.
     const fn next_piece(&mut self) -> bool {
         #[cfg(feature = "split")]
         if let Some((piece, after)) = self.later.pieces.split_first()
@@ -335,8 +335,8 @@ impl<'a> Tensors<'a> {
         false
     }
 
-    /// Takes an entry: continues with the next piece if no entry is left, then decrements `left`. Returns false after
-    /// the last entry.
+    /// Advances to the next entry of the tensor directory, in the next file if the current file has no more entries.
+    /// Returns false after the last entry.
     const fn take(&mut self) -> bool {
         while self.left == 0 {
             if !self.next_piece() {
@@ -528,7 +528,8 @@ mod tests {
         for len in [data_at as u32 + 9, data_at as u32 + 8, u32::MAX] {
             assert!(!found(&with(0, &len.to_le_bytes())), "{len}");
         }
-        // Replaces the first entry's number of dimensions by valid but wrong numbers and by invalid numbers.
+        // Gives the first entry other numbers of dimensions: first valid ones, which are wrong for this entry, then
+        // invalid ones.
         for dims in [0u32, 2, 4, 5, 1 << 16, u32::MAX] {
             assert!(!found(&with(9, &dims.to_le_bytes())), "{dims}");
         }

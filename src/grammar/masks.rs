@@ -61,7 +61,8 @@ struct Slot {
     node: Node,
     /// Time of the last use; 0 for an empty slot.
     used: u32,
-    /// Maximum [`need`](Head::need) of the nodes that the walk from this node reached.
+    /// The largest [`need`](Head::need) (growth of the stack) among the nodes that were reached when the mask of this
+    /// node was computed.
     need: u32,
     /// True if texts of more than [`NEAR`] bytes must be tested individually.
     asks_long: u32,
@@ -103,8 +104,9 @@ pub struct Masks<'w> {
     entries: &'w mut [Entry],
     texts: &'w mut [u8],
     slots: &'w mut [Slot],
-    /// `[slots + 1][2][words]`: a bit per token for the allowed tokens, then a bit per token for the tokens to test
-    /// individually. The last slot belongs to the current state.
+    /// Sets of tokens, one bit per token: `[slots + 1][2][words]`. The first set of a slot has the tokens that the
+    /// grammar allows, the second has the tokens that must be tested one by one. The last slot belongs to the current
+    /// state.
     bits: &'w mut [u64],
     /// Tokens that end an answer.
     ends: &'w mut [u64],
@@ -409,8 +411,8 @@ fn ask_in_order(entries: &[Entry], texts: &[u8], constraint: &Constraint<'_>, ye
 fn alike_up_to(entries: &[Entry], texts: &[u8], len: usize) -> usize {
     let Some(start) = entries.first().and_then(|entry| entry.text(texts).get(..len)) else { return 1 };
     let begins_alike = |entry: &Entry| entry.text(texts).starts_with(start);
-    // The search doubles the bound before it narrows it down: usually few texts begin alike, but thousands share a
-    // refused first byte.
+    // Doubles the bound before the binary search. Usually only few texts begin alike, so that a small bound suffices;
+    // but sometimes thousands share a first byte that the grammar refuses.
     let mut bound = 1;
     while entries.get(bound).is_some_and(begins_alike) {
         bound *= 2;

@@ -176,7 +176,7 @@ impl State {
         self.items.iter().flat_map(jumps)
     }
 
-    /// Top node of each stack, with the number of frames that still fit above it.
+    /// Returns the top node of each stack, and the number of frames that can still be pushed.
     pub(super) fn tops(&self) -> impl Iterator<Item = (Node, usize)> {
         self.items.iter().map(|item| (item.node, DEPTH.saturating_sub(self.depth(item.frame))))
     }
@@ -325,7 +325,8 @@ impl State {
         self.join(&before);
     }
 
-    /// Adds the stacks of `other`, and the frames that these stacks use, up to the limits.
+    /// Adds the stacks of state `other` to this state, and the frames that these stacks use. What exceeds the limits on
+    /// stacks and frames is left out.
     fn join(&mut self, other: &Self) {
         let mut is_used = [false; FRAMES];
         let mut mark = |frame: u16| {

@@ -125,8 +125,8 @@ fn endless_calls_are_dropped() {
 
 #[test]
 fn comparisons_of_nodes_are_bounded() {
-    // The first sixteen and the other sixteen nodes form 256 pairs. From every such pair, 256 bytes lead to all of
-    // these pairs again.
+    // A comparison of node 0 with node 16 reaches all 256 pairs of one of the first sixteen nodes and one of the other
+    // sixteen. From each pair, the 256 bytes lead to all of these pairs again.
     let wide = |of: usize, to: fn(usize) -> usize| Node {
         ranges: (0..256).map(|byte| (byte, Some(of + to(byte as usize)))).collect(),
         ..Node::default()

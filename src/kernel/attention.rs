@@ -199,8 +199,9 @@ fn attend_rows<S: Isa, K: Keys, E: Values, const R: usize, const N: usize>(
     R
 }
 
-/// The arguments of attention for `R` rows. With few rows, `N` registers per row are summed at a time, because a sum is
-/// a chain of fused multiply-adds, each of which takes several cycles.
+/// The arguments of attention for `R` rows. If `R` is small, `N` registers per row are summed at a time: a sum is a
+/// chain of fused multiply-adds, each of which waits several cycles for the previous one, so that several independent
+/// chains are needed to keep the processor busy.
 struct Rows<'a, K, E, const R: usize, const N: usize> {
     job: &'a Attention<'a>,
     row: usize,
@@ -573,8 +574,9 @@ impl<S: Isa, K: Keys> Work<S> for Convert<'_, K> {
     }
 }
 
-/// Adds the values at the positions `range` of a block, each times its weight, to `R` rows of sums, `N` registers at a
-/// time. Whoever builds a `Weigh` promises what [`weigh_rows`] requires, and that all rows attend to `range`.
+/// The weighted sums of attention: adds the values at the positions `range` of a block, each times its weight, to the
+/// sums of `R` rows, `N` registers at a time. Whoever builds a `Weigh` promises what [`weigh_rows`] requires, and that
+/// all rows attend to `range`.
 struct Weigh<'a, E, const R: usize, const N: usize> {
     tiles: &'a [Tile; TILES],
     layout: HeadLayout,
@@ -604,7 +606,7 @@ impl<S: Isa, E: Values, const R: usize, const N: usize> Work<S> for Weigh<'_, E,
     }
 }
 
-/// Does the work of [`Weigh`] for `16 * N` elements of the values, from `i` on. Returns `16 * N`.
+/// Adds the weighted values for [`Weigh`], but only their `16 * N` elements from `i` on. Returns `16 * N`.
 #[inline(always)]
 unsafe fn weigh_elements<S: Isa, E: Values, const R: usize, const N: usize>(
     s: S,

@@ -393,7 +393,8 @@ pub(super) fn add_product<S: Isa, W: Weight>(s: S, job: &mut Job<'_>) {
         for k in (0..cols).step_by(8) {
             let columns = eight_columns::<S, W>(s, w, r * cols + k, cols);
             for t in 0..x.tokens {
-                // SAFETY: the job has these outputs, and nobody else accesses them.
+                // SAFETY: rows `r` up to `r + 16` of token `t` are inside the job's outputs, and nobody else accesses
+                // them.
                 let out = unsafe { core::slice::from_raw_parts_mut(out.add(t * stride + r), (rows - r).min(16)) };
                 let Some(x) = x.x.get(t * cols + k..(t + 1) * cols) else { return };
                 let mut acc = load(s, out, 0);

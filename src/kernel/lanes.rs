@@ -83,7 +83,8 @@ pub(super) unsafe trait Isa: Copy {
             }
         }
     }
-    /// Adds `n` rows of 16 elements, `stride` bytes apart, to `sums`: one fma of row and factor per row, in order.
+    /// Returns `sums + row[0] * x[0] + row[1] * x[1] + ...` for `n` rows of 16 elements, `stride` bytes apart. Each row
+    /// takes one fused multiply-add per lane, in order.
     ///
     /// # Safety
     ///
@@ -272,7 +273,7 @@ pub(super) fn exp<S: Isa>(s: S, x: S::V) -> S::V {
 /// The `r`, `q` and `n` for which `exp(x) = (q * r + 1) * 2^n`.
 #[inline(always)]
 pub(super) fn exp_parts<S: Isa>(s: S, x: S::V) -> (S::V, S::V, S::V) {
-    // The constants are the first operands, because NaN only passes through from the second operand.
+    // The constants are the first operands, because `min` and `max` return NaN only if it is the second operand.
     let x = s.splat(-87.33).max(s.splat(88.37).min(x));
     // Adding 1.5 * 2^23 rounds to an integer, because floats of that size have no fraction bits.
     let whole = s.splat(12_582_912.0);
@@ -321,7 +322,7 @@ pub(super) fn quantize_block<S: Isa, const N: usize, const SUMS: usize>(
     amax
 }
 
-/// A mask in which the bits of `lanes` are set. `lanes` ends at 16 or before.
+/// A mask with one bit per lane, in which the bits of `lanes` are set. `lanes` must not exceed 16 lanes.
 #[inline(always)]
 pub(super) fn mask(lanes: &Range<usize>) -> u16 {
     (1u32 << lanes.end).wrapping_sub(1 << lanes.start) as u16

@@ -71,8 +71,8 @@ pub fn linear(kernels: &Kernels, workers: &dyn Workers, panels: &mut [u8], batch
     });
 }
 
-/// The panels of item `item`. An item consists of whole panels. The numbers of panels of two items differ by at most
-/// one.
+/// The range of panels that belong to work item `item`. All panels are divided among `items` items, whose numbers of
+/// panels differ by at most one.
 pub(super) fn share(item: usize, items: usize, panels: usize) -> Range<usize> {
     let begin = |item: usize| (item * panels).checked_div(items).unwrap_or(0);
     begin(item)..begin(item + 1)

@@ -17,8 +17,12 @@ use crate::workers::Workers;
 /// above 1, because an adapter's weight is a float, which takes longer to read.
 const COST: usize = 4;
 
-/// `out[at + t * stride + r] += row r of b * low[i][t]` for each `(b, at)` with index `i` in `b`, where `low[i] =
-/// factor * (a[i] * x)`. All weights are floats, and all matrices of `b` have `rank` columns.
+/// The products of adapters' low-rank matrices, added to the outputs of a linear layer: `out[at + t * stride + r] +=
+/// row r of b * low[i][t]` for matrix `i` of `b`, which is stored with its offset `at`. Here `low[i] = factor * (a[i] *
+/// x)`. All weights are floats, and all matrices of `b` have `rank` columns.
+///
+/// The workers first divide the rows of `a` among themselves, to compute `low`, and then the outputs. Each output is
+/// one chain of fused multiply-adds over the columns of `b`.
 ///
 /// The workers divide the rows of `a` among themselves before they add to outputs. For each output, the sum is one
 /// chain of fma over the columns of `b`.
@@ -36,7 +40,7 @@ pub struct LowRank<'a> {
     low: Out,
     /// Number of panels of all matrices of `a`.
     panels: usize,
-    /// Number of panels of `a` that workers have taken; `done` is the number of panels that are finished.
+    /// `taken` is the number of panels of `a` that workers have begun, `done` is the number that they have finished.
     taken: AtomicUsize,
     done: AtomicUsize,
 }
@@ -72,8 +76,8 @@ impl<'a> LowRank<'a> {
         self.b.iter().enumerate().filter_map(|(i, (b, at))| Some((i, b.as_ref()?, *at)))
     }
 
-    /// Yields the rows of `b` for the outputs in `range`: for each matrix, its index, the rows, and the index of the
-    /// first output.
+    /// Finds the matrices of `b` that contribute to the outputs in `range`. Yields, for each such matrix, its index,
+    /// the rows that belong to the range, and the index of their first output.
     fn parts(&self, range: &Range<usize>) -> impl Iterator<Item = (usize, Matrix<'a>, usize)> {
         self.b().filter_map(|(i, b, at)| {
             let (begin, end) = (range.start.max(at), range.end.min(at + b.rows()));

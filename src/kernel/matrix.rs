@@ -17,7 +17,8 @@ pub struct Matrix<'a> {
     /// Factors on the products, as little-endian f32: one factor for the matrix, or one for each of its experts. Empty
     /// if there are no factors.
     scales: &'a [u8],
-    /// Position of the first row in the storage, if the matrix is in a storage; `data` is then empty.
+    /// Position of the matrix's first row in the storage (outside of memory); `None` if the matrix is in memory. If it
+    /// is in the storage, `data` is empty.
     #[cfg(feature = "storage")]
     stored: Option<u64>,
 }

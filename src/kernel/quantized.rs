@@ -167,8 +167,8 @@ pub(super) type Multiply = (usize, unsafe fn(&Tile<'_>));
 /// neither packing nor multiplying waits for the other.
 pub(super) type PackAndMultiply = (usize, unsafe fn(&Pack<'_>, &Tile<'_>));
 
-/// Number of tokens at the end of a batch that prefetch the next panel. Not all tokens prefetch, because the last ones
-/// are early enough, and prefetching slows each token down.
+/// Number of tokens at the end of a batch that prefetch the next panel. The other tokens do not prefetch, because the
+/// last tokens already start the loads early enough, and prefetching slows each token down.
 const PREFETCHING: usize = 16;
 
 /// Multiplies all rows with all tokens, panel by panel.

@@ -130,9 +130,9 @@ fn recur<S: Isa>(s: S, job: &Recurrence<'_>, state: &mut [f32], out: &mut [f32])
     }
 }
 
-/// Updates one tile with all tokens, while the tile is in the first-level cache. With the delta rule (`DELTA`), the
-/// loop that writes the state for one token also computes `key S` of the next token (`held`). The tile is therefore
-/// read once per token, and once before the first token.
+/// Updates one tile of a recurrent state `S` with all tokens, while the tile is in the first-level cache. With the
+/// delta rule (`DELTA`), the loop that writes the state after one token also computes `key S` for the next token
+/// (`held`). The tile is therefore read once per token, and once before the first token.
 #[inline(always)]
 fn recur_tile<S: Isa, const DELTA: bool>(
     s: S,

@@ -55,7 +55,8 @@ macro_rules! vectors {
 #[derive(Clone, Copy)]
 struct Rvv;
 
-// SAFETY: each block states what it reads and writes; `available` only returns the table if the processor has V.
+// SAFETY: each block states what it reads and writes. The instructions are there, because `available` only returns this
+// table if the processor has the vector extension (V).
 unsafe impl Unit for Rvv {
     #[inline(always)]
     fn fma(a: f32, b: f32, c: f32) -> f32 {

@@ -290,7 +290,8 @@ unsafe impl<U: Unit> Isa for Scalar<U> {
     }
     #[inline(always)]
     unsafe fn scale(self, at: *mut f32, factor: f32, lanes: Range<usize>, top: &mut Array<U>) {
-        // Raising one lane of `top` suffices, because only the largest lane matters.
+        // Only one lane of `top` is updated with the maximum. This suffices, because the caller only uses the largest
+        // lane.
         let [top, ..] = &mut top.0;
         for i in lanes {
             // SAFETY: the caller promises 16 floats.

@@ -12,14 +12,14 @@ pub struct Scan<'a> {
     /// Number of neighbouring channels that share a step, a bias, a skip factor and a rate, which applies to all
     /// states. 1 if every channel has its own; then each state has its own rate.
     pub shared: usize,
-    /// Rates, as little-endian f32, all negative: `[channels][states]`, or one rate for each group of `shared`
-    /// channels.
+    /// Decay rates of the states, as little-endian f32, all negative: `[channels][states]`, or one rate for each group
+    /// of `shared` channels.
     pub rates: &'a [u8],
     /// Biases, as little-endian f32, one for each group of `shared` channels.
     pub bias: &'a [u8],
     /// Skip factors, as little-endian f32, one for each group of `shared` channels.
     pub skip: &'a [u8],
-    /// Index of the first channel in the first tile of the state.
+    /// Index of the channel at which the first tile of the state begins.
     pub first: usize,
     pub channels: usize,
     pub states: usize,
@@ -47,7 +47,8 @@ pub(super) fn scan<S: Isa>(s: S, job: &Scan<'_>, state: &mut [f32], out: &mut [f
     }
 }
 
-/// Updates one tile with all tokens, sixteen states at a time. The rates of these states are first transposed to lanes.
+/// Updates one tile of a recurrent state with all tokens, sixteen states per channel at a time. Their decay rates are
+/// transposed first, so that each channel has a lane.
 #[inline(always)]
 fn scan_tile<S: Isa>(s: S, job: &Scan<'_>, tile: &mut [[f32; TILE]], channel: usize, out: &mut [[f32; TILE]]) {
     let Scan { channels, states, stride, .. } = *job;
@@ -103,9 +104,9 @@ fn of_groups<S: Isa>(
     s.load(&lanes)
 }
 
-/// The rates of the sixteen states from `first` on, for the sixteen channels from `channel` on: a row per state, a lane
-/// per channel. Lanes past the last channel are zeros. Rows past the last state are also zeros, unless channels share
-/// rates.
+/// Loads decay rates of the recurrent state: a row for each of the sixteen states from `first` on, a lane for each of
+/// the sixteen channels from `channel` on. Lanes past the last channel are zeros. Rows past the last state are zeros
+/// too; but if channels share rates, all sixteen rows repeat the channel's only rate.
 #[inline(always)]
 fn columns(job: &Scan<'_>, channel: usize, first: usize) -> [[f32; TILE]; TILE] {
     let mut rows = [[0.0f32; TILE]; TILE];

@@ -236,8 +236,8 @@ mod tests {
 
     #[test]
     fn parts_of_a_tile_follow_each_other() {
-        // With 16 positions of 64 dimensions, the keys of a q4_0 tile have 32 blocks of 18 bytes, and the values of the
-        // tile have as many.
+        // A q4_0 tile of 16 positions and 64 dimensions has 32 blocks of 18 bytes for the keys, and as many for the
+        // values.
         let sizes = |kind| HeadLayout { kind, dim: 64, shared: 0 }.rows().map(|(rows, bytes)| 16 * rows * bytes);
         assert_eq!(sizes(KvType::Q4_0), [16 * 32, 16 * 4, 16 * 32, 16 * 4]);
         assert_eq!(sizes(KvType::Q8_0Q4_0), [16 * 64, 16 * 4, 16 * 32, 16 * 4]);

@@ -252,7 +252,7 @@ mod tests {
         pool.share(0, 1, 1);
         pool.name((0, 1), (0, 0));
         assert_eq!((pool.table(0), pool.free()), (&[1, 1][..], 1));
-        // The released page now belongs to the other context only, and becomes free when that context releases it.
+        // Page 1 now belongs only to context 1, and becomes free when context 1 releases it.
         assert_eq!(pool.owned(1), 1);
         pool.release(1, 0);
         assert_eq!(pool.free(), 2);

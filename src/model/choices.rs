@@ -151,8 +151,9 @@ pub struct PooledHead {
     pub scores: bool,
 }
 
-/// Layers at the end of an encoder that score the options of a decision (laya). They have layer norms and linear layers
-/// with biases, ReLU without a gate, no rotary positions and no window. The final norm precedes them.
+/// Sizes of the layers at the end of an encoder that score the options of a decision (architecture laya). These layers
+/// have layer norms, linear layers with biases and ReLU without a gate; they have no rotary positions and no window.
+/// The encoder's final norm comes before them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Scoring {
@@ -357,8 +358,8 @@ pub enum Scores {
     Softmax,
     /// Sigmoid of each score.
     Sigmoid,
-    /// For each choice, a softmax over the scores that are near the best remaining score (SparseMixer-2,
-    /// [Phi-3.5-MoE](https://arxiv.org/abs/2404.14219)).
+    /// Experts are chosen one after the other. For each choice, the score is a softmax over those remaining scores that
+    /// are near the best of them (SparseMixer-2, [Phi-3.5-MoE](https://arxiv.org/abs/2404.14219)).
     Sparse,
 }
 

@@ -33,8 +33,8 @@ pub(crate) struct Convolution {
     pub inputs: usize,
     /// Elements of an output row.
     pub outputs: usize,
-    /// Activation function of the outputs. `None` means the hyperbolic tangent, followed by a norm over the whole
-    /// sound.
+    /// Activation function of the outputs. `None` stands for the hyperbolic tangent, after which each channel is normed
+    /// over the whole length of the sound.
     pub activation: Option<Activation>,
 }
 

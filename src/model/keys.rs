@@ -438,8 +438,8 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    /// Reads the length of values, and the factor that values are multiplied by. Returns `None` if there is no factor
-    /// and values have `head` elements, like keys.
+    /// Reads the length of the attention values, and the factor by which the values are multiplied. Returns `None` if
+    /// there is no such factor and a value has as many elements as a key (`head`).
     const fn values(&mut self, head: usize) -> Result<Option<Values>, Error> {
         if !built::NARROW_VALUES {
             tri!(self.value_length("attention.value_length", head));
@@ -464,7 +464,8 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    /// Excludes the last layers, which are for multi-token prediction (`nextn_predict_layers`).
+    /// Reads the number of layers for multi-token prediction (`nextn_predict_layers`), and excludes these layers from
+    /// `spec.layers`. They are the last layers of the file.
     pub const fn without_next(&mut self, spec: Spec<'a>) -> Result<Spec<'a>, Error> {
         let unused_layers = match tri!(self.nonzero("nextn_predict_layers", MAX_LAYERS)) {
             Some(layers) if layers < spec.layers => {

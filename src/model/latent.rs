@@ -13,7 +13,7 @@ pub struct Latent {
     pub rank: usize,
     /// Number of elements of a head's query, and of its key, that are not rotated.
     pub nope: usize,
-    /// Number of rotated elements of a head's query. The rotated key that all heads share has as many elements.
+    /// Number of rotated elements in a head's query, and in the rotated key that all heads share.
     pub rope: usize,
     /// Elements of a head's value.
     pub value: usize,

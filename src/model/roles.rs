@@ -30,7 +30,8 @@ macro_rules! roles {
             /// All roles with the names of their tensors, without `blk.N.`; the name is empty if the build lacks the
             /// ability for the role.
             fn names() -> impl Iterator<Item = (Self, &'static str)> {
-                // The names are one string, because a table of `&str` would take eight bytes of flash per role.
+                // The tensor names are concatenated to one string, because a table of `&str` would take eight bytes of
+                // flash per role.
                 const NAMES: &str = joined::<{ length(ALL) }>(&JOINED);
                 const ALL: &[&str] = &[$($(#[$cfg])? if true $(&& built::$ability)? { $name } else { "" }),*];
                 const JOINED: [u8; length(ALL)] = join(ALL);
@@ -470,8 +471,9 @@ impl Role {
         Name::layered("", layer, part).with(b".").with_number(expert).with(b".weight")
     }
 
-    /// Role, layer (0 for the whole model) and piece of the tensor called `name`, without the stack's prefix;
-    /// `prefixed` is true if the stack has a prefix.
+    /// Parses a tensor's name into its role, its layer (0 for a tensor of the whole model) and its piece: all weights,
+    /// one expert's matrix, or factors on the outputs. `name` lacks the prefix of an encoder or decoder (`enc.`,
+    /// `dec.`); `prefixed` is true if there was one.
     fn named(name: &str, prefixed: bool) -> Option<(Self, usize, Piece)> {
         let (name, layer) = match name.strip_prefix("blk.") {
             Some(rest) => {
@@ -492,7 +494,8 @@ impl Role {
         (role.per_layer() == layer.is_some()).then_some((role, layer.unwrap_or(0), piece))
     }
 
-    /// Finds the role of a tensor that holds factors on a matrix, or the matrix of only one expert.
+    /// Finds the role of a tensor that is not a whole matrix of the model: it holds factors on a matrix's outputs, or
+    /// the matrix of only one expert.
     fn pieced(name: &str) -> Option<(Self, Piece)> {
         for (end, piece) in [(".scale", Piece::Scale), (".input_scale", Piece::InputScale)] {
             if let (true, Some(base)) = (built::SCALES, name.strip_suffix(end)) {

@@ -296,7 +296,8 @@ impl<'a> Spec<'a> {
         Some(spec)
     }
 
-    /// Front end and longest input of the encoder, for an encoder-decoder that reads sounds.
+    /// Sizes of the layers that turn a sound into the encoder's input, and the longest input. `None` unless the model
+    /// is an encoder-decoder that reads sounds.
     pub const fn sound(&self) -> Option<SoundSizes> {
         match self.stack() {
             #[cfg(feature = "sound")]

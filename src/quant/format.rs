@@ -42,7 +42,7 @@ pub(crate) trait Format: Named + Copy + 'static {
     const D: Option<(usize, f32)> = Some((0, 1.0));
     /// Byte offset of the f16 `m`, and the factor by which this f16 is multiplied; `None` for formats without minimums.
     const M: Option<(usize, f32)> = None;
-    /// The layout of a chunk. Kernels can load chunks of some layouts from two rows at once.
+    /// Where the weights of a chunk are in a block. For some of these layouts, kernels load chunks of two rows at once.
     const SHAPE: Shape = Shape::Other;
     /// True if [`unpack`](Self::unpack) reads the block only with `load` and `nibbles`, so that several blocks can be
     /// unpacked side by side.
@@ -97,8 +97,8 @@ pub(crate) enum Shape {
     /// 16 weights. The table, if there is one, maps the four bits to codes.
     #[allow(dead_code)] // only kernels with an instruction set read it
     Nibbles(usize, Option<&'static [u8; 16]>),
-    /// In blocks of 256: 32 bytes from this offset on for every 64 weights of four bits. The low halves of these bytes
-    /// are the first 32 weights.
+    /// Blocks of 256 weights with four bits each: from this byte offset on, 32 bytes for every 64 weights. The low
+    /// halves of these bytes are the first 32 weights, the high halves the next 32.
     #[allow(dead_code)] // only kernels with an instruction set read it
     Halves(usize),
     Other,

@@ -338,7 +338,8 @@ impl Candidates<'_> {
     }
 }
 
-/// Moves items as a quicksort with the median of three (introsort) does if no item compares as less than another.
+/// Permutes the items as an introsort (a quicksort with the median of three as pivot) does if all items compare as
+/// equal.
 #[cfg(feature = "samplers")]
 fn partition(slots: &mut [Slot]) {
     /// Ranges of at most this length are not divided.
@@ -354,7 +355,7 @@ fn partition(slots: &mut [Slot]) {
             }
             rest.reverse();
         }
-        // Half of the items after the first item, rounded up, stay on the side of the first item.
+        // Of the items after the first, the first half (rounded up) goes to the same range as the first item.
         let cut = start + 1 + (range.len() - 1) / 2;
         let _ = ranges.push((start, cut));
         let _ = ranges.push((cut, end));

@@ -65,7 +65,7 @@ impl<'s> Dry<'s> {
     pub fn penalties(&mut self, more: &More) -> impl Iterator<Item = (TokenId, f32)> + use<'_> {
         let found = self.repeats(more.dry_allowed_length as usize);
         let (allowed, multiplier, base) = (more.dry_allowed_length, more.dry_multiplier, more.dry_base);
-        // Limits the exponent, because with a longer repetition the penalty would be infinite.
+        // The exponent is limited, because with a longer repetition the power would be infinite.
         let limit = f64::from(f32::MAX_EXP) * core::f64::consts::LN_2 / libm::log(base.into());
         let longest = if base > 1.000001 { limit as u32 } else { 0 };
         let mut last = None;

@@ -83,7 +83,8 @@ pub enum Link {
     TopP,
     /// Keeps tokens that are at least `min_p` times as probable as the best token.
     MinP,
-    /// XTC, "exclude top choices": at random times, removes all top choices except the least probable one ([`More`]).
+    /// XTC, "exclude top choices": in some draws, at random, removes all tokens above a probability except the least
+    /// probable of them (see [`More`]).
     Xtc,
     /// Divides the logits by the temperature.
     Temperature,
@@ -148,8 +149,8 @@ pub struct Params {
     /// Typical sampling: keeps the tokens whose surprise (negative log-probability) is nearest to the expected
     /// surprise, until the kept tokens together have this probability; 1 keeps all tokens.
     pub typical_p: f32,
-    /// Steps after the penalties, in order. Steps not listed are skipped; without [`Link::Temperature`] the temperature
-    /// is 1.
+    /// The steps of the sampler that follow the penalties, in the order in which they run. A step that is not listed is
+    /// skipped; without [`Link::Temperature`] the temperature is 1.
     pub order: [Option<Link>; Link::ALL.len()],
     /// Divides the positive logits of recent tokens, and multiplies their negative logits; 1 is off.
     pub repeat_penalty: f32,
@@ -246,7 +247,8 @@ impl Params {
         false
     }
 
-    /// Number of candidates to keep in memory; 0 if tokens can be drawn in one pass.
+    /// Number of candidate tokens that the sampler must keep in memory. 0 if the token can be drawn in one pass over
+    /// the logits.
     const fn candidates(&self, vocab: usize) -> usize {
         if self.is_greedy() {
             return 0;
@@ -474,7 +476,8 @@ fn uniform(rng: &mut impl Rng) -> f64 {
     (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// The tokens that the steps leave: candidates, or all tokens above a limit.
+/// The tokens from which one is drawn after all other steps of the sampler: a list of candidates or, if there is none,
+/// all tokens above a limit.
 struct Left<'l> {
     candidates: Option<Candidates<'l>>,
     least: Least,

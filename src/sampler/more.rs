@@ -1,4 +1,5 @@
-//! The steps of the feature `samplers`: their parameters, and the state that carries them through an answer.
+//! The sampling steps that need the feature `samplers`: their parameters, and the state that they keep from token to
+//! token.
 
 use super::Link;
 

@@ -124,8 +124,9 @@ fn five([a, b, c, d, e]: [Complex; 5]) -> [Complex; 5] {
     [add(a, add(be, cd)), add(even1, odd1), add(even2, odd2), sub(even2, odd2), sub(even1, odd1)]
 }
 
-/// Calls `each` with the power `|X(k)|^2` of every frequency `k` in order. `z` has the frame's even samples as real
-/// parts and the odd samples as imaginary parts. Each buffer has [`HALF`] numbers.
+/// Calls `each` with every frequency `k`, in order, and its power `|X(k)|^2`. `z` holds the samples of a frame as
+/// complex numbers: the even samples are real parts, the odd samples imaginary parts. `z` and the scratch buffer
+/// `other` have [`HALF`] numbers each.
 pub(super) fn powers(z: &mut [Complex], other: &mut [Complex], mut each: impl FnMut(usize, f32)) {
     stage::<5, 40, 1>(z, other, five);
     stage::<5, 8, 5>(other, z, five);

@@ -21,8 +21,8 @@ pub(super) const LOUDEST: f32 = 65_536.0;
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 struct Tap {
-    /// One plus the index of a triangle. The frequency lies on the rising side of this triangle, and on the falling
-    /// side of the previous one.
+    /// A frequency lies on the rising side of one triangle and on the falling side of the previous triangle. This is
+    /// the index of the former, plus one.
     band: u32,
     rising: f32,
     falling: f32,

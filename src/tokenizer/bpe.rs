@@ -171,7 +171,8 @@ impl Lines<'_, '_, '_> {
         Some(())
     }
 
-    /// Appends the ids of a line or word, with a space before it if `space` has one.
+    /// Appends the ids of a line or word. If `space` is not `None`, the line is encoded with this byte, a space, before
+    /// it.
     fn encode_line(&self, space: Option<u8>, line: &[u8], memory: &mut [Word], output: &mut Output<'_>) -> Option<()> {
         let before = usize::from(space.is_some());
         let mut row = Row::new(memory, before + line.len())?;

@@ -383,8 +383,9 @@ pub(super) fn byte_token(token: &[u8]) -> Option<u8> {
 #[derive(Clone, Copy)]
 pub(super) enum Rules<'a> {
     Nothing,
-    /// Ascending entries `8 * id + rule`, written by `arenite convert`. `rule` is a sum of constants of [`rule`], or 0
-    /// for [`rule::NORMALIZED`]; another entry of the same id may follow.
+    /// Entries `8 * id + rule` in ascending order, written by `arenite convert`. `rule` is a sum of the constants in
+    /// [`rule`], or 0 for [`rule::NORMALIZED`]. A token can have two entries, one for `NORMALIZED` and one for the
+    /// other rules.
     Listed(&'a [Word]),
     /// Most special tokens absorb white space after them.
     Phi3,

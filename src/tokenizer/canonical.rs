@@ -79,7 +79,8 @@ impl Spelling {
     }
 }
 
-/// Decodes the first character of the inside of a Python literal; also returns the length of the character's spelling.
+/// Decodes the first character of a Python string literal, whose quotes have been removed. Returns the character, and
+/// the number of bytes of the literal that spell it.
 pub(super) const fn unescaped(spelled: &[u8]) -> Option<(u8, usize)> {
     match *spelled {
         [b'\\', b'x', high, low, ..] => match ((high as char).to_digit(16), (low as char).to_digit(16)) {

@@ -40,8 +40,9 @@ impl<'a> Charsmap<'a> {
     /// Yields the entries of the map that `text` starts with, the shortest first. Each entry is given as the offset of
     /// its replacement, and its length in bytes.
     fn entries<'t>(&self, text: &'t [u8]) -> impl Iterator<Item = (u32, usize)> + use<'a, 't> {
-        // The bits of a node: 0 to 7 are the node's byte, 8 is set if a sequence ends at the node, 9 is set if the base
-        // is shifted by 8, and 10 and up are the base. A node with bit 31 has the offset of a replacement instead.
+        // Bits of a node in the map, a double-array trie: 0 to 7 are the byte that leads to the node; 8 is set if a
+        // sequence ends here; 9 is set if the base is shifted by 8; 10 and up are the base. If bit 31 is set, the node
+        // holds the offset of a replacement instead.
         let base = |node: u32| (node >> 10) << ((node & 1 << 9) >> 6);
         let map = *self;
         let mut at = base(map.node(0));
@@ -100,7 +101,7 @@ pub(super) struct Normalized<'a, 't> {
     /// A byte to output after a space.
     waiting: Option<u8>,
     in_word: bool,
-    /// True if white space is merged and a space precedes the next word.
+    /// True if runs of white space are merged into one space, and this space has yet to be output before the next word.
     spaced: bool,
     /// True if a space that is kept at the end of the text has not been output.
     last: bool,

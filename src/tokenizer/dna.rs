@@ -41,7 +41,7 @@ pub(super) fn encode(
             let letters = (0..LETTERS).map(|at| group.get(at).map_or(b'A', u8::to_ascii_uppercase));
             output.push(index.find(vocab, letters.chain([DNA_BYTE])).unwrap_or(unknown));
         }
-        // If there is no end mark, the letters reach to the end of the text.
+        // If the text has no end mark, all of the rest was letters.
         text = match after {
             Some(after) => {
                 output.push(end);

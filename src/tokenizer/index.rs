@@ -350,8 +350,8 @@ impl<'i> Index<'i> {
         (u32::from_le_bytes(*r) == right).then(|| (u32::from_le_bytes(*rank), u32::from_le_bytes(*result)))
     }
 
-    /// The special tokens (see [`Special::from_words`]), sorted by spelling. If spellings are equal, tokens that do not
-    /// depend on `parse_special` come first.
+    /// Returns the special tokens (see [`Special::from_words`]), sorted by spelling. Of tokens with equal spellings,
+    /// the first are those that are parsed even if `parse_special` is false.
     pub fn specials(&self) -> &'i [[Word; 3]] {
         let count = (self.word(header::SPECIALS) as usize).min(self.layout.specials);
         let start = self.layout.specials();

@@ -89,7 +89,8 @@ fn find(words: &[Word], value: u32) -> Option<u32> {
 }
 
 impl<'s> Row<'s> {
-    /// Creates an empty row of `slots` slots in `memory`; `None` if `memory` has fewer than [`words_for`] words.
+    /// Creates an empty row of `slots` symbols to be merged, in `memory`; `None` if `memory` has fewer than
+    /// [`words_for`] words.
     pub fn new(memory: &'s mut [Word], slots: usize) -> Option<Self> {
         u32::try_from(slots).ok()?;
         let (links, memory) = memory.split_at_mut_checked(slots)?;

@@ -269,7 +269,8 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
     pub fn scratch_bytes_for(&self, text: &[u8]) -> usize {
         let words = match self.vocab.model {
             Model::Unigram if built::UNIGRAM => unigram::words_for_text(&self.vocab, text),
-            // This is room for a leading `▁`, and for three bytes per invalid UTF-8 byte.
+            // Room for a `▁` at the start of the text, and for the three bytes into which each invalid UTF-8 byte is
+            // converted.
             Model::WordPiece(_) => text.len().saturating_mul(3).saturating_add(3).div_ceil(4),
             #[cfg(feature = "rwkv-world")]
             Model::World => 0,

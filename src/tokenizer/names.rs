@@ -364,7 +364,8 @@ mod tests {
         let harmony = found(&["<|end|>", "<|return|>", "<|call|>"]).consequences([None; 3], false, |_| None);
         assert!(!harmony.ends.contains(&Some(0)));
         assert!(harmony.types.contains(&Some((0, TokenType::UserDefined))));
-        // In Gemma 4's vocabulary `</s>` is text; the parts of gpt-oss's messages are printed.
+        // `</s>` is ordinary text in Gemma 4's vocabulary, which has `<|tool_response>`. gpt-oss's `<|channel|>` is
+        // printed, like the other tokens that separate the parts of a message.
         let gemma = found(&["</s>", "<|tool_response>", "<|channel|>"]).consequences([None; 3], false, |_| None);
         assert!(!gemma.ends.contains(&Some(0)) && gemma.ends.contains(&Some(1)) && !gemma.ends.contains(&Some(2)));
         assert!(gemma.types.contains(&Some((0, TokenType::Normal))));

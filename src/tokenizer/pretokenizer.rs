@@ -289,7 +289,8 @@ pub(super) struct Words<'t> {
 struct State {
     /// End of the scanner's current piece, which contains `pos`.
     end: usize,
-    /// A position that the scanner caches for later pieces: see [`next`].
+    /// A position found in the text that the scanner also needs for later pieces, so that it does not search again: see
+    /// [`next`].
     known: usize,
 }
 

@@ -345,7 +345,8 @@ impl View<'_> {
         Some(end)
     }
 
-    /// `\s*[\r\n]+`. `known` caches the end of a run of white space that has no line end.
+    /// Matches `\s*[\r\n]+` at `pos`; returns the end of the match. A run of white space without a line end is searched
+    /// only once, because `known` then keeps the end of the run.
     fn line_ends(self, pos: usize, known: &mut usize) -> Option<usize> {
         let (mut end, mut found) = (pos.max(*known), None);
         while let Some(seen) = self.at(end).filter(|seen| WHITE.has(*seen)) {

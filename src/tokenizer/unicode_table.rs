@@ -5,10 +5,11 @@
 /// Number of low bits of a code point, the index within a block of [`BLOCKS`].
 pub(super) const LOW: u32 = 4;
 
-/// Number of next bits, the index within a block of [`MIDDLE`].
+/// Number of bits of a code point above the lowest [`LOW`] bits. They are the index within a block of [`MIDDLE`].
 pub(super) const HIGH: u32 = 5;
 
-/// Maps a code point `>> (LOW + HIGH)` to a block of [`MIDDLE`].
+/// First table of the lookup by code point. The index is the upper bits of a code point, `code point >> (LOW + HIGH)`;
+/// the entry is the number of a block of [`MIDDLE`].
 pub(super) static TOP: [u8; 2176] = [
     0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 26, 26, 26, 26,
     26, 26, 26, 26, 26, 26, 26, 27, 26, 26, 26, 26, 26, 26, 26, 26, 26, 26, 26, 26, 26, 26, 26, 26, 26, 26, 26, 26, 26,
@@ -593,7 +594,8 @@ pub(super) static PLAIN: [u64; 1490] = [
     79388146199, 79389456920, 79391291929, 79393913370, 79395748379, 79405447708, 114219481629,
 ];
 
-/// Pairs of a code point and a code point of its decomposition, after the first, that is not a nonspacing mark.
+/// Code points whose decomposition has, after its first code point, one that is not a nonspacing mark. Each pair is the
+/// code point and that part of its decomposition.
 pub(super) static TAILS: [(u32, u32); 60] = [
     (2507, 2494),
     (2508, 2519),

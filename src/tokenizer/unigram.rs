@@ -87,8 +87,8 @@ fn score_of(step: &Step) -> f64 {
     f64::from_le_bytes([a, b, c, d, e, f, g, h])
 }
 
-/// Score of a token, if texts may contain it. A user-defined token occurs here only if it must be a whole word but is
-/// part of a longer word, because all others were cut out of the text before.
+/// Score of a token; `None` if the segmentation of a text must not use the token. User-defined tokens have been cut out
+/// of the text before. The only ones that still occur here must be whole words and are part of a longer word.
 fn score(vocab: &Vocab<'_>, id: TokenId) -> Option<f64> {
     match vocab.file_type(id) {
         // Tokens that are only for decoding have a score of minus infinity.
@@ -231,8 +231,8 @@ impl Lattice<'_, '_, '_> {
 
     /// Outputs the tokens of the best segmentation up to `end`.
     fn settle(&mut self, end: usize, output: &mut Output<'_>) -> Option<()> {
-        // Walks backwards and stores each token's length at the token's start. Ids are output from the start of the
-        // text, but the steps have the lengths at the ends of tokens.
+        // `steps` holds each token's length at the token's end, but ids are output from the start of the text.
+        // Therefore walks backwards and stores each length at the token's start.
         let (mut at, mut len) = (end, self.steps.get(end.wrapping_sub(1)).map_or(0, len_of));
         while at > 0 && len > 0 {
             let start = at.checked_sub(len)?;

@@ -64,7 +64,8 @@ impl Check<'_, '_, '_> {
         ((id as usize) < self.index.layout.tokens).then(|| self.index.spelled(self.vocab, id))
     }
 
-    /// Checks offsets, gaps and the longest token; returns the known spellings and the number of sorted tokens.
+    /// Checks the index's offsets, its gap list and its longest token against the vocabulary. Returns the tokens with
+    /// known spellings, and the number of sorted tokens.
     fn tokens(&self) -> Option<(Found, usize)> {
         let (layout, spelling) = (self.index.layout, self.vocab.spelling());
         let (mut found, mut gaps) = (Found::new(), ByteSet::EMPTY);

@@ -122,7 +122,8 @@ impl Encoder<'_, '_> {
         add(hidden, branch);
     }
 
-    /// `x += scale2 * down(f(gate(norm2(x))) * up(norm2(x)))` for some rows, or without the gate.
+    /// Applies the feed-forward of a layer to some rows: `x += scale2 * down(f(gate(norm2(x))) * up(norm2(x)))`. In
+    /// encoders without a gate, `x += scale2 * down(f(up(norm2(x))))`.
     fn feed_forward(&mut self, layer: usize, range: Range<usize>) {
         let Self { spec, table, compute, states, .. } = self;
         let (dim, ffn, count) = (spec.dim, spec.ffn, range.len());
@@ -161,7 +162,7 @@ impl Encoder<'_, '_> {
     }
 }
 
-/// Keys and values of a layer, and the windows in which rows attend.
+/// What the rows of a layer attend to: the layer's keys and values, and the window of positions that each row sees.
 struct Seen<'s> {
     spec: &'s Spec<'s>,
     head: HeadLayout,

@@ -73,7 +73,8 @@ impl Head {
         }
     }
 
-    /// Projects `count` blocks of joined patches with the help of three buffers; returns the buffer with the results.
+    /// Projects `count` blocks of joined patches to the width of the language model. The three buffers hold
+    /// intermediate results; returns the one with the final result.
     fn run<'b>(
         self,
         (spec, table, compute): (&Spec<'_>, &Table<'_, '_>, &mut Compute<'_, '_>),
@@ -130,7 +131,7 @@ fn mean_rows(from: &[f32], to: &mut [f32], block: usize, dim: usize) {
     }
 }
 
-/// Copies blocks of rows to `to` so that the elements of a column are adjacent.
+/// Transposes each block of `block` rows of `dim` elements: in `to`, the elements of a column are adjacent.
 fn interleave(from: &[f32], to: &mut [f32], block: usize, dim: usize) {
     for (from, to) in rows(from, block * dim).zip(rows_mut(to, block * dim)) {
         for (row, from) in rows(from, dim).enumerate() {

@@ -355,8 +355,8 @@ impl Spec<'_> {
         max(max(joined, self.tensors.inner), if self.tensors.transposed { self.tensors.out } else { 0 })
     }
 
-    /// Number of elements that the projector needs to compute one row: the joined patches or their mean, the second
-    /// buffer, and the outputs.
+    /// Number of floats of scratch memory that the projector needs per output row: for the joined patches or their
+    /// mean, for intermediate values, and for the outputs.
     const fn projection(&self) -> usize {
         self.joined() + self.between() + self.tensors.out
     }

@@ -40,8 +40,8 @@ pub(super) fn add_learned(
     }
 }
 
-/// Interpolation of entry `i` when a table of `side` entries is stretched to `len` entries: the range of the table's
-/// entries that contribute, and the weights of these entries.
+/// Interpolation weights for stretching a table of `side` entries to `len` entries. The value describes new entry `i`:
+/// which range of the old entries contributes, and with what weights.
 struct Stretch {
     first: usize,
     last: usize,

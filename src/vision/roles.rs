@@ -20,7 +20,8 @@ pub(super) const DEEP: &[u8] = b"v.deepstack.";
 
 macro_rules! roles {
     ($($(#[$doc:meta])* $role:ident $place:ident $name:literal,)*) => {
-        /// The purpose of a tensor. The name of a role with [`Place::Projector`] depends on the projector.
+        /// The purpose of a tensor in an encoder of pictures. If a role's place is [`Place::Projector`], its tensor's
+        /// name depends on the kind of projector.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(super) enum Role { $($(#[$doc])* $role),* }
 
@@ -52,8 +53,8 @@ roles! {
     NormBefore Once "v.pre_ln.weight",
     NormAfter Once "v.post_ln.weight",
     NormAfterBias Once "v.post_ln.bias",
-    /// Norm of each patch before patches are joined, or of the mean of patches. If the norm has a bias, it is a layer
-    /// norm.
+    /// The projector's norm of each patch before patches are joined. In projectors that average patches, it is the norm
+    /// of the mean. If this norm has a bias, it is a layer norm.
     PatchNorm Projector "",
     PatchNormBias Projector "",
     JoinNorm Projector "",

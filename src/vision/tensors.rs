@@ -202,7 +202,7 @@ impl<'m, 'w> Table<'m, 'w> {
         Role::ALL.len() * layers
     }
 
-    /// Index of an entry. Roles of the whole encoder are entries of layer 0.
+    /// Index in the table of the entry for a role and layer. Roles of the whole encoder use layer 0.
     fn index(role: Role, layer: usize) -> usize {
         layer * Role::ALL.len() + role as usize
     }

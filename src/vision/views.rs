@@ -23,7 +23,7 @@ pub struct Views {
     pub(super) tile: Size,
     /// Size of the overview, and whether the overview is made from the canvas instead of the picture.
     pub(super) overview: Option<(Size, bool)>,
-    /// Side in pixels of the block of patches that becomes one row.
+    /// Side, in pixels, of the square of patches that the encoder joins to one row of its result.
     cell: usize,
 }
 
@@ -98,8 +98,8 @@ impl Views {
         columns * lines * tile.tokens() + overview.tokens()
     }
 
-    /// The first tile, which stands for all tiles because they have the same size, and the overview. The overview is
-    /// empty if there is none.
+    /// The views of different sizes: a tile and the overview. All tiles have the same size, so the first tile stands
+    /// for all. The overview is empty if the picture has none.
     pub(super) const fn kinds(&self) -> [View; 2] {
         const NONE: View = View { columns: 0, lines: 0, tile: None };
         let tile = match self.get(0) {

@@ -38,7 +38,7 @@ const TURN: Duration = Duration::from_millis(2);
 const ABSENCE: Duration = Duration::from_micros(100);
 
 std::thread_local! {
-    /// The current turn of a pool's thread; `None` in threads that do not belong to a pool.
+    /// The current turn of this thread (see [`Turn`]); `None` in threads that do not belong to a pool.
     static TURN_OF_THREAD: Cell<Option<Turn>> = const { Cell::new(None) };
 }
 
@@ -312,8 +312,8 @@ impl Shared {
                 Turn::give_up();
             }
         }
-        // Thanks to the fences, either this thread sees the gate of the next job, or the caller sees that this thread
-        // sleeps. Otherwise the thread could sleep through jobs.
+        // The fences order the writes of both sides: either this thread sees that the next job's gate is open, or the
+        // caller sees that this thread sleeps and wakes it. Otherwise the thread could sleep through a job.
         self.sleeping.fetch_add(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         let gate = loop {
@@ -333,7 +333,8 @@ impl Shared {
 
     /// Runs the job if the value of the gate is still `gate`. Returns true if the job was run.
     fn join(&self, gate: usize) -> bool {
-        // The gate is open. Adding one to the count of threads keeps the gate open and keeps the caller from returning.
+        // The gate is open, so that a job is running. Its low bits count the threads that have joined; adding one keeps
+        // the gate open, and keeps the caller of the job from returning.
         if self.gate.compare_exchange(gate, gate + 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
             return false;
         }

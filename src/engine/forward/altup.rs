@@ -10,7 +10,8 @@ use super::{Forward, add, copy, norm_rows, rows, rows_mut, scale};
 use crate::engine::profile::Section;
 use crate::model::{AltUp, Layer, Role};
 
-/// Lower bound on the mean square of a vector that is scaled to a given magnitude.
+/// Lower bound for the mean square of a vector that is rescaled to a given magnitude, so that a vector of zeros does
+/// not divide by 0.
 const LEAST: f32 = 1e-5;
 
 impl Forward<'_, '_> {

@@ -37,8 +37,9 @@ pub(crate) fn sine_cosine(angle: f32) -> (f32, f32) {
     (if angle.is_sign_negative() { -sine } else { sine }, cosine)
 }
 
-/// Subtracts the nearest multiple of pi/2 from `far`. Returns the sine and cosine of the difference, and the multiple's
-/// number. `near` is the multiple's index in [`NEAR`], or `None` if the table does not have it.
+/// Reduces an angle `far` for sine and cosine: subtracts the nearest multiple of pi/2. Returns the sine and cosine of
+/// the difference, and which multiple was subtracted. `near` is this multiple's index in [`NEAR`], or `None` if that
+/// table does not have it.
 #[inline(never)]
 fn in_floats(far: f32, near: Option<usize>) -> (f32, f32, i32) {
     /// pi/2 in two parts: its first 25 bits, so that multiples are exact, and the remainder.

@@ -49,7 +49,7 @@ pub(crate) enum Input<'i> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Step {
     Embedding,
-    /// The scoring layers' addition to the states of the previous layer.
+    /// Computes what the scoring layers add to the states of the previous layer.
     Scoring,
     /// Keys and values of a layer.
     Keys,
@@ -75,8 +75,8 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Starts with the first of `tokens` positions (at most one context length) of a context whose pages are reserved.
-    /// `question` is the type of a question whose options the encoder scores.
+    /// Starts to encode `tokens` tokens (at most one context length) at position 0 of a context whose pages are
+    /// reserved. `question` is the type of the question if the encoder scores a question's options.
     pub const fn new(context: usize, tokens: usize, question: usize) -> Self {
         Self { context, tokens, question, step: Step::Embedding, layer: 0, first: 0 }
     }
@@ -146,8 +146,8 @@ impl Forward<'_, '_> {
         }
     }
 
-    /// Computes a step on the rows in `range`. Expects the stacks to be swapped, except for the decoder's keys and
-    /// values.
+    /// Runs one step of the encoder on the rows in `range`. The caller has swapped the encoder's spec and weights in,
+    /// unless the step computes the decoder's keys and values.
     fn run_step(&mut self, at: &Progress, range: &Range<usize>, input: Input<'_>) {
         if at.step == Step::Embedding {
             self.set_rows(at, range);

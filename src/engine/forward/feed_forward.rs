@@ -94,7 +94,8 @@ fn xielu_of(Xielu { alpha_n, alpha_p, beta, eps }: &Xielu<'_>, index: usize, x: 
     }
 }
 
-/// Limit of the gates: of a layer's experts, or of the layer's other feed-forwards.
+/// Upper limit on the activated gate of a feed-forward, and on the absolute value of `up`. A layer's experts have a
+/// limit of their own.
 #[derive(Clone, Copy)]
 pub(super) struct Limit {
     most: f32,

@@ -137,7 +137,8 @@ fn needed(
     ranges
 }
 
-/// Computes rows `range` of a convolution's output, without its norm. `patches` has room for the inputs of `batch` rows.
+/// Computes the elements `range` of a convolution's output, before its norm. `patches` is scratch memory for the inputs
+/// of `batch` output rows.
 fn run(
     (compute, weights): (&mut Compute<'_, '_>, &Weights<'_, '_>),
     (stage, (weight, bias)): (&Convolution, (Role, Role)),

@@ -24,8 +24,9 @@ pub(crate) struct Lora<'m, 'w> {
     pub adapters: &'m [Adapter<'m>],
     /// The model's file.
     file: Pieces<'m>,
-    /// `[adapters][EMBEDDINGS + matrices]`: first the pairs of token embeddings, then the pairs of linear layers in the
-    /// order of `start`; unused entries have the largest `start`.
+    /// `[adapters][EMBEDDINGS + matrices]`: of each adapter, first the pairs of matrices for token embeddings, then the
+    /// pairs for linear layers in ascending order of `start`. Unused entries are at the end, because their `start` is
+    /// the largest number.
     pairs: &'w mut [Pair],
     /// `[contexts][adapters]`: scales, 0 for an adapter that is not used.
     scales: &'w mut [f32],

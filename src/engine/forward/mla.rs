@@ -85,7 +85,8 @@ struct Pieces<'a> {
     made: &'a mut [f32],
     /// The input of a matrix product.
     low: &'a mut [f32],
-    /// For each head, a key without its rotated part, and a value. Only used if heads' keys and values are cached.
+    /// For each head, the part of the key that is not rotated, then the value. Only used if the cache holds the keys
+    /// and values of heads instead of latent vectors.
     both: &'a mut [f32],
 }
 
@@ -153,7 +154,8 @@ impl Heads<'_> {
         }
     }
 
-    /// Applies each head's key matrix to its query, or computes keys and values of all heads.
+    /// If latent vectors are cached (`absorbed`), multiplies each head's query by the head's key matrix. Otherwise
+    /// computes keys and values of all heads from the latent vectors.
     fn expand(&self, compute: &mut Compute<'_, '_>, pieces: &mut Pieces<'_>) {
         let Latent { rank, nope, rope, value, absorbed, .. } = *self.latent;
         let Pieces { qkv, out, made, low, both } = pieces;
@@ -244,7 +246,8 @@ fn put(to: &mut [f32], first: &[f32], second: &[f32]) {
     copy(to.get_mut(first.len()..).unwrap_or_default(), second);
 }
 
-/// Multiplies queries by the model's temperature at their positions.
+/// Multiplies each query by the attention temperature for the query's position, if the model has such a temperature (it
+/// grows with the position).
 fn warm(spec: &Spec<'_>, segments: &[Segment], heads: &Heads<'_>, qkv: &mut [f32]) {
     let Some(Temperature { scale: by, length, .. }) = spec.temperature() else { return };
     for (row, qkv) in rows_mut(qkv, heads.shape.stride).take(heads.count).enumerate() {

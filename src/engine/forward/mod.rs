@@ -280,7 +280,8 @@ impl<'m, 'w> Forward<'m, 'w> {
         first
     }
 
-    /// Replaces the embedding of a row. Most models take the vectors of pictures as they are.
+    /// Replaces the embedding of a row by the vector of a picture, multiplied by `picture_scale`, which is 1 for most
+    /// models.
     #[cfg(feature = "vision")]
     pub fn replace(&mut self, row: usize, vector: &[f32]) {
         let Self { spec, hidden, .. } = self;

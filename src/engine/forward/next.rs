@@ -39,10 +39,12 @@ pub(crate) struct Next<'m, 'w> {
 pub(crate) enum Rows<'t> {
     /// `count` kept positions.
     Kept { count: usize },
-    /// The token that is `drafted` positions after the context. Only for layers without keys of their own: they read
-    /// all drafted tokens at one position, and attend to the positions before it.
+    /// The token that is `drafted` positions after the context. This is only for predicting layers that have no keys of
+    /// their own: such layers process all drafted tokens as if they were at one position, and attend to the positions
+    /// before it.
     Drafted { drafted: usize },
-    /// Rows of the last pass from `row` on. The state before row `row` is kept.
+    /// The rows of the model's last pass from `row` on, with their tokens. The model's state before row `row` is kept
+    /// from the previous pass.
     Fresh { row: usize, tokens: &'t [TokenId] },
 }
 
@@ -52,7 +54,7 @@ impl Next<'_, '_> {
         self.spec.next().map_or(self.spec.dim, |next| next.width)
     }
 
-    /// True if the layers have keys and values of their own, which must be computed for every position.
+    /// True if the predicting layers have keys and values of their own, which must be computed for every position.
     pub fn owns_keys(&self) -> bool {
         !self.spec.assists()
     }
@@ -108,7 +110,8 @@ impl Next<'_, '_> {
         copy_row(self.states, kept * width, from, to);
     }
 
-    /// Writes a token's embedding and a state to `out`, `[2][width]`; an absent state is written as zeros.
+    /// Writes the two inputs of a predicting layer to `out`, `[2][width]`: the embedding of a token and a state of the
+    /// model. If there is no state, zeros are written instead.
     fn join(
         &self,
         (compute, target, words): (&mut Compute<'_, '_>, &Spec<'_>, &Weights<'_, '_>),

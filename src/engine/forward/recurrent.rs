@@ -224,8 +224,8 @@ impl Mixer<'_> {
         Some((x, out))
     }
 
-    /// Advances a context's state over the rows of a segment. `out` is `[heads][tokens][width]`; for a short
-    /// convolution, `out` is the layer's output.
+    /// Advances a recurrent layer's state of one context over the rows of a segment. `out` receives
+    /// `[heads][tokens][width]`; for a short convolution, it receives the layer's output.
     fn advance(&self, compute: &Compute<'_, '_>, state: &mut [f32], x: &mut [f32], out: &mut [f32]) {
         let Some(window) = state.get_mut(..self.window_len()) else { return };
         if self.kind == RecurrentKind::ShortConvolution {
@@ -347,7 +347,8 @@ impl Mixer<'_> {
         }
     }
 
-    /// Replaces the gate of token `t` by the output of the token. `out` is `[heads][tokens][width]`.
+    /// Computes the final output of token `t` from the recurrent outputs `out`, `[heads][tokens][width]`, and from the
+    /// token's gate in `x`. Writes it over the gate.
     fn combine(&self, (kernels, eps): (&Kernels, f32), x: &mut [f32], out: &[f32], (t, tokens): (usize, usize)) {
         let (mixer, row) = (self.mixer, self.row);
         let vector = |role| self.weights.vector(role, self.index);

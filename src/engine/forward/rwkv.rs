@@ -22,7 +22,7 @@ const KEY_EPS: f32 = 1e-24;
 
 /// Intermediate values of a layer, each `[rows][dim]`.
 struct Pieces<'a> {
-    /// Each row's difference from the previous row; later the replacement keys.
+    /// The difference between each row and the previous row. Later the same memory holds the replacement keys.
     shift: &'a mut [f32],
     /// Input of a matrix product; later the removal keys, and finally the output.
     x: &'a mut [f32],
@@ -30,7 +30,8 @@ struct Pieces<'a> {
     decay: &'a mut [f32],
     key: &'a mut [f32],
     value: &'a mut [f32],
-    /// Learning rates; later the outputs of the state, `[heads][tokens][width]` for each context.
+    /// Learning rates of RWKV-7. Later the same memory holds the outputs that are read from the state,
+    /// `[heads][tokens][width]` for each context.
     rate: &'a mut [f32],
     gate: &'a mut [f32],
     /// Low-rank vectors.
@@ -217,7 +218,8 @@ impl Mixing<'_> {
         }
     }
 
-    /// Projects rows in RWKV-6, where each row determines how much of the previous row is mixed in.
+    /// Computes the projections of RWKV-6's time mixing. In RWKV-6, each row itself determines how much of the previous
+    /// row is mixed into it.
     fn project_by_data(&self, compute: &mut Compute<'_, '_>, input: &[f32], pieces: &mut Pieces<'_>) {
         let Pieces { shift, x, query, decay, key, value, gate, low, .. } = pieces;
         let (dim, rank) = (self.dim, self.mixer.ranks[1]);

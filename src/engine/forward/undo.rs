@@ -16,7 +16,8 @@ pub(crate) struct Undo<'w> {
     ahead: &'w mut [Ahead],
     /// The pending rows, which are outputs of projections: `[contexts][layers with a state][rows]`.
     pending: &'w mut [f32],
-    /// A copy of one layer's state, then room for the outputs of pending rows, which nothing reads.
+    /// A copy of one layer's state. After the copy there is room for the outputs that are computed while the state is
+    /// advanced over pending rows; nothing reads these outputs.
     pub scratch: &'w mut [f32],
     contexts: usize,
 }

@@ -36,8 +36,8 @@ unsafe fn smmla(sum: &mut int32x4_t, x: int8x16_t, w: int8x16_t) {
 /// indices are used; an odd last token is paired with itself.
 type Pairs<V, const T: usize> = [[V; 4]; T];
 
-/// The index of the first token of each pair, computed so that the compiler knows, even without unrolling, that the
-/// index is below `T`.
+/// The index of the first token of each pair of tokens. The index is computed from the pair's number, so that the
+/// compiler knows, even without unrolling, that it is below `T`.
 #[inline(always)]
 fn evens<const T: usize>() -> impl Iterator<Item = usize> {
     (0..T.div_ceil(2)).map(|pair| 2 * pair)
@@ -218,7 +218,7 @@ unsafe fn load(p: &mut *const u8) -> [int8x16_t; 2] {
     [a, b]
 }
 
-/// The float at `p` in both lanes; moves `p` to the next float.
+/// Loads the float at `p` into both lanes, and moves `p` to the next float.
 #[inline(always)]
 unsafe fn next(p: &mut *const f32) -> float32x2_t {
     let out;

@@ -86,8 +86,8 @@ pub(super) unsafe trait Along {
     unsafe fn products<const T: usize>(w: *const u8, q: [*const i8; T], halves: Range<usize>) -> [[int32x4_t; 2]; T];
 }
 
-// SAFETY: `put` and `products` of [`Along`] make the same promises; the other methods read only the elements that their
-// docs name.
+// SAFETY: `put` and `products` only call the methods of [`Along`] that make the same promises. The other methods read
+// only the elements that their docs name.
 unsafe impl<A: Along> Panel for A {
     type Quants<const T: usize> = [*const i8; T];
     type Sums<const T: usize> = [[int32x4_t; 2]; T];

@@ -58,7 +58,8 @@ impl Scales {
     }
 }
 
-/// Arranges sixteen bytes of each of four rows as in [`Scales`], or eight bytes of each if groups have 32 weights.
+/// Arranges the scales of four rows as in [`Scales`]. Each row has sixteen one-byte scales, or eight if a scale is for
+/// 32 weights.
 #[inline(always)]
 fn columns<F: Format>([a, b, c, d]: [[u64; 2]; 4]) -> [int32x4_t; 4] {
     let two = |a: u64, b: u64| vreinterpretq_s32_u64(vcombine_u64(vcreate_u64(a), vcreate_u64(b)));
@@ -109,7 +110,7 @@ pub(super) fn times_sums<F: Format>(columns: [int32x4_t; 4], sums: [int16x8_t; 4
     join(rows)
 }
 
-/// `d` and `m` of four blocks, for the weights from element `at` on.
+/// The f16 scales `d` and, if the format has them, `m` of four blocks, as floats, for the weights from element `at` on.
 #[inline(always)]
 pub(super) fn floats<F: Format>(blocks: [&F::Block; 4], at: usize) -> [float32x4_t; 2] {
     match (F::D, F::M) {

@@ -179,7 +179,7 @@ unsafe fn add_values(
 ) {
     let rows = (range.end - range.lane, TILE - range.lane);
     for i in (0..shape.width).step_by(16) {
-        // SAFETY: the caller promises the tiles and the sums, and `i` is less than the width of the sums.
+        // SAFETY: the caller promises that the tiles and the sums are valid, and `i` is less than the number of sums.
         unsafe {
             let (values, to) = (base.wrapping_add(shape.tiles.values + i), shape.sums.add(i));
             let lanes = (shape.width, shape.dim - i);

@@ -2,8 +2,8 @@
 
 use super::assembly::{ZEROS, fpu, sums, tree};
 
-/// Adds eight floats of a row, times a factor, to the lower or the upper lanes. With `!`, the pointer moves past the
-/// floats.
+/// Assembly that adds eight floats of a row, times a factor, to `s0` to `s7` (`low!`) or `s8` to `s15` (`high`). A `!`
+/// also moves the row's pointer past these eight floats.
 macro_rules! eight {
     (low! $row:literal, $x:literal) => {
         concat!("vldmia ", $row, "!, {{s16-s23}}\n", eight!(@ $x, "s0" "s1" "s2" "s3" "s4" "s5" "s6" "s7"))
@@ -32,7 +32,8 @@ macro_rules! row {
     };
 }
 
-/// Adds a row of 16 keys, times an element of the query, to the lanes, and moves the pointer to the next row.
+/// Assembly that multiplies a row of 16 key elements by one element of the query, and adds the products to the sums in
+/// `s0` to `s15`. Then moves the pointer to the next row.
 macro_rules! keys {
     ($x:literal) => {
         concat!(eight!(low! "{k}", $x), eight!(high "{k}!", $x))

@@ -96,8 +96,8 @@ unsafe fn run(tiles: &Tiles<'_>, layout: HeadLayout, scale: f32, base: *const u8
     let width = layout.padded();
     for block in (reach.lo / BLOCK * BLOCK..reach.hi).step_by(BLOCK) {
         let seen = reach.clip(block, BLOCK);
-        // SAFETY: the caller promises rows and tiles; `score` writes the scores of every tile that a row attends to,
-        // and `weigh` their weights.
+        // SAFETY: the caller promises that the rows and tiles are valid. `score` writes the scores of every tile that a
+        // row attends to, and `weigh` then replaces the scores by weights.
         unsafe {
             for t in seen.tiles() {
                 score(layout, base.add(tiles.at(block / TILE + t)), rows, t);
@@ -180,7 +180,8 @@ impl Row {
         }
         let (scores, total) = (self.scores, self.total.as_mut_ptr());
         let first = lo / TILE * TILE;
-        // SAFETY: the caller promises the scores of the tiles from `first` to `hi`, and the sums.
+        // SAFETY: the caller promises that the scores of the tiles from `first` to `hi` are written, and that the row's
+        // sums are valid.
         unsafe {
             let at = scores.add(first);
             multiply(at, at, scale, hi - first);

@@ -17,7 +17,8 @@ use crate::quant::{Format, Shape, TensorType};
 /// Number of blocks that are processed at once: 256 columns.
 const BLOCKS: usize = 8;
 
-/// Spreads eight words to sixteen words of pairs: the word `first` and the seven words at `rest`.
+/// Spreads the bytes of eight words to pairs of i16, in sixteen words. The first word is `first`, and the other seven
+/// are at `rest`.
 ///
 /// # Safety
 ///
@@ -91,8 +92,9 @@ pub(super) const fn has<F: Format>() -> bool {
     of_halves::<F>().is_some() || matches!(F::SHAPE, Shape::Bytes(2) | Shape::Halves(_))
 }
 
-/// For formats with four bits of each weight in the halves of bytes: a function from a word of quants for the low
-/// halves and a word of quants for the high halves to four words of pairs.
+/// Returns a function for formats in which each byte has four bits of one weight in its low half and four bits of
+/// another in its high half; `None` for other formats. The function takes a word of the activations for the low halves
+/// and a word for the high halves, and returns four words with a pair of i16 each.
 const fn of_halves<F: Format>() -> Option<fn(u32, u32) -> [u32; 4]> {
     match F::KIND {
         TensorType::Q4_0 | TensorType::Q4_1 => Some(of_nibbles),
@@ -257,9 +259,10 @@ macro_rules! eights {
     };
 }
 
-/// Multiplies the first eight weights of two blocks. The first word has the first block's scale and two weights, and
-/// the second word has four weights. The ninth word has the block's last two weights and the scale of the second block.
-/// The scales go to `$scale`.
+/// Assembly that multiplies the first eight weights that are read of two neighbouring blocks of Q8_0. The first word
+/// has the first block's scale and its first two weights; the ninth word has the first block's last two weights and the
+/// second block's scale. Therefore the four weights of these two words are joined to one word. The other four weights
+/// are the second word. Both scales go to `$scale`.
 macro_rules! first {
     ($w:literal, $sum:literal, $scale:literal) => {
         concat!(

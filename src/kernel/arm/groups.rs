@@ -126,8 +126,9 @@ pub(super) unsafe fn matmul<F: Format>(job: &mut Job<'_>) {
     }
 }
 
-/// Puts four codes of a chunk together in r12: the bits `$low` of r2 and the bits `$high` of r7, which `$shift` moves. With a
-/// register for `$low`, r2 is shifted first. r8 is overwritten.
+/// Assembly that joins the low and high bits of four codes of a chunk, in r12. `$low` selects the low bits: r2 and a
+/// mask, or a register with the mask and a shift of r2. `$high` is the mask of the high bits in r7, which are then
+/// shifted by `$shift`. r8 is overwritten.
 macro_rules! codes {
     ($low:literal, $high:literal $shift:literal) => {
         concat!("and r12, ", $low, "\n", "and r8, r7, #", $high, "\n", "orr r12, r12, r8, ", $shift, "\n")

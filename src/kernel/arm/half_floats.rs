@@ -74,7 +74,7 @@ macro_rules! f16_group {
     };
 }
 
-/// Groups of sixteen columns in an iteration of the loop over a row.
+/// Number of groups of sixteen columns that one iteration of the loop over a row multiplies.
 const UNROLLED: usize = 4;
 
 /// Defines a loop over rows. `$group` multiplies sixteen columns; its code has `$bytes` bytes.
@@ -87,7 +87,9 @@ macro_rules! rows {
         /// bytes.
         #[inline(never)]
         unsafe fn $name(w: *const u8, x: *const f32, end: *const f32, out: *mut f32, out_end: *const f32) {
-            // A row enters the loop behind the groups that its first iteration does not have.
+            // The code of the loop multiplies `UNROLLED` groups of columns per iteration. If the number of groups is
+            // not a multiple of `UNROLLED`, a row begins in the middle of the first iteration: the jump skips the
+            // missing groups.
             let missing = ((end.addr() - x.addr()) / 64).wrapping_neg() % UNROLLED;
             let mut start = [x.addr(), missing * $bytes];
             // SAFETY: reads these weights and floats, and writes the outputs and `start`.

@@ -67,8 +67,9 @@ macro_rules! fmas {
     ($($sum:literal $w:literal $x:literal),*) => { concat!($("vfma.f32 ", $sum, ", ", $w, ", ", $x, "\n",)*) };
 }
 
-/// Multiplies eight columns and adds the products to the sums of the lower or the upper lanes. `$x` points to the
-/// token's floats; with a `!`, the pointer moves past them.
+/// Assembly that multiplies eight columns of the weights by eight floats of a token. The products are added to the sums
+/// of the lower lanes (`low`) or the upper lanes. `$x` points to the token's floats; with a `!`, the pointer moves past
+/// them.
 macro_rules! eight {
     (@ low) => {
         concat!(

@@ -74,7 +74,8 @@ macro_rules! row {
     };
 }
 
-/// Computes [`Vectors::dots`] of 16 or 32 codes; `$less` subtracts the bias.
+/// Computes [`Vectors::dots`] for blocks of 16 or 32 codes. `$less` is the instruction that subtracts the bias from the
+/// codes.
 macro_rules! dots {
     ($n:tt, $less:literal, $codes:ident, $bias:ident, $q:ident, $out:ident) => {
         asm!(

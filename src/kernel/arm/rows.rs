@@ -43,7 +43,8 @@ macro_rules! fields {
     };
 }
 
-/// Converts fields of four bits. Inverting the highest bit of a field first subtracts 8.
+/// Assembly that converts fields of four bits to floats. Inverts the highest bit of each field first: read as a signed
+/// number, the field is then 8 less.
 macro_rules! nibbles {
     ($i:literal $j:literal $k:literal $l:literal) => {
         concat!(
@@ -99,8 +100,8 @@ conversion!(of_bytes, "ldmia {rows}, {{r0-r3}}", fields!("8", "0" "8" "16" "24")
 conversion!(of_low_halves, "ldmia {rows}, {{r0-r3}}", nibbles!("0" "8" "16" "24"), flip = 0x0808_0808u32);
 conversion!(of_high_halves, "ldmia {rows}, {{r0-r3}}", nibbles!("4" "12" "20" "28"), flip = 0x8080_8080u32);
 
-/// Converts `n` rows of sixteen elements, `stride` bytes apart, to contiguous rows of floats. Elements of a type that
-/// is not built are not converted.
+/// Converts `n` rows of sixteen elements, `stride` bytes apart, to contiguous rows of floats. Does nothing if the
+/// features of this build do not include the element type.
 ///
 /// # Safety
 ///

@@ -1,4 +1,5 @@
-//! What kernels that multiply blocks of two rows by SMLAD have in common.
+//! Data and assembly shared by the kernels that multiply blocks of two rows with SMLAD (two products of 16 bits at
+//! once).
 
 /// A block of a token's quants as pairs of i16, prepared once for all rows. Four bytes become two pairs: bytes 0 and 2,
 /// and bytes 1 and 3.

@@ -291,7 +291,7 @@ trait Layout: Format {
         _ if Self::ELEMENTS < SPAN => 2,
         _ => 4,
     };
-    /// True if a block of 256 has one scale, so that all products have one sum.
+    /// True if a block of 256 weights has only one scale, so that all products of a block can be added to one sum.
     const ONE_SCALE: bool = matches!(Self::KIND, TensorType::TQ1_0 | TensorType::TQ2_0);
     /// Number of rows that are multiplied together. (The registers cannot hold the sums of more rows.)
     const ROWS: usize = match Self::KIND {

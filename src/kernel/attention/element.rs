@@ -6,7 +6,12 @@ use super::tiles::Tile;
 use crate::kernel::lanes::{Elements, Isa, Lanes};
 use crate::memory::{HeadLayout, TILE};
 
-/// An element type of keys.
+/// The operations of attention on keys of one element type.
+///
+/// # Safety
+///
+/// An implementation of `scores` writes the scores of every tile. All methods read only inside the given tiles, as
+/// `layout` describes them.
 ///
 /// # Safety
 ///
@@ -36,7 +41,8 @@ pub unsafe trait Values {
     fn offset(i: usize) -> usize;
     /// The storage type of elements `i..i + 16`, if [`Isa::add_rows`] can convert elements of this type.
     fn elements(i: usize) -> Option<Elements>;
-    /// Elements `i..i + 16` of the value at `at`, not yet multiplied by their scale.
+    /// Loads elements `i..i + 16` of the value whose row is at `at`, as floats that are not yet multiplied by the
+    /// value's scale.
     unsafe fn value<S: Isa>(s: S, at: *const u8, i: usize) -> S::V;
     /// The scales of elements `i..i + 16` of the 16 values of a tile; `None` if this element type has no scales.
     #[inline(always)]
@@ -58,14 +64,16 @@ pub fn value_at(tile: *const u8, layout: HeadLayout, position: usize) -> *const 
 /// `tile` is a tile of this layout, whose values have scales, and values have an element `i`.
 #[inline(always)]
 unsafe fn value_scales<S: Isa>(s: S, tile: *const u8, layout: HeadLayout, i: usize) -> S::V {
-    // SAFETY: the values are followed by a row of 16 f16 per block, and element `i` is in block `i / 32`.
+    // SAFETY: after the values, the tile has a row of 16 scales (f16) for each block of 32 elements, and element `i` is
+    // in block `i / 32`.
     unsafe { s.load_f16(&*tile.add(layout.value_scales() + i / 32 * TILE * 2).cast()) }
 }
 
 macro_rules! float_element {
     ($name:ident, $bytes:literal, $load:ident, $elements:expr) => {
         pub struct $name;
-        // SAFETY: `scores` stores a vector per tile and query; reads are inside the tile, as argued at each block.
+        // SAFETY: `scores` stores a vector of scores for every tile and query. All reads are inside the tile, for the
+        // reason that is given at each block.
         unsafe impl Keys for $name {
             #[inline(always)]
             unsafe fn scores<S: Isa, const R: usize, const N: usize>(

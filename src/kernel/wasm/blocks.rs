@@ -160,7 +160,8 @@ impl<F: Format> Rows<F> {
         [i16x8_narrow_i32x4(pairs(a), pairs(b)), i16x8_splat(0)]
     }
 
-    /// Four i32 whose sum is the dot product of scales or minimums with the sums of the groups.
+    /// Multiplies the scales or minimums of a block with the sums of activations of its groups. The dot product is the
+    /// sum of the four i32 returned.
     #[inline(always)]
     fn times_sums(bytes: [i8; 16], sums: [v128; 2]) -> v128 {
         // SAFETY: the array has 16 bytes.

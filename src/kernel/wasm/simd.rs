@@ -4,7 +4,7 @@ use core::arch::wasm32::*;
 
 use crate::kernel::lanes::{Isa, Lanes};
 
-/// The instruction set with vectors of 128 bits. The module is compiled for this instruction set.
+/// WebAssembly's instructions for 128-bit vectors. This whole module is compiled for them.
 #[derive(Clone, Copy)]
 pub(super) struct Simd128;
 

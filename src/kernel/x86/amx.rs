@@ -129,7 +129,7 @@ impl Scratch {
     /// The processor has AVX-512, and group `g` is one of the last two multiplied groups.
     #[inline(always)]
     pub unsafe fn token(&self, g: usize, t: usize) -> __m512i {
-        // SAFETY: the caller promises that `multiply` has written the sums.
+        // SAFETY: the caller promises that `multiply` has written this group's sums.
         unsafe { _mm512_load_si512(self.sums(g).add(t)) }
     }
 

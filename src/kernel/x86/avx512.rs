@@ -54,8 +54,8 @@ unsafe fn columns_of_halves(rows: *const u8, stride: usize) -> [__m512i; 4] {
         let x = _mm512_inserti32x4::<1>(_mm512_castsi128_si512(row(r)), row(r + 1));
         _mm512_inserti32x4::<3>(_mm512_inserti32x4::<2>(x, row(r + 2)), row(r + 3))
     };
-    // For each word of the result of the last step, the index of its source. Word `i` of the result belongs to row `i %
-    // 16`, in column `i / 16` of the pair.
+    // For each word of the result, the index of the word before the last shuffle. Word `i` of the result belongs to row
+    // `i % 16`, and is in column `i / 16` of a pair of columns.
     let words: [i16; 32] = core::array::from_fn(|i| (i % 4 * 8 + i / 16 * 4 + i % 16 / 4) as i16);
     let order = must_cast(words);
     let (a, b, c, d) = (four(0), four(4), four(8), four(12));

@@ -363,7 +363,8 @@ impl<D: Dot, F: Format> Rows<D, F> {
             }
         }
         if Self::NEAR[0] > 0 && !next {
-            // Past the end of a row, the prefetch continues in the row eight rows later.
+            // If the address to prefetch is past the end of a row, prefetches from the row that follows the current
+            // eight rows.
             let near = at + Self::NEAR[usize::from(*row_bytes >= 1024)];
             let near = if near < *row_bytes { near } else { near + 7 * row_bytes };
             // Each cache line is prefetched once.
@@ -388,8 +389,9 @@ unsafe fn twice_16(q: *const i8) -> __m256i {
     unsafe { _mm256_broadcastsi128_si256(_mm_loadu_si128(q.cast())) }
 }
 
-/// The contributions of the bias to the sums of a chunk, in one of four lanes. There is one contribution for the whole
-/// chunk, or one for each half if each half has its own scale. `sums` has the sums of the activations of both halves.
+/// The corrections for the codes' bias in the products of a chunk with the activations. Each correction is in one of
+/// four lanes, the others are 0. There is one correction for the whole chunk, or one for each half if each half has its
+/// own scale. `sums` has the sums of the activations of both halves.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn biases<F: Format>(sums: __m256i) -> [__m256i; 2] {
@@ -426,8 +428,8 @@ fn twice([scales, _]: [u64; 2]) -> [i32; 8] {
 /// The sums of the activations of a block, one sum per group of 16 or 32.
 #[derive(Clone, Copy)]
 struct Sums {
-    /// The sums as i16. With groups of 16, even groups are in the lower half and odd groups in the upper half; with
-    /// groups of 32, the same eight sums are in both halves.
+    /// The sums of the activations as i16. If groups have 16 elements, the lower half of the register has the sums of
+    /// even groups and the upper half those of odd groups. If they have 32, both halves have the same eight sums.
     words: __m256i,
     /// With groups of 32, the sums times minus the bias.
     less: __m256i,
@@ -471,8 +473,8 @@ fn minimums<F: Format>(a: [u64; 2], b: [u64; 2], sums: &Sums) -> __m256i {
     _mm256_madd_epi16(words, sums.words)
 }
 
-/// For each token, eight i32 whose sum is the integer dot product of a block of 256. `scales` has the scales, if groups
-/// have 32 weights.
+/// The integer dot products of a block of 256 weights with `T` tokens. A token's product is the sum of the eight i32 in
+/// its register. `scales` is only used for formats with a scale per 32 weights.
 #[inline(always)]
 unsafe fn block_sums<D: Dot, F: Format, const T: usize>(
     s: Ymm,

@@ -11,8 +11,8 @@ use crate::kernel::panel::{functions, scales};
 use crate::kernel::quantized::{Multiply, PackAndMultiply, Tile, further};
 use crate::quant::Format;
 
-/// The sum of 32 activations, or of the first or the last 16 of them, computed from two sums of 16. This uses integer
-/// registers, which are otherwise idle, because in vector registers it would take 8 % of the total time.
+/// The sum of 32 activations, or of the first or last 16 of them, from the two stored sums of 16. The addition uses the
+/// otherwise idle integer unit, because with vector registers it would take 8 % of the total time.
 #[inline(always)]
 unsafe fn sum(sums: *const i16, selection: Selection) -> i32 {
     // SAFETY: the caller promises two sums.

@@ -182,8 +182,8 @@ fn four_times(first: [usize; 2], second: [usize; 2]) -> __m512i {
     _mm512_mask_broadcast_i32x4(_mm512_broadcast_i32x4(quarter(first)), 0xff00, quarter(second))
 }
 
-/// Byte indices that put a word into the upper word of every dword: word `first` in the lower half of the register,
-/// word `second` in the upper half.
+/// Indices for a byte shuffle that copies one word of the source to the upper word of every dword, and clears the lower
+/// words. The lower half of the register copies word `first`, the upper half word `second`.
 #[inline]
 #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
 fn upper([first, second]: [usize; 2]) -> __m512i {
@@ -191,7 +191,8 @@ fn upper([first, second]: [usize; 2]) -> __m512i {
     _mm512_mask_set1_epi32(_mm512_set1_epi32(dword(first)), 0xff00, dword(second))
 }
 
-/// For each of eight rows, the sum of its four lanes: even rows, then odd rows.
+/// Adds the four lanes of each of eight rows. `first` and `last` have a row in each quarter; the result has the sums of
+/// the even rows, then of the odd rows.
 #[inline]
 #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
 fn add_across([first, last]: [__m512i; 2]) -> __m256i {

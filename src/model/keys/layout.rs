@@ -13,8 +13,8 @@ impl<'a> Keys<'_, 'a> {
         self.gguf.tensor(tensor).is_some()
     }
 
-    /// True if the first or the last layer has a tensor of this name: a file may have no layers but those for
-    /// multi-token prediction.
+    /// True if the first or the last layer has a tensor of this name. The last layer is tested because a file may
+    /// contain only the layers for multi-token prediction.
     pub const fn has_in_layers(&self, tensor: &str) -> bool {
         self.has_in_layer(0, tensor) || built::DRAFTS && self.has_in_layer(self.layers.saturating_sub(1), tensor)
     }
@@ -139,7 +139,8 @@ impl<'a> Keys<'_, 'a> {
         }
     }
 
-    /// Detects the layout of a layer's gate and up, which have `width` rows each: one tensor or two tensors.
+    /// Sets `spec.gate` according to how the file stores a layer's gate and up matrices, which have `width` rows each:
+    /// in two tensors or in one.
     const fn gate_layout(&self, spec: &mut Spec<'a>, index: usize, width: usize) {
         if spec.experts.is_some() || matches!(spec.gate, Gate::None) {
             return;
@@ -151,7 +152,8 @@ impl<'a> Keys<'_, 'a> {
         }
     }
 
-    /// Detects factors of matrices (`.scale`), and counts the elements of tensors in F16 or BF16 that may be vectors.
+    /// Sets `scaled` if the file has factors of matrices (tensors `.scale`), and counts the elements of tensors in F16
+    /// or BF16 that may be vectors, in `half_vectors`.
     const fn conventions(&self, spec: &mut Spec<'a>) {
         let mut tensors = self.gguf.tensors();
         while let (true, Some(tensor)) = (built::SCALES || built::HALF_VECTORS, tensors.next_tensor()) {

@@ -49,7 +49,8 @@ impl<'a> Keys<'_, 'a> {
         }
     }
 
-    /// Reads the number of ranges of distances that have biases on scores.
+    /// Reads the number of buckets of relative positions. Each bucket is a range of distances whose attention scores
+    /// get the same bias.
     pub const fn relative_buckets(&mut self) -> Result<usize, Error> {
         let buckets = tri!(self.size("attention.relative_buckets_count", 1 << 10));
         if buckets < 4 {

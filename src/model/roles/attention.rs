@@ -121,7 +121,7 @@ pub(super) const fn cross(role: Role, spec: &Spec<'_>, layer: &Layer) -> Row {
     }
 }
 
-/// Weights of the norm of queries or keys, in `count` heads.
+/// Requirement and shape of the norm's weights for queries or keys, in a layer with `count` heads of them.
 const fn head_norm(spec: &Spec<'_>, layer: &Layer, count: usize) -> Row {
     let dim = layer.head.dim;
     match spec.qk_norm() {

@@ -22,7 +22,7 @@ pub(in crate::model) enum Shape {
     Matrices(usize, usize, usize),
     /// Length and count of vectors that are stored as `[length, 1, 1, count]`.
     Apart(usize, usize),
-    /// Length and count of vectors that are stored as `[length, 1, count]`.
+    /// Vectors that are stored as `[length, 1, count]`: their length, then their count.
     #[cfg(feature = "mla")]
     Between(usize, usize),
 }

@@ -25,7 +25,8 @@ impl Format for Q3K {
         [minus(low & (15 * ONES) | high[0], 32), minus((low >> 4) & (15 * ONES) | high[1], 32)]
     }
 
-    /// 32 bytes hold the low bits of 128 weights; a second group of 32 bytes holds the high bits of all 256 weights.
+    /// Unpacks a chunk of 32 weights. The low bits of 128 weights, two bits each, are in 32 bytes from offset 32 or 64
+    /// on; the high bits of all 256 weights are in the first 32 bytes.
     #[inline(always)]
     fn unpack<S: Bytes>(s: S, block: &[u8; 110], chunk: usize) -> S::V {
         let low = s.shift(s.load(bytes_at(block, 32 + 32 * (chunk / 4))), -2 * (chunk as i32 % 4), 3);

@@ -77,7 +77,8 @@ unsafe fn packing<F: Format, const SCALES: u8>(pack: &Pack<'_>, tile: &Tile<'_>)
     unsafe { chunks_of::<_, TOKENS, SCALES, true>(&Packing::<F>(pack, PhantomData), tile) }
 }
 
-/// A panel whose chunks are packed beforehand ([`Packed`]) or on demand ([`Packing`]).
+/// A panel of weights. Its chunks are packed either before the multiplication ([`Packed`]) or when they are first
+/// needed ([`Packing`]).
 ///
 /// # Safety
 ///
@@ -156,7 +157,8 @@ unsafe fn chunks_of<S: Source, const T: usize, const SCALES: u8, const AHEAD: bo
         let mut ahead = Ahead::new(tile.ahead, chunks);
         let mut acc = [_mm512_setzero_ps(); T];
         let size = chunk_size(if SCALES == scales::ONE { 1 } else { 2 });
-        // Factors on two sums of activations, which subtract the bias of both halves of a chunk or of one half.
+        // Factors for a pair of sums of activations. They subtract the codes' bias, for both halves of a chunk or for
+        // one half only.
         let less = -i16::from(tile.bias);
         let words = |low: i16, high: i16| _mm512_set1_epi32(i32::from(high) << 16 | i32::from(low) & 0xffff);
         let (zero, one) = (_mm512_setzero_si512(), _mm512_set1_epi16(1));
