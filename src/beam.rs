@@ -82,7 +82,8 @@ pub struct Hypothesis<'h> {
 
 /// Results of a search, best first.
 pub struct Beams<'w> {
-    /// `[length][beams]`: a token, and the index of its parent node in the previous step.
+    /// The tree of all hypotheses, `[length][beams]`. A node has a token and the index of the parent node in the
+    /// previous step.
     nodes: &'w mut [Node],
     found: &'w mut [Found],
     /// Buffer for the tokens of one hypothesis.
@@ -255,8 +256,7 @@ struct State<'w> {
     /// Number of results so far.
     count: usize,
     candidates: &'w mut [Candidate],
-    /// The first `live` entries of `scores`, `parents` and `inputs` are the scores, parents and last tokens of the
-    /// active hypotheses.
+    /// The scores, parent nodes and last tokens of the active hypotheses. Only the first `live` entries are in use.
     scores: &'w mut [f32],
     parents: &'w mut [u32],
     inputs: &'w mut [TokenId],
@@ -325,7 +325,7 @@ impl<'w> State<'w> {
 
         let chosen = self.choose(search, engine, hypotheses);
         let normed = |score: f32| score / libm::powf((step + 1) as f32, search.length_penalty);
-        // Hypotheses that end become results; the best others continue.
+        // Hypotheses that end with this token become results. The best of the other hypotheses continue.
         self.live = 0;
         for rank in 0..chosen {
             let Some(&candidate) = self.candidates.get(rank) else { break };

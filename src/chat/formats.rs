@@ -16,7 +16,7 @@ pub(super) struct Row {
     pub ask: &'static str,
     pub trim: Trim,
     pub systems: Systems,
-    /// True if only the last user message and the messages after it are written.
+    /// True if the format has no earlier turns: only the last user message and the messages after it are written.
     pub alone: bool,
 }
 
@@ -73,7 +73,8 @@ const ROW: Row = Row {
 pub(super) const PLAIN: Row =
     Row { names: &["plain"], marks: [marks("", "\n"), marks("", ""), marks("", ""), None], alone: true, ..ROW };
 
-/// Marks that contain the role's name: `$before`, the name, `$after`, the message, `$end`.
+/// Defines the marks around the messages of all roles, in formats whose marks contain the role's name. A message is
+/// written as `$before`, the name, `$after`, the message, `$end`.
 macro_rules! named {
     ($before:literal, $after:literal, $end:literal) => {
         [

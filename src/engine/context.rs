@@ -39,7 +39,8 @@ pub(super) struct Id {
 }
 
 impl Id {
-    /// Creates an identity for an engine with its page tables in `memory`.
+    /// Creates an identity for a new engine. `memory` holds the engine's page tables, and its address is part of the
+    /// identity.
     pub fn new(memory: &[u32]) -> Self {
         /// Number of engines created, modulo 2^32. This is the only mutable static of the core. It does not affect
         /// results.

@@ -154,13 +154,15 @@ impl Engine<'_, '_> {
         self.forward.undo.ahead(slot)
     }
 
-    /// Forgets a context's tokens and states. The next token is at `position`, and all earlier positions count as read.
+    /// Marks a context as having nothing to undo or to catch up: the next token is at `position`, and the predicting
+    /// layer counts as having read all earlier positions.
     pub(super) fn forget_drafts(&mut self, slot: usize, position: usize) {
         let position = position as u32;
         self.forward.undo.set_ahead(slot, Ahead { from: position, filled: position, ..Ahead::default() });
     }
 
-    /// True if recurrent states can leave out the context's tokens from `position` on.
+    /// True if the context's tokens from `position` on are not yet part of its recurrent states, so that they can be
+    /// removed.
     pub(super) fn is_undoable(&self, context: &Context, position: usize) -> bool {
         !context.torn && position >= self.settled(context) && position <= context.position
     }
@@ -253,7 +255,8 @@ impl Ahead {
     fn rewound(self, position: usize, settled: usize, torn: bool) -> Self {
         let pending = if torn { 0 } else { position.saturating_sub(settled) as u32 };
         let position = position as u32;
-        // The state before the next token is kept unless all kept positions were removed.
+        // The state before token `self.from` is kept. It stays kept unless the context goes back to an earlier
+        // position.
         let from = if position <= self.from { position } else { self.from };
         Self { from, filled: self.filled.min(position), pending: pending.min(self.pending), ..Self::default() }
     }

@@ -11,8 +11,8 @@ impl<'m, 'w> Engine<'m, 'w> {
     /// pooling, if there are such layers. The context restarts. If the model is a decoder, the context is empty
     /// afterwards.
     ///
-    /// `buffer` holds at least [`Spec::embedding_buffer`](crate::model::Spec::embedding_buffer) values; the vector is
-    /// returned as a part of it. A reranker returns one score per class (usually one).
+    /// `buffer` has at least [`Spec::embedding_buffer`](crate::model::Spec::embedding_buffer) elements. The returned
+    /// vector is a part of `buffer`. A reranker returns one score per class (usually one).
     ///
     /// ```
     /// use arenite::{Engine, Gguf, Line, Model, Options, Plan};

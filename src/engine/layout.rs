@@ -181,7 +181,7 @@ pub(crate) struct Ahead {
     pub drafted: u32,
     /// Number of the context's last tokens that the recurrent states do not contain yet.
     pub pending: u32,
-    /// 1 if the recurrent states do not take in the rows of the pass that runs.
+    /// 1 if the pass that is running must not change the recurrent states, because its tokens may be removed again.
     pub tentative: u32,
 }
 
@@ -401,7 +401,7 @@ pub(crate) const fn max(a: usize, b: usize) -> usize {
 mod tests {
     use super::*;
 
-    /// The largest accepted product: a few such products can be added without overflow.
+    /// Limit on products of sizes: a few products below it can be added without overflow.
     const MOST: usize = isize::MAX as usize / 2;
 
     #[test]

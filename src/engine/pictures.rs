@@ -18,8 +18,8 @@ use crate::{Error, TokenId};
 pub struct Span<'r> {
     /// Index, among the tokens of a work, of the first token whose embedding is replaced by a row of this span.
     pub start: usize,
-    /// `[tokens][row_len]`: for each token, an embedding of the model's width, then vectors to add after the model's
-    /// first layers.
+    /// `[tokens][row_len]`: for each token of the picture, an embedding, then one vector for each of the model's first
+    /// layers, to be added to the layer's output. All of these vectors have the model's width.
     pub rows: &'r [f32],
     /// Elements of a row: a multiple of the model's width.
     pub row_len: usize,
@@ -31,7 +31,7 @@ pub struct Span<'r> {
 }
 
 impl<'r> Span<'r> {
-    /// Creates a span whose rows attend to earlier tokens only, as a text's tokens do.
+    /// Creates a span of a picture's rows that attend only to earlier tokens, as the tokens of a text do.
     pub fn new(start: usize, rows: &'r [f32], row_len: usize, columns: usize) -> Self {
         Self { start, rows, row_len, columns, together: false }
     }

@@ -293,11 +293,12 @@ impl Plan {
         [spec.global, spec.local].get(kind).is_some_and(|heads| heads.window.is_some())
     }
 
-    /// The earliest position, other than 0, that a context can rewind to after it has reached `reached`.
+    /// The earliest position to which a context can still rewind (besides 0, which is always possible), if `reached` is
+    /// the largest position that it had.
     pub(crate) fn earliest(&self, spec: &Spec<'_>, reached: usize) -> usize {
         let earliest = (0..).zip([spec.global, spec.local]).filter_map(|(kind, heads)| {
-            // A ring holds the positions from `reached - kept` on; the next token attends to the previous `window - 1`
-            // positions.
+            // A sliding window's ring holds the positions from `reached - kept` on. A token attends to the `window - 1`
+            // positions before it, all of which must still be in the ring.
             match (heads.window, self.store.kept(kind), reached.checked_sub(self.store.kept(kind))) {
                 (None, ..) | (_, 0, _) | (.., None | Some(0)) => None,
                 (Some(window), _, Some(lost)) => Some(lost + window - 1),
@@ -388,7 +389,7 @@ impl Options {
         max(TILE, self.drafts + 2)
     }
 
-    /// The options with every default replaced by the model's value.
+    /// Returns the options, with every default replaced by the value that the model implies.
     const fn resolved(self, spec: &Spec<'_>) -> Result<Self, Error> {
         let context = match (self.context, spec.positions()) {
             (0, _) => spec.context,
@@ -498,7 +499,8 @@ impl Layout {
         }
         #[cfg(feature = "vision")]
         {
-            // A picture whose tokens attend to each other is a segment, between two texts.
+            // A picture whose tokens attend to each other takes two more segments: one for the picture and one for the
+            // text after it.
             layout.segments += if options.pictures > 0 { 2 } else { 0 };
             if spec.sections().is_some() {
                 layout.turns = tri!(product(&[options.contexts, options.pictures]));

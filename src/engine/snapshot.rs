@@ -271,7 +271,8 @@ impl Engine<'_, '_> {
         Ok((position, reached, rest))
     }
 
-    /// Replaces a context's pages by unshared pages. `used` has the number of positions that each pool needs.
+    /// Replaces the pages of a context by pages that no other context shares. `used` is the number of positions for
+    /// which each pool must provide pages.
     fn take_pages(&mut self, context: &Context, used: [usize; 2]) -> Result<(), Error> {
         for (pool, used) in self.forward.pools.iter().zip(used) {
             let (needed, free) = (used.div_ceil(TILE), pool.free() + pool.owned(context.slot));

@@ -17,8 +17,8 @@ pub struct Work<'c> {
     pub(super) context: &'c mut Context,
     tokens: Tokens<'c>,
     wanted: Wanted,
-    /// Number of tokens that earlier passes of the run have processed; `taken` is the number of tokens in the current
-    /// pass.
+    /// `done` is the number of this work's tokens that earlier passes of the run have processed, `taken` is the number
+    /// in the current pass.
     pub(super) done: usize,
     taken: usize,
     /// Number of tokens in the pass that has just run.
@@ -348,7 +348,8 @@ impl<'p, 'c, 'm, 'w> Pass<'p, 'c, 'm, 'w> {
         #[cfg(feature = "drafts")]
         {
             engine.keep_pass(works);
-            // The error is dropped, because the pass is complete: a storage that fails here only makes guesses worse.
+            // The error is dropped, because the model's pass is already complete. If the storage fails here, the
+            // predicting layer only proposes worse tokens.
             #[cfg(feature = "storage")]
             engine.forward.compute.window.take_fault();
         }

@@ -199,14 +199,16 @@ mod tests {
         assert!(steps <= 4 * bytes / 4 + bound(0, 400), "{steps} steps for {bytes} bytes");
     }
 
-    /// Counts the steps for a few names by hand, to define the unit of the bounds.
+    /// Compares the reported steps with a count by hand for a few names, because the bounds in the tests above are
+    /// numbers of such steps.
     #[test]
     fn steps_are_words_and_comparisons() {
         let count = |names: &[&str]| steps(names.iter().map(|name| name.as_bytes().to_vec()));
         assert_eq!(count(&[]).1, 0);
-        // The hash of the name takes two words and a remainder, and one hash is inserted.
+        // To hash this name takes three steps (two words and a remainder). To insert the hash takes one more.
         assert_eq!(count(&["four by 4"]).1, 3 + 1);
-        // The second hash is compared with the first, and inserted before the first hash (which moves) or after it.
+        // The second name's hash is compared with the first name's hash. It is inserted before that hash, which moves
+        // and costs one more step, or after it.
         let two = count(&["four by 4", "four by 5"]).1;
         let first_moves = hash(b"four by 5") < hash(b"four by 4");
         assert_eq!(two, 4 + 3 + 1 + 1 + u64::from(first_moves));
@@ -221,8 +223,8 @@ mod tests {
 
     #[test]
     fn names_that_collide_by_intent_are_refused_at_once() {
-        // The hash states of a pair of names agree in their upper half after two words; the third word makes the lower
-        // halves agree.
+        // Two names are made such that their hash states agree in the upper half after two words. The third word is
+        // then chosen so that the lower halves agree, too.
         let mix = |h: u64, w: u32| {
             let product = (h ^ u64::from(w)).wrapping_mul(0x0000_0100_0000_01b3);
             product ^ product >> 32

@@ -50,7 +50,8 @@ impl<'a> Pieces<'a> {
         offset.checked_sub(self.first.len() as u64).filter(|_| self.is_head)
     }
 
-    /// The piece with the byte at `offset`, and the byte's offset within the piece.
+    /// Finds the slice that has the byte at `offset` of the model's file, if the model is split into several slices.
+    /// Returns the slice, and the byte's offset in it.
     #[inline]
     pub(crate) fn find(&self, offset: usize) -> (&'a [u8], usize) {
         #[cfg(feature = "split")]

@@ -251,7 +251,8 @@ pub(super) struct Directory<'a> {
 
 #[cfg(feature = "split")]
 impl<'a> Directory<'a> {
-    /// Reads the header and the metadata of a piece, up to its tensor directory.
+    /// Reads the header and the metadata of one file of a split model, so that the reader then stands at the file's
+    /// tensor directory.
     pub const fn of(piece: &'a [u8]) -> Result<Self, Error> {
         let mut reader = Reader::new(piece, 0);
         let header = tri!(Header::read(&mut reader));
@@ -283,7 +284,8 @@ pub struct Tensors<'a> {
     reader: Reader<'a>,
     /// Bytes of the current piece.
     data: &'a [u8],
-    /// First byte of the current piece's tensor data; 0 in a later piece until the piece's directory has been walked.
+    /// Offset of the tensor data in the current file (slice) of the model. In every file but the first, this is 0 until
+    /// the file's tensor directory has been walked.
     data_at: usize,
     /// Entries left in the current piece's directory.
     left: u64,
@@ -306,8 +308,8 @@ struct Later<'a> {
 }
 
 impl<'a> Tensors<'a> {
-    /// Starts with the first piece, which has `left` directory entries from byte `at` on, and tensor data from byte
-    /// `data_at` on.
+    /// Starts to walk over the tensors of a model. The first file has `left` entries in its tensor directory, from byte
+    /// `at` on; its tensor data begins at byte `data_at`.
     pub(super) const fn new(pieces: Pieces<'a>, at: usize, data_at: usize, left: u64) -> Self {
         Self {
             reader: Reader::new(pieces.first, at),
@@ -472,7 +474,8 @@ mod tests {
 
     use super::*;
 
-    /// Builds a directory of tensors with two floats each; returns the directory's bytes and the end of each entry.
+    /// Builds a tensor directory for a test; each tensor has two floats. Returns the bytes, and the offset at which
+    /// each entry ends.
     fn directory(names: &[&str]) -> (Vec<u8>, Vec<usize>) {
         let (mut bytes, mut ends) = (Vec::new(), Vec::new());
         for (name, i) in names.iter().zip(0u64..) {

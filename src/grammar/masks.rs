@@ -18,7 +18,8 @@ use crate::sort::heapsort;
 use crate::tokenizer::Tokenizer;
 use crate::{Error, TokenId};
 
-/// Maximum length in bytes of the tokens that a walk decides; longer tokens are tested individually.
+/// Maximum length in bytes of the tokens that are decided by walking from node to node. Longer tokens are tested
+/// individually.
 const LONGEST: usize = 255;
 /// Number of tokens tested individually before a mask is computed, because a mask costs a walk over the whole
 /// vocabulary.
@@ -286,8 +287,8 @@ impl<'w> Masks<'w> {
                 });
                 slot.asks_long = 1;
             }
-            // Stores the new node in place of the equivalent node, because in a long text each character leads to a new
-            // equivalent node.
+            // The slot's mask also holds for `node`, which is equivalent to the slot's node. Stores `node` in its
+            // place, because in a long text each character leads to a new equivalent node.
             slot.node = node;
             slot.used = self.clock;
         }
@@ -327,8 +328,8 @@ pub(super) fn alike(grammar: &Grammar<'_>, a: Node, b: Node) -> bool {
     true
 }
 
-/// Follows every text from a node. Sets `yes` for texts that stay within the rule and `ask` for texts that may leave
-/// the rule. Returns the maximum `need` of the nodes that the walk reached.
+/// Follows the text of every token from `node`. Sets the token's bit in `yes` if the text is allowed without leaving
+/// the rule, and in `ask` if it may leave the rule. Returns the maximum `need` of the nodes that were reached.
 fn walk(entries: &[Entry], texts: &[u8], grammar: &Grammar<'_>, node: Node, yes: &mut [u64], ask: &mut [u64]) -> u32 {
     yes.fill(0);
     ask.fill(0);
@@ -375,8 +376,8 @@ fn walk(entries: &[Entry], texts: &[u8], grammar: &Grammar<'_>, node: Node, yes:
     need
 }
 
-/// Tests the texts in `ask` in order, and moves the allowed texts to `yes`. If a prefix is refused, all texts with this
-/// prefix are refused.
+/// Tests whether the grammar allows the texts in `ask`, in sorted order, and moves the allowed ones from `ask` to
+/// `yes`. If a prefix is refused, all texts that begin with this prefix are refused at once.
 fn ask_in_order(entries: &[Entry], texts: &[u8], constraint: &Constraint<'_>, yes: &mut [u64], ask: &mut [u64]) {
     // States after the first bytes of the previous text.
     let mut states: Vec<State, BEGINNINGS> = Vec::new();

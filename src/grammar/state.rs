@@ -7,13 +7,13 @@ use crate::TokenId;
 
 /// Maximum depth of nested rules. Paths that need a greater depth are refused before they begin.
 const DEPTH: usize = 64;
-/// Number of frames of all stacks together; a single stack always fits.
+/// Maximum number of frames of all stacks together. It is twice the maximum depth, so that a single stack always fits.
 const FRAMES: usize = 2 * DEPTH;
 /// Maximum number of stacks. If a grammar is so ambiguous that it needs more stacks, some stacks are dropped, and
 /// output that only the dropped stacks allow is refused.
 const ITEMS: usize = 32;
-/// Maximum number of calls followed after a byte, so that the time is bounded for any table. In compiled tables, fewer
-/// calls already lead to [`ITEMS`] stacks.
+/// Maximum number of rule calls that are followed after each byte, so that the time is bounded for any table. In
+/// compiled tables, fewer calls already lead to [`ITEMS`] stacks.
 const CALLS: usize = 8 * ITEMS;
 
 /// The frame below all others.

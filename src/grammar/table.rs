@@ -66,7 +66,7 @@ impl Head {
         self.is_final() && self.ranges() == 0 && self.jumps() == 0
     }
 
-    /// Minimum number of frames that the rule pushes from here to its end.
+    /// Minimum number of frames that the rest of the rule, from this node to its end, adds to the stack.
     #[inline]
     pub fn need(self) -> usize {
         (self.0 >> 21 & 0xff) as usize
@@ -167,7 +167,7 @@ impl<'g> Grammar<'g> {
         self.root
     }
 
-    /// True if the grammar has token jumps, which distinguish tokens with equal bytes.
+    /// True if the grammar has jumps that require a specific token. They distinguish tokens with equal bytes.
     pub(super) fn has_tokens(&self) -> bool {
         self.has_tokens
     }

@@ -16,8 +16,8 @@ pub unsafe trait Addend: Sync {
     /// Prefetches the weights that [`prepare`](Self::prepare) and [`add`](Self::add) will read for the outputs in
     /// `range`.
     fn prefetch(&self, kernels: &Kernels, range: Range<usize>);
-    /// Computes the part of the additions that does not depend on the outputs. Skips work that other workers have
-    /// begun.
+    /// Computes the part of the additions for which the outputs of the matrix product are not needed. Skips pieces of
+    /// this work that other workers have already begun.
     fn prepare(&self, kernels: &Kernels);
     /// Adds to the outputs in `range` of each token, after waiting until the other workers have finished the work that
     /// they began in [`prepare`](Self::prepare). The outputs of token `t` begin at `out + t * stride`.

@@ -53,8 +53,8 @@ pub struct Attention<'a> {
     pub window: usize,
     /// With `Some(end)`, a token also attends to the next `window - 1` positions that are below `end`.
     pub reach: Option<usize>,
-    /// A half-open range of positions that every token attends to as well. The range contains the positions of all
-    /// tokens.
+    /// A half-open range of positions to which every token of the job attends in addition, such as the picture to which
+    /// all these tokens belong. The range contains the positions of all tokens.
     #[cfg(feature = "vision")]
     pub span: Option<(usize, usize)>,
     /// Factor on every score.
@@ -107,7 +107,8 @@ impl Attention<'_> {
         (!built::CAPS || self.cap.is_none()) && self.bias.is_none() && (!built::GPT_OSS || self.sinks.is_empty())
     }
 
-    /// The token of a row, and the index of the row's query head within the group.
+    /// Returns the index of a query row's token, and the index of the row's query head within its group of heads, which
+    /// share a KV head.
     #[inline(always)]
     pub fn token_and_head(&self, row: usize) -> (usize, usize) {
         let group = self.group.max(1);
@@ -349,7 +350,7 @@ impl<S: Isa, const R: usize> Work<S> for Weights<'_, S, R> {
     #[inline(always)]
     fn run(self, s: S) {
         let Self { softmax, job, row, block, seen, scores, sums, width } = self;
-        // SAFETY: whoever builds `self` promises these scores and sums.
+        // SAFETY: whoever builds `self` promises that the scores of this block are written, and that `sums` is valid.
         unsafe {
             let top = finish(s, job, row, block, seen, scores);
             softmax.weights(s, &top, seen, scores, sums, width);
@@ -546,7 +547,8 @@ unsafe fn weigh_keys<S: Isa, K: Keys, const R: usize, const N: usize>(
     }
 }
 
-/// Converts the first elements of all keys of a tile to rows of `width` floats.
+/// Converts the values of a tile to rows of `width` floats, in caches where a value is not stored separately because it
+/// is the first part of the key.
 struct Convert<'a, K> {
     tile: *const u8,
     layout: HeadLayout,

@@ -166,7 +166,7 @@ pub(super) fn store_floats(at: &Place, tiles: &mut [u8], keys: &[f32], values: &
 
 #[inline(never)]
 fn store_halves<'a>(kernels: &Kernels, layout: HeadLayout, slot: usize, heads: impl Iterator<Item = Head<'a>>) {
-    // Makes the type a constant, so that most of the layout is computed at compile time.
+    // The type is made a constant, so that most of the layout is computed at compile time.
     let layout = HeadLayout { kind: KvType::F16, ..layout };
     for (tile, key, value) in heads {
         let Some([keys, _, values, _]) = parts(layout, tile) else { return };

@@ -122,7 +122,8 @@ pub(super) fn activate<S: Isa>(s: S, f: Activation, x: &mut [f32], up: Option<&[
                 let one = s.splat(1.0);
                 s.exp(s.splat(-0.606_530_66).div(one.add(s.exp(s.splat(0.0).sub(v)))))
             }
-            // Adds 0, because instruction sets differ in the sign of a zero from `max`. NaN passes through.
+            // Adding 0 turns -0 into 0, because the sign of a zero from `max` depends on the instruction set. NaN
+            // passes through.
             Activation::Relu if built::RELU => s.splat(0.0).max(v).add(s.splat(0.0)),
             Activation::ReluSquared if built::RELU_SQUARED => {
                 let v = s.splat(0.0).max(v);

@@ -19,7 +19,8 @@ pub fn fma(a: f32, b: f32, c: f32) -> f32 {
     let product = if cfg!(any(cortex_m0, test)) {
         let [(x_high, x_low), (y_high, y_low)] = [x_bits, y_bits].map(|bits| (bits >> 12, bits & 0xfff));
         let middle = x_high * y_low + x_low * y_high;
-        // Each part fits in 32 bits, so shifting the parts takes fewer instructions than shifting the sum.
+        // Each of the three partial products fits in 32 bits. Shifting them one by one takes fewer instructions than
+        // shifting their sum, which needs 64 bits.
         (u64::from(x_high * y_high) << 38) + (u64::from(middle) << 26) + (u64::from(x_low * y_low) << 14)
     } else {
         (u64::from(x_bits) * u64::from(y_bits)) << 14

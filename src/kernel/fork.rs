@@ -36,7 +36,8 @@ pub(super) const ITEM_WEIGHTS: usize = 1 << 21;
 /// last item. They wait longer if the worker that runs the last item is interrupted.
 pub(super) const ITEM_TOKENS: usize = 16;
 
-/// Maximum number of shares. Further workers only help with the shares of others.
+/// Maximum number of shares into which items are divided. If there are more workers, the others only take items from
+/// these shares.
 #[cfg(target_has_atomic = "ptr")]
 const MAX_SHARES: usize = 16;
 
@@ -138,8 +139,8 @@ fn run_shares(workers: &dyn Workers, items: usize, slots: usize, f: &(dyn Fn(usi
         }
     };
     workers.run(&|| job(true));
-    // This thread runs all remaining items, because every call of `job` may have left early. Slot 0 is free again,
-    // because all of these calls had returned when `run` returned.
+    // Runs the items that are left, on this thread, because every call of `job` may have left early. Slot 0 is free
+    // again: all of these calls had returned when `run` returned.
     slot.store(0, Ordering::Relaxed);
     job(false);
 }

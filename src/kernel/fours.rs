@@ -88,7 +88,8 @@ unsafe fn tile<F: Format, U: Vectors, const T: usize>(rows: [*const u8; 4], job:
     }
 }
 
-/// Accumulates block `i` of four rows, for formats with blocks of 256.
+/// Multiplies block `i` of four rows with `T` tokens and adds the products to `acc`, for formats with blocks of 256
+/// weights.
 ///
 /// # Safety
 ///
@@ -141,7 +142,8 @@ unsafe fn add_block<F: Format, U: Vectors, const T: usize>(
     }
 }
 
-/// Accumulates a chunk of four rows, for formats with smaller blocks. `i` is the chunk's number in the row.
+/// Multiplies a chunk of four rows with `T` tokens and adds the products to their sums, for formats with blocks of less
+/// than 256 weights. `chunk` is the chunk's number in the block, `i` is its number in the row.
 ///
 /// # Safety
 ///

@@ -301,7 +301,8 @@ pub(super) fn quantize_block<S: Isa, const N: usize, const SUMS: usize>(
         amax = amax.max(s.load(x).abs());
     }
     let amax = amax.largest();
-    // Replaces an infinite inverse by 0, so that all quants are 0 if `amax` is 0 or so small that the scale becomes 0.
+    // If `amax` is 0, or so small that the scale becomes 0, its inverse is infinite. The inverse is then replaced by 0,
+    // so that all quants are 0.
     let inverse = 127.0 / amax;
     let inverse = s.splat(if inverse == f32::INFINITY { 0.0 } else { inverse });
     let mut total = 0.0;
@@ -312,8 +313,8 @@ pub(super) fn quantize_block<S: Isa, const N: usize, const SUMS: usize>(
         *to = sum as i16;
         total += sum;
     }
-    // The sum finds both NaN and infinity: NaN times anything is NaN, and infinity times its inverse, which is 0, is
-    // also NaN.
+    // The sum of the quotients is NaN if an element was NaN or infinite: NaN times anything is NaN, and so is infinity
+    // times its inverse, which is 0.
     if total.is_nan() {
         *q = [0; N];
         *sums = [0; SUMS];

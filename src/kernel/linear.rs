@@ -11,7 +11,7 @@ use super::matrix::Matrix;
 use super::panel::{PANEL_ROWS, panel_bytes};
 use crate::workers::Workers;
 
-/// An optional matrix, and the index in `out` where the outputs of the first token begin.
+/// A matrix, if there is one, and the index in `out` where the outputs of the first token begin.
 pub type Product<'a> = (Option<Matrix<'a>>, usize);
 
 /// Matrices with the same input: `out[at + t * stride + r] = row r of w * token t of x` for each `(w, at)` of
@@ -135,7 +135,8 @@ pub(super) fn fit<'a>(
     stride: usize,
 ) -> bool {
     let last_token = tokens.saturating_sub(1).saturating_mul(stride);
-    // The current run of adjacent outputs: its start and end for the first token, and its end for the last token.
+    // The products are examined in order of their outputs. A run is a sequence of matrices whose outputs are adjacent.
+    // Of the current run, these are the start and end for the first token, and the end for the last token.
     let (mut begin, mut end, mut last_end) = (0, 0, 0);
     for (w, at) in products {
         if at < end || w.data().len() < w.rows().max(1) {

@@ -97,7 +97,8 @@ impl<'a> Matrix<'a> {
         Some(Self { rows, data, ..*self })
     }
 
-    /// The matrix of expert `expert`: `rows` rows of this matrix, from row `expert * rows` on.
+    /// The matrix of one expert, in a matrix with the rows of all experts: its `rows` rows begin at row `expert *
+    /// rows`.
     pub fn expert(&self, expert: usize, rows: usize) -> Option<Self> {
         let scales = match self.scales.as_chunks::<4>().0.get(expert) {
             Some(scale) => scale,

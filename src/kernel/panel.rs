@@ -35,8 +35,9 @@ formats_list!(panel_bytes);
 const fn panel_chunk<F: Format>() -> usize {
     let floats = 4 * if F::M.is_some() { 2 } else { 1 };
     if F::ELEMENTS == 256 {
-        // The sum counts an i32 scale per group, an i16 per 16 weights for the bias or the minimum, and the floats of
-        // the block.
+        // After the 32 bytes of codes come, for each row, an i32 scale per group, an i16 per 16 weights for the bias or
+        // the minimum, and the floats of the block. The sum counts them for a whole block, and divides them among its
+        // eight chunks.
         32 + (256 / F::GROUP * 4 + 32 + floats).div_ceil(8)
     } else if F::FLOAT_GROUPS {
         32 + 8

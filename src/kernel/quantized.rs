@@ -94,8 +94,8 @@ pub(super) struct Panels {
     /// prefetch. With prefetches in packing, batches of two and four tokens are 1.7 and 1.3 times as fast (Zen 4, Q8_0
     /// from memory).
     pub cost: usize,
-    /// Packs and multiplies in one pass, for the first tokens of a batch. If there is no such function, `pack` runs
-    /// first.
+    /// The functions that pack a panel and multiply it with the first tokens of a batch at the same time. If this is
+    /// `None`, `pack` runs first.
     pub both: Option<PackAndMultiply>,
     /// Functions for decreasing numbers of tokens; the last function is for one token.
     pub multiply: &'static [Multiply],

@@ -19,7 +19,7 @@ pub struct CausalConvolution<'a> {
     /// `[channels]`, little-endian f32; empty for none.
     pub bias: &'a [u8],
     pub channels: usize,
-    /// Number of positions in the sum, including the token's own; at most [`MAX_TAPS`].
+    /// Number of positions that are summed, including the token's own position; at most [`MAX_TAPS`].
     pub taps: usize,
     /// True if SiLU is applied to the sum.
     pub silu: bool,
@@ -189,7 +189,7 @@ fn recur_tile<S: Isa, const DELTA: bool>(
     }
 }
 
-/// The update of a state by consecutive tokens, for each kind of recurrent layer.
+/// The kinds of update with which consecutive tokens change a layer's recurrent state.
 pub enum Update<'a> {
     /// Mamba-2 and delta nets: the state of a head.
     Matrix(Recurrence<'a>),

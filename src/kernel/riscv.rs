@@ -232,8 +232,8 @@ impl Bytes for Words {
     fn xor(self, a: [u64; 4], b: [u64; 4]) -> [u64; 4] {
         zip(a, b, |a, b| a ^ b)
     }
-    /// The top bit of each byte is cleared before the addition and added afterwards by xor, so that no carry goes from
-    /// byte to byte.
+    /// Adds eight bytes at a time. The top bit of each byte is cleared before the addition and added afterwards by xor,
+    /// so that no carry goes from byte to byte.
     #[inline(always)]
     fn add(self, a: [u64; 4], b: [u64; 4]) -> [u64; 4] {
         zip(a, b, |a, b| ((a & !TOP) + (b & !TOP)) ^ ((a ^ b) & TOP))

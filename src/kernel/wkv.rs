@@ -29,7 +29,7 @@ pub struct Wkv<'a> {
 }
 
 impl<'a> Wkv<'a> {
-    /// Returns the `len` elements of token `t` in one of the slices.
+    /// Returns the `len` elements that belong to token `t`, from one of the slices of this struct.
     #[inline(always)]
     fn of(&self, all: &'a [f32], t: usize, len: usize) -> Option<&'a [f32]> {
         all.get(t * self.stride..t * self.stride + len)

@@ -18,7 +18,7 @@ const COPY: u32 = 1 << 31;
 /// Maximum number of pages in a pool, so that a page number never has the bit [`COPY`].
 pub(crate) const MAX_PAGES: usize = 1 << 30;
 
-/// The pages for one kind of layers, and the page tables of all contexts.
+/// The pages of one pool, such as those for layers with a sliding window, and the page tables of all contexts.
 #[derive(Default)]
 pub(crate) struct Pool<'w> {
     /// Reference count of each page; for a free page, the index of the next free page.
@@ -188,7 +188,8 @@ mod tests {
         assert_eq!((pool.table(0), pool.table(1), pool.free()), (&[0, 1, 2][..], &[NONE; 3][..], 2));
         pool.share(0, 1, 2);
         assert_eq!((pool.table(1), pool.free()), (&[0, 1, NONE][..], 2));
-        // The two contexts write to the second tile, but only one of them needs a copy.
+        // Both contexts write to their second tile, which they share. Only one of them needs a copy, because the other
+        // keeps the page.
         assert_eq!((pool.claim(0, 1, 1), pool.claim(1, 1, 1)), (1, 0));
         pool.unclaim(0);
         assert_eq!(pool.claim(1, 1, 2), 2);

@@ -42,7 +42,8 @@ impl Positions {
     }
 }
 
-/// Kind of a stack of layers, which determines the prefix of the tensors' names.
+/// What a stack of layers is: a decoder, an encoder, or one half of an encoder-decoder. This also determines the prefix
+/// of the tensors' names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Stack {
@@ -54,7 +55,7 @@ pub enum Stack {
     Source {
         /// True if the encoder has its own token embeddings.
         own_words: bool,
-        /// Front end, if the encoder reads sounds instead of tokens.
+        /// The layers that turn a sound into the encoder's input; `None` if the encoder reads tokens.
         #[cfg(feature = "sound")]
         front: Option<Front>,
     },
@@ -139,7 +140,7 @@ pub enum PooledActivation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PooledHead {
-    /// Width between the two layers; 0 if there is only the second layer.
+    /// Number of elements between the two linear layers; 0 if the model has only the second of them.
     pub inner: usize,
     /// Width of the result.
     pub out: usize,
@@ -371,7 +372,8 @@ pub struct SharedExperts {
     pub width: usize,
     /// True if the expert's output is multiplied by the sigmoid of a learned dot product with the input.
     pub gated: bool,
-    /// True if one matrix has the rows of gate in its first half and the rows of up in its second half.
+    /// True if the shared expert's gate and up are one matrix, with the rows of gate in the first half and the rows of
+    /// up in the second.
     pub fused: bool,
     /// True if the layer's output is the mean of the shared expert's output and the chosen experts' output.
     pub averaged: bool,
@@ -415,7 +417,7 @@ impl SharedExperts {
 }
 
 impl Stack {
-    /// Makes the encoder of a `Target` read sounds; does not change other stacks.
+    /// In an encoder-decoder (`Target`), makes the encoder read sounds of the given sizes. Other stacks do not change.
     pub(super) const fn hears(self, sizes: SoundSizes) -> Self {
         match self {
             #[cfg(feature = "sound")]

@@ -136,7 +136,7 @@ mod tests {
     fn positions_per_second() {
         let mel = Front::LogMel { bins: 80 };
         assert_eq!([3000, 300, 2, 1, 0].map(|frames| mel.positions(frames)), [1500, 150, 1, 1, 0]);
-        // Numbers of positions that `transformers` computes for the fixture's sounds.
+        // Expected numbers were computed by `transformers` for the lengths of the fixture's sounds.
         assert_eq!([17_920, 6764, 31_614, 895, 894].map(|n| Front::Samples.positions(n)), [45, 16, 80, 1, 0]);
     }
 

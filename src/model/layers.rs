@@ -63,7 +63,7 @@ impl HeadSpec {
         Self { rope: Some(Rope { base, ..rope }), ..self }
     }
 
-    /// The same heads, but with a window in both directions. The number in the file is the width of both sides
+    /// The same heads, but with a window to both sides of a token. The file's number is then the size of both sides
     /// together, without the token itself.
     pub(crate) const fn with_window_both_ways(self) -> Self {
         let Some(both) = self.window else { return self };
@@ -123,7 +123,7 @@ impl Layer {
 
     /// Query heads that share a key and value head.
     pub(crate) const fn group(&self) -> usize {
-        // The condition avoids a panic for a division by 0, which the compiler would otherwise emit.
+        // The comparison with 0 removes the panic that the compiler would otherwise emit for a division by 0.
         self.heads / if self.kv_heads > 0 { self.kv_heads } else { 1 }
     }
 
@@ -254,7 +254,7 @@ impl Numbers<'_> {
 pub struct Xielu<'a> {
     /// The curvature for negative inputs is `beta + softplus(alpha_n)`.
     pub alpha_n: Numbers<'a>,
-    /// The curvature for positive inputs is `softplus(alpha_p)`.
+    /// For positive inputs, the curvature of the function is `softplus(alpha_p)`.
     pub alpha_p: Numbers<'a>,
     /// Slope at 0.
     pub beta: Numbers<'a>,

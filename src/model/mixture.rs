@@ -13,7 +13,7 @@ pub(super) enum SharedWidth {
     Key,
     /// The width is the width of the routed experts times the number of shared experts.
     Count,
-    /// The width is the number in the file times the number of shared experts.
+    /// The width is the number under this key times the number of shared experts.
     KeyTimesCount,
 }
 

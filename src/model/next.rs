@@ -20,7 +20,8 @@ pub(crate) struct Next {
     pub normed: bool,
 }
 
-/// Architectures whose layers read states before the final norm.
+/// Architectures whose predicting layers read the model's states before the final norm. In others they read the normed
+/// states.
 #[cfg(feature = "drafts")]
 const UNNORMED: [&str; 2] = ["step35", "mimo2"];
 
@@ -57,7 +58,7 @@ impl<'a> Spec<'a> {
         }
     }
 
-    /// The first layer for multi-token prediction in the model's own file.
+    /// Reads the first layer for multi-token prediction in the model's own file; `None` if the file has no such layer.
     const fn predicting(&self, gguf: &Gguf<'a>) -> Option<Self> {
         let tensor = Name::layered("", self.layers, PROJECTION);
         match core::str::from_utf8(tensor.bytes()) {
@@ -106,7 +107,8 @@ impl<'a> Spec<'a> {
         }
     }
 
-    /// True if `layer`, a layer of the drafter, can read the keys and values of a layer of the model.
+    /// True if `layer`, a layer of the drafter, can read the keys and values of this model: the model's layers of the
+    /// same kind must have KV heads of the same number and width.
     const fn shares_with(&self, layer: &Layer) -> bool {
         match self.owner(layer.is_local) {
             Some(owner) => {

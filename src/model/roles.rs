@@ -424,7 +424,8 @@ impl Role {
         }
     }
 
-    /// The role that a tensor with the name of this role has in `spec`'s family.
+    /// Applies the renaming of `spec`'s family: returns the role of a tensor whose name usually belongs to the role
+    /// `self`.
     pub(super) fn in_family(self, spec: &Spec<'_>) -> Self {
         let renamed = if built::RENAMED { spec.renamed } else { &[] };
         renamed.iter().find(|(name, _)| *name == self).map_or(self, |(_, role)| *role)
@@ -514,7 +515,7 @@ impl Role {
         Some((role, Piece::Expert(index(number)?)))
     }
 
-    /// Index, from 0, of a role that has one tensor per expert in some files; `None` for other roles.
+    /// Index from 0 to 2 of a role whose tensor some files divide into one tensor per expert; `None` for other roles.
     pub(super) const fn expert_slot(self) -> Option<usize> {
         match self {
             Self::FfnGateExps => Some(0),
@@ -549,8 +550,7 @@ fn index(number: &str) -> Option<usize> {
     number.parse().ok()
 }
 
-/// Contents of a tensor: the weights of its role, one expert's part of these weights, or numbers that belong to the
-/// weights.
+/// What a tensor holds: all weights of its role, the weights of one expert, or numbers that accompany the weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Piece {
     /// All weights.

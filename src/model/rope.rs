@@ -49,7 +49,8 @@ pub enum Scaling {
         beta_slow: f32,
         /// Additional factor on cos and sin.
         attn_factor: f32,
-        /// Reduces the factor on cosines and sines, as in the formula above; 0 if the factor is not reduced.
+        /// Coefficient in the formula above, by which the factor on cosines and sines is reduced. 0 does not reduce the
+        /// factor.
         log_multiplier: f32,
         /// The factor on cosines and sines, if the file gives it; it replaces the formula above.
         magnitude: Option<f32>,

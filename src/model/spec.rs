@@ -118,7 +118,8 @@ pub struct Spec<'a> {
     pub(super) qk_norm_after_rope: bool,
     pub(super) temperature: Option<Temperature>,
     pub(super) attention_sinks: Need,
-    /// Pairs of two roles. Files of this family store the tensor of the second role under the name of the first.
+    /// Tensors that have a different name in this model's family: for each pair of roles, the tensor of the second role
+    /// has the name that usually belongs to the first role.
     pub(super) renamed: &'static [(Role, Role)],
     pub(super) recurrent: Option<Recurrent>,
     pub(super) recurrent_layers: Pattern<'a>,
@@ -381,7 +382,8 @@ impl<'a> Spec<'a> {
         self.recurrent().is_some()
     }
 
-    /// How the layers take part in drafts, if they are layers that predict further tokens of a model.
+    /// For layers that predict further tokens of a model: what they read, and whether they have keys of their own.
+    /// `None` for an ordinary model.
     pub(crate) const fn next(&self) -> Option<Next> {
         #[cfg(feature = "drafts")]
         return self.next;
@@ -536,8 +538,9 @@ impl<'a> Spec<'a> {
         self.experts_beside() || self.experts_of_input()
     }
 
-    /// Number of elements per token that are kept behind the feed-forward's intermediate values. These are the layer's
-    /// input, or the output of the dense feed-forward in a layer that also has experts.
+    /// Number of elements per token that a layer must keep while its feed-forward runs, after the feed-forward's
+    /// intermediate values: the layer's input, or the output of the dense feed-forward in a layer that also has
+    /// experts.
     pub(crate) const fn held(&self, layer: &Layer) -> usize {
         if self.keeps_input() || self.experts_beside() && layer.has_experts { self.dim } else { 0 }
     }

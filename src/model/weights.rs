@@ -56,7 +56,8 @@ impl Entry {
         self.cols as usize
     }
 
-    /// The tensor in its file. The function is not inlined, because most look-ups find no entry.
+    /// Returns the matrix, as it is in its file or in a storage. The function is not inlined, because most look-ups
+    /// find no entry.
     #[inline(never)]
     pub fn matrix<'m>(&self, file: Pieces<'m>) -> Option<Matrix<'m>> {
         #[cfg(feature = "storage")]
@@ -173,7 +174,8 @@ pub(super) fn is_matrix(spec: &Spec<'_>, name: &str) -> bool {
     read_as(spec, name).is_some_and(|(_, shape)| !shape.is_vector())
 }
 
-/// Role and shape of the tensor called `name`, if the stack that `spec` describes reads it.
+/// Returns the role and shape of the tensor called `name`; `None` if the stack of layers that `spec` describes does not
+/// read it.
 fn read_as(spec: &Spec<'_>, name: &str) -> Option<(Role, Shape)> {
     let Place::Of(role, layer, piece) = Role::of(name, spec.stack()) else { return None };
     let role = role.in_family(spec);
@@ -285,7 +287,8 @@ struct Slots {
     loops: Option<Loops>,
     /// Number of table entries from a matrix to its scales; 0 if the file has no scales.
     scales: usize,
-    /// Index of the first expert's first matrix, if each expert has its own matrices, and the number of experts.
+    /// If each expert has tensors of its own: the table index of the first expert's first matrix, and the number of
+    /// experts.
     separate: (usize, usize),
 }
 
@@ -340,8 +343,8 @@ impl Slots {
         let (mut seen, mut index) = (0u32, 0);
         while index < spec.layers {
             let layer = spec.layer(index);
-            // Bit 1 is set for layers with states and here also for layers that score, because models with layers that
-            // score have no states.
+            // There is one bit per kind of layer. Layers that score options also set bit 1, which otherwise stands for
+            // layers with recurrent states, because models with scoring layers have no recurrent states.
             let bit = 1 << (layer.parts() | (spec.scores(index) as u32) << 1);
             let mut number = if seen & bit == 0 { 0 } else { Role::ALL.len() };
             while number < Role::ALL.len() {

@@ -91,7 +91,7 @@ pub(crate) trait Format: Named + Copy + 'static {
 /// Location and layout of a chunk in a block: see [`Format::SHAPE`].
 #[derive(Clone, Copy)]
 pub(crate) enum Shape {
-    /// In blocks of 32: signed bytes from this offset. The codes are these bytes plus 128.
+    /// Blocks of 32 with one signed byte per weight, from this byte offset on. The code is the byte plus 128.
     Bytes(usize),
     /// In blocks of 32: four bits per weight, in 16 bytes from this offset. The low halves of the bytes are the first
     /// 16 weights. The table, if there is one, maps the four bits to codes.

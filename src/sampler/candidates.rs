@@ -41,7 +41,8 @@ pub(super) fn best_where(logits: &[f32], allowed: &mut impl FnMut(TokenId) -> bo
     const PART: usize = 256;
     let (mut best, mut token) = (f32::NEG_INFINITY, None);
     for (part, start) in logits.chunks(PART).zip((0..).step_by(PART)) {
-        // Tests whole chunks first, because chunks with a better logit are rare.
+        // Searches a chunk for a better logit first, and tests single tokens only if there is one, because such chunks
+        // are rare.
         if !has_above(part, best) {
             continue;
         }
@@ -362,7 +363,8 @@ fn partition(slots: &mut [Slot]) {
     }
 }
 
-/// The limit that is `count` standard deviations below the highest of the logits that are possible.
+/// Returns the logit that is `count` standard deviations below the highest logit. Logits of minus infinity, which
+/// belong to forbidden tokens, do not count.
 #[cfg(feature = "samplers")]
 pub(super) fn sigmas<I: Iterator<Item = f32>>(count: f32, logits: impl Fn() -> I) -> f64 {
     let possible = || logits().map(clean).filter(|logit| *logit > f32::NEG_INFINITY).map(f64::from);

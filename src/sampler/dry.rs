@@ -21,7 +21,7 @@ pub struct Breakers<'b> {
 pub struct Breaker {
     /// The first token.
     pub head: TokenId,
-    /// Index of the second token in the tails of [`Breakers::new`].
+    /// Where the breaker's other tokens begin, in the tails of [`Breakers::new`].
     pub start: u32,
     /// Number of tokens after the first one.
     pub len: u32,
@@ -114,7 +114,8 @@ impl<'s> Dry<'s> {
         found
     }
 
-    /// Maximum length of a repetition, because a repetition cannot include the last breaker.
+    /// Maximum length of a repetition. It is the number of tokens after the last breaker, because a repetition cannot
+    /// include a breaker.
     fn limit(&self) -> usize {
         let len = self.ring.len();
         for back in 0..len {
@@ -128,8 +129,9 @@ impl<'s> Dry<'s> {
         len
     }
 
-    /// Writes the second number of each pair. For pair `i`, this is the number of tokens before position `i`, counted
-    /// from the end, that equal the last tokens. The Z-algorithm takes time proportional to the number of tokens.
+    /// Computes, for every position `i`, how many tokens before `i`, counted backwards, equal the last tokens of the
+    /// text. Stores this number as the second number of pair `i`. The Z-algorithm takes time proportional to the number
+    /// of tokens.
     fn matches(&mut self) {
         let Self { ring, repeats, .. } = self;
         let len = ring.len();

@@ -9,11 +9,12 @@ use super::more::More;
 /// Number of tokens from which version 1 estimates the exponent of Zipf's law.
 const SAMPLE: usize = 100;
 
-/// Keeps a number of tokens, which the estimated exponent and the limit `mu` of surprise determine.
+/// Mirostat, version 1: keeps the most probable tokens. Their number follows from an estimate of how fast the
+/// probabilities fall (the exponent of Zipf's law) and from the limit `mu` on the surprise.
 pub(super) fn v1<'s>(slots: &'s mut [Slot], logits: &[f32], temperature: f32, mu: f32) -> Candidates<'s> {
     let vocab = logits.len();
-    // Sums over pairs of adjacent tokens. They are computed from two logarithms: of the ratio of the tokens' ranks, and
-    // of the ratio of their probabilities.
+    // Estimates the exponent of Zipf's law from pairs of adjacent tokens (by rank). A pair contributes two logarithms:
+    // of the ratio of the two ranks, and of the ratio of the two probabilities.
     let (mut products, mut squares, mut before, mut kept) = (0.0, 0.0, None, None);
     let enough = |count: usize, logit: f32, _: f64, _: f64| {
         if let Some(before) = before.replace(logit)

@@ -162,7 +162,8 @@ impl<'w> LogMel<'w> {
             return;
         }
         if self.frames == 0 {
-            // The samples before the first sample of the sound mirror the samples after it.
+            // The transform of the first frame also needs samples before the start of the sound. They mirror the
+            // samples after the start.
             for i in 1..=SIZE / 2 {
                 let mirrored = self.buffer.get(SIZE / 2 + i).copied().unwrap_or(0.0);
                 if let Some(place) = self.buffer.get_mut(SIZE / 2 - i) {

@@ -140,7 +140,7 @@ pub(super) struct Lines<'v, 'a, 'i> {
     pub index: &'v Index<'i>,
     /// True if consecutive newlines become a single token, provided that the vocabulary has such a token.
     pub newlines: bool,
-    /// True if a line begins with a space, and each space of a line begins a word.
+    /// True if a line that does not begin with a space gets one, and each line is split into words before its spaces.
     pub words: bool,
 }
 

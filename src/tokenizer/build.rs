@@ -100,8 +100,8 @@ impl<'a> Builder<'_, 'a> {
         Ok(found)
     }
 
-    /// Replaces each of the `count + 1` counts from word `at` on by the sum of all counts before it. This sum is the
-    /// start of the count's list.
+    /// Converts counts to start positions: replaces each of the `count + 1` counts from word `at` on by the sum of the
+    /// counts before it. The sum is the position at which the entries that were counted begin.
     fn counts_to_places(&mut self, at: usize, count: usize) {
         let mut place = 0;
         for at in at..=at + count {
@@ -299,7 +299,8 @@ fn set(words: &mut [Word], at: usize, value: u32) {
     }
 }
 
-/// The two pieces of a merge: before and after the first space that is not the first byte.
+/// Splits a merge rule, such as `a b`, into the texts of the two merged tokens. They are separated by the first space
+/// that is not the rule's first byte.
 pub(super) fn halves(merge: &[u8]) -> Option<(&[u8], &[u8])> {
     let space = merge.iter().skip(1).position(|byte| *byte == b' ')? + 1;
     Some((merge.get(..space)?, merge.get(space + 1..)?))
@@ -307,7 +308,7 @@ pub(super) fn halves(merge: &[u8]) -> Option<(&[u8], &[u8])> {
 
 /// Derives properties of tokens from the known spellings in `found` and from the ids in the metadata.
 pub(super) fn consequences(gguf: &Gguf<'_>, vocab: &Vocab<'_>, found: &Found) -> Consequences {
-    // As in llama.cpp, ids outside the vocabulary are ignored here.
+    // As in llama.cpp, the id is ignored if it is outside the vocabulary.
     let key = |name: &str| match gguf.u32(PREFIX, name) {
         Ok(Some(id)) if !name.is_empty() && (id as usize) < vocab.len() => Some(id),
         _ => None,

@@ -22,7 +22,7 @@ pub(super) const SPACE: [u8; 3] = *b"\xe2\x96\x81";
 pub(super) enum Spelling {
     /// Spaces as `▁`, other characters unchanged.
     Escaped,
-    /// Like `Escaped`, for texts in which spaces are also written as `▁`.
+    /// Like `Escaped`. In addition, a text itself may contain `▁` in place of spaces.
     Raw,
     /// Bytes as characters of [`byte_level`].
     ByteLevel,

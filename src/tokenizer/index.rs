@@ -407,9 +407,9 @@ impl<'i> Index<'i> {
     }
 }
 
-/// Narrows `entries` to the entries that have `byte` at one position; `None` if there are no such entries. The entries
-/// are sorted, and all bytes before the position are equal. `here` returns an entry's byte at the position, or `None`
-/// if the entry is shorter.
+/// Looks for the entries that have `byte` at one position; `None` if there are no such entries. `entries` are sorted
+/// and agree in all bytes before the position. `here` returns an entry's byte at the position, or `None` if the entry
+/// is shorter.
 pub(super) fn narrow<T>(entries: &[T], here: impl Fn(&T) -> Option<u8>, byte: u8) -> Option<&[T]> {
     let start = entries.partition_point(|entry| here(entry) < Some(byte));
     let entries = entries.get(start..)?;

@@ -33,7 +33,7 @@ pub(super) struct Pair {
 pub(super) trait Rules {
     /// Priority of a pair: the pair with the smallest key merges first. [`NO_PAIR`] if the pair does not merge.
     fn key(&self, pair: Pair) -> u32;
-    /// Id of the merged symbol. Only called for pairs that merge.
+    /// Id of the token that a pair merges to. Only called for pairs that merge.
     fn merged(&self, pair: Pair) -> u32;
 }
 
@@ -53,7 +53,7 @@ pub(super) struct Row<'s> {
     /// be distinguished, because only a start is less than the slot's own index.
     links: &'s mut [Word],
     ids: &'s mut [Word],
-    /// In a symbol's first slot: the key of its pair with the next symbol.
+    /// For each slot at which a symbol begins: the key of the pair that this symbol and the next symbol form.
     keys: &'s mut [Word],
     /// All levels of the tree, from the leaves up.
     tree: &'s mut [Word],
@@ -110,7 +110,7 @@ impl<'s> Row<'s> {
         Some(Self { links, ids, keys, tree, levels, level_count })
     }
 
-    /// Stores a symbol in `start..end`. Symbols must be added from left to right without gaps.
+    /// Stores a symbol that takes the slots `start..end`. Symbols must be added from left to right without gaps.
     pub fn put(&mut self, start: usize, end: usize, id: u32) {
         self.link(start as u32, end as u32);
         set(self.ids, start as u32, id);
@@ -227,7 +227,8 @@ impl<'s> Row<'s> {
         }
     }
 
-    /// The first slot with the smallest key; `None` if there is no pair.
+    /// Returns the slot of the pair to merge next: the first slot with the smallest key. `None` if no pair can be
+    /// merged.
     fn best(&self) -> Option<u32> {
         let top = self.below(self.level_count);
         let value = min(top);

@@ -107,14 +107,14 @@ const NAMES: [(&[u8], Meaning); COUNT] = [
     (b"<|constrain|>", Shown),
 ];
 
-/// Number of spellings, and maximum number of tokens whose type changes.
+/// Number of spellings in the list. At most as many tokens get a type other than the type in the file.
 pub(super) const COUNT: usize = 61;
 
 /// Maximum number of tokens that end an answer, from spellings and metadata.
 pub(super) const MOST_ENDS: usize = 32;
 
-/// The roles with their metadata keys, first the current and then the deprecated key, and whether a token of the role
-/// ends an answer.
+/// The special roles that a token can have. Each role has its current metadata key, the deprecated key, and true if a
+/// token of this role ends an answer.
 const ROLES: [(Role, [&str; 2], bool); 6] = [
     (Prefix, ["fim_pre_token_id", "prefix_token_id"], false),
     (Suffix, ["fim_suf_token_id", "suffix_token_id"], false),
@@ -136,7 +136,8 @@ pub fn is_taken_for_control(spelling: &[u8], is_special: bool) -> bool {
 }
 
 impl Meaning {
-    /// Returns true if the file's own type can be final. A token that ends an answer and is special is never printed.
+    /// Returns true if the type in the file wins over the type that the spelling implies. It does not for special
+    /// tokens that end an answer, because they must never be printed.
     fn gives_way(self, is_special: bool) -> bool {
         match self {
             EndOfTurn | EndOfMessage | End => !is_special,
@@ -168,7 +169,8 @@ impl Found {
         Self { ids: [None; COUNT], marked: [false; COUNT] }
     }
 
-    /// Records the token if its spelling is known. Must be called for all tokens, in order of their ids.
+    /// Records the token's id if its spelling is one of the known spellings. Must be called for all tokens of the
+    /// vocabulary, in order of their ids.
     pub fn look(&mut self, id: TokenId, text: &[u8], kind: TokenType) {
         // Tests both ends first, because almost no token begins and ends like a known spelling.
         let looks_so = match *text {
@@ -243,7 +245,7 @@ impl Found {
             insert(&mut ends, id);
         }
 
-        // In some families of vocabularies, one of these tokens does not end an answer.
+        // Some vocabularies have a token that usually ends an answer, but does not do so in this family.
         let is_end =
             |ends: &[Option<TokenId>], name: &[u8]| self.by_name(name).is_some_and(|id| ends.contains(&Some(id)));
         let call = is_end(&ends, b"<|call|>") || is_end(&ends, b"<|calls|>");

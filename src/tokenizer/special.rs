@@ -152,7 +152,8 @@ impl Specials<'_, '_, '_> {
         found
     }
 
-    /// The token marked at the start of `text`, and the length of its text.
+    /// Returns the special token at the start of `text`, and the number of bytes that the token takes. `marks` shows
+    /// how far the token extends.
     pub fn at(&self, text: &[u8], marks: &[u8]) -> Option<(TokenId, usize)> {
         let len = 1 + marks.iter().skip(1).take_while(|mark| **mark == mark::INSIDE).count();
         let text = text.get(..len)?;

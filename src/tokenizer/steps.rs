@@ -51,7 +51,7 @@ fn file(model: &str, tokens: &[String], kind: i32) -> Vec<u8> {
     out
 }
 
-/// Number of visited tokens for building the index, and for encoding a text.
+/// Counts how many tokens of the vocabulary are visited while the index is built, and while `text` is encoded.
 fn steps(file: &[u8], text: &str) -> (u64, u64) {
     let gguf = Gguf::parse(file).unwrap();
     let mut index = vec![0; Tokenizer::index_bytes(&gguf).unwrap()];
@@ -77,7 +77,8 @@ fn check(name: &str, model: &str, tokens: &[String], kind: i32, text: &str) {
     assert!(built <= 8 * log * file.len() as u64, "{name}: {built} steps for an index, file {}", file.len());
 }
 
-/// Makes tokens of `before` and a run of `a`, with increasing lengths up to the longest allowed length.
+/// Returns tokens that consist of `before` and a run of `a`. Their lengths grow by `step` up to the longest length that
+/// is looked up.
 fn ladder(before: &str, step: usize) -> Vec<String> {
     (1..=LONGEST_LOOKED_FOR - before.len()).step_by(step).map(|len| format!("{before}{}", "a".repeat(len))).collect()
 }
@@ -119,7 +120,8 @@ fn pieces_of_every_length() {
 
 #[test]
 fn many_tokens_of_one_spelling() {
-    // All of these tokens have the same hash. Look-ups are only fast because tokens are also sorted by id.
+    // All tokens "aaaa" have the same hash. A look-up is fast nevertheless, because tokens with equal hashes are sorted
+    // by id.
     let tokens: Vec<String> =
         ["a", "b", "ab"].into_iter().chain(std::iter::repeat_n("aaaa", 50_000)).map(String::from).collect();
     for model in ["llama", "t5", "bert", "rwkv", "plamo2"] {

@@ -215,7 +215,8 @@ pub(super) static MIDDLE: [u16; 3168] = [
     0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 634,
 ];
 
-/// The groups, two per byte; the even code point is in the low half.
+/// The character groups of 16 code points per block, two groups per byte. The low half of a byte belongs to the even
+/// code point.
 pub(super) static BLOCKS: [u8; 5080] = [
     187, 187, 187, 187, 187, 187, 187, 187, 138, 136, 137, 136, 136, 152, 136, 136, 68, 68, 68, 68, 68, 136, 153, 137,
     24, 17, 17, 17, 17, 17, 17, 17, 17, 17, 17, 17, 17, 129, 136, 137, 41, 34, 34, 34, 34, 34, 34, 34, 34, 34, 34, 34,
@@ -402,7 +403,8 @@ pub(super) static BLOCKS: [u8; 5080] = [
     0, 0, 187, 187, 187, 187, 187, 187, 187, 0,
 ];
 
-/// Runs of code points that differ from their plain form: last code point, plain form of the first, step, length - 1 (18, 18, 2, 16 bits).
+/// Code points that differ from their plain form, in runs. A run is packed into a `u64`: last code point (18 bits), plain
+/// form of the first code point (18), step (2), length - 1 (16).
 #[rustfmt::skip]
 pub(super) static PLAIN: [u64; 1490] = [
     6940692578394, 1374414962885, 68779770054, 68745429191, 824660197579, 824661246159, 68782391504, 343626219730,

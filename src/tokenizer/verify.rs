@@ -122,7 +122,8 @@ impl Check<'_, '_, '_> {
         self.unused(end, layout.bytes())
     }
 
-    /// Checks the properties that follow from known spellings, and the tokens next to BOS and EOS.
+    /// Checks the part of the index that is derived from tokens with known spellings, and the tokens after BOS and
+    /// before EOS.
     fn names(&self, gguf: &Gguf<'_>, found: &Found) -> Option<()> {
         let layout = self.index.layout;
         let [after_bos, before_eos] = second_ends(gguf);

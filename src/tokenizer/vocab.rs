@@ -22,7 +22,7 @@ pub(super) const HAS_TABLES: bool = built::BPE || built::UNIGRAM || built::WORDP
 /// True if SentencePiece's BPE is the only tokenizer of this build.
 pub(super) const ONLY_SPM: bool = !(HAS_TABLES || built::RWKV_WORLD || built::PLAMO2);
 
-/// A rule: no space is added before a text that begins with a space or with `▁`.
+/// Flag of the rule that no space is added before a text that begins with a space or with `▁`.
 const IF_ABSENT: u32 = 1;
 /// Rule that no space is added after a special token.
 const AT_START: u32 = 2;
@@ -113,9 +113,10 @@ pub(super) enum Model {
     /// "gemma4": BPE over characters with merges, line by line. Characters that the vocabulary lacks become byte
     /// tokens.
     Lines {
-        /// True if several newlines become one token, where the vocabulary has such a token.
+        /// True if consecutive newlines become a single token, provided that the vocabulary has such a token.
         newlines: bool,
-        /// True if lines begin with a space, and every space begins a word.
+        /// True if a line that does not begin with a space gets one, and each line is split into words before its
+        /// spaces.
         words: bool,
     },
     /// "t5": unigram, with SentencePiece's normalization.

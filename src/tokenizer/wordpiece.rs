@@ -1,5 +1,5 @@
-//! WordPiece: splits words greedily into the longest tokens; `▁` marks tokens that begin a word. A word that cannot be
-//! split becomes one unknown token.
+//! WordPiece: splits each word greedily into the longest tokens of the vocabulary. Tokens that begin a word are spelled
+//! with `▁`. A word that cannot be split becomes one unknown token.
 //!
 //! Source: Hugging Face's `tokenizers` (`BertNormalizer`, `BertPreTokenizer`, `WordPiece`). llama.cpp differs, because
 //! it leaves Hangul composed and strips all marks.
@@ -172,7 +172,8 @@ impl Letters<'_> {
             // still in the text is one that matches only as a whole word, and here it is part of a longer word.
             let pieces =
                 index.prefixes(vocab, rest.iter().copied()).filter(|(_, id)| !vocab.file_type(*id).is_special());
-            // After the first piece, a `▁` is a character of the text, and must not look like the start of a word.
+            // `▁` marks the start of a word only in the word's first piece. In the rest of the word, a `▁` is a
+            // character of the text, and must not match such a token.
             let is_known = is_known && (core::mem::take(&mut is_first) || !rest.starts_with(&SPACE));
             let Some((len, id)) = pieces.last().filter(|_| is_known) else {
                 output.len = before;
@@ -192,7 +193,8 @@ impl Letters<'_> {
 mod tests {
     use super::*;
 
-    /// Blocks of BERT's `_is_chinese_char`; the block at 2b920 begins as in `tokenizers`.
+    /// The ranges of code points are those of BERT's `_is_chinese_char`, except that one starts at 2b920, as in
+    /// `tokenizers`.
     #[test]
     fn ideographs_are_words() {
         let blocks = [

@@ -13,8 +13,8 @@ use crate::model::Norm;
 use crate::quant::decode_row;
 
 impl Encoder<'_, '_> {
-    /// Computes vector `stream` of each row of `out`: from the states after `layer`, or from the last states if there
-    /// is no `layer`.
+    /// Projects the states of the encoder, and writes the results to vector number `stream` of each row of `out`. The
+    /// states are those after layer `layer` or, if this is `None`, the last ones.
     pub(super) fn project(&mut self, view: &View, layer: Option<usize>, (out, stream): (&mut [f32], usize)) {
         let head = layer.map_or(Head::LAST, Head::deep);
         let Self { spec, table, compute, states, plan, .. } = self;
@@ -140,8 +140,8 @@ fn interleave(from: &[f32], to: &mut [f32], block: usize, dim: usize) {
     }
 }
 
-/// `out[t][i] = sum over k of x[t][k] * w[k][i]`: the product with a matrix whose rows belong to inputs instead of
-/// outputs. `row` has room for a row of the matrix.
+/// Multiplies with a matrix whose rows belong to inputs instead of outputs: `out[t][i] = sum over k of x[t][k] *
+/// w[k][i]`. `row` has room for a row of the matrix.
 fn times_columns((x, width): (&[f32], usize), w: &Matrix<'_>, out: &mut [f32], row: &mut [f32]) {
     out.fill(0.0);
     for k in 0..w.rows() {

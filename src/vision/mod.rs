@@ -118,7 +118,7 @@ impl<'a> Vision<'a> {
         Span::new(start, rows, self.row_len(), view.columns).together(self.is_together())
     }
 
-    /// Checks that the rows fit a language model.
+    /// Checks that a language model can read this encoder's rows.
     ///
     /// # Errors
     ///

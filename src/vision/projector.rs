@@ -4,7 +4,7 @@ use super::resize::Filter;
 use crate::kernel::Activation;
 use crate::model::Norm;
 
-/// Declares the projectors: the names in files, and the variants.
+/// Declares the kinds of projectors, each by its name in files and its variant.
 macro_rules! projectors {
     ($($(#[$doc:meta])* $name:literal => $variant:ident,)*) => {
         /// Kind of a projector (`clip.projector_type`): how pictures are cut into views, and how the states of an
@@ -74,7 +74,7 @@ impl Axes {
         }
     }
 
-    /// Returns `number` and `elements` of pair `i`, whose frequency is `10000^(-2 number / elements)`.
+    /// The rotary frequency of pair `i` is `10000^(-2 number / elements)`. Returns `number` and `elements`.
     pub const fn exponent(self, i: usize, pairs: usize) -> (usize, usize) {
         let half = pairs / 2;
         let (number, of_column) = if i < half { (i, 0) } else { (i - half, 1) };
@@ -106,9 +106,10 @@ pub(super) struct Rules {
     pub norm_after: bool,
     /// The form of GELU in the encoder's blocks, if the file has the key `use_gelu`.
     pub gelu: Activation,
-    /// Side of a block of patches that becomes one row: the default, and the key under which files have the number.
+    /// Side, in patches, of the square of patches that is joined to one row: the default, and the key under which files
+    /// store this number.
     pub merge: (usize, &'static str),
-    /// Epsilon of the norm on joined patches; `None` if it is the encoder's epsilon.
+    /// Epsilon of the norm on joined patches; `None` if the encoder's epsilon also applies here.
     pub join_eps: Option<f32>,
     /// True if the rows of a view attend to each other in the language model.
     pub together: bool,

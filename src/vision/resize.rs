@@ -118,7 +118,8 @@ struct Pass<'t> {
 }
 
 impl Pass<'_> {
-    /// The first input and the weights of each output from `output` on.
+    /// For each output from `output` on: the index of the first input that contributes to it, and the weights of the
+    /// inputs from there on.
     fn from(&self, output: usize) -> impl Iterator<Item = (usize, &[i32])> {
         let weights = self.weights.chunks(self.taps.max(1)).skip(output);
         let bounds = self.bounds.iter().skip(output);

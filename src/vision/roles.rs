@@ -9,7 +9,8 @@ pub(super) enum Place {
     Once,
     /// One in each block, after `v.blk.N.`.
     Block,
-    /// A tensor in each layer whose states are also projected. Its name follows `v.deepstack.N.`.
+    /// One tensor in each layer whose states are also projected for the first layers of the language model. Its name
+    /// follows `v.deepstack.N.`.
     Deep,
     /// One, with a name that depends on the projector.
     Projector,
@@ -32,7 +33,7 @@ macro_rules! roles {
                 match self { $(Self::$role => Place::$place),* }
             }
 
-            /// The name in the file, without a layer's prefix and number.
+            /// The tensor's name in the file, without the prefix and number of a layer.
             pub const fn name(self, projector: Projector) -> &'static str {
                 match self {
                     _ if matches!(self.place(), Place::Projector) => self.of_projector(projector),

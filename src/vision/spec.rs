@@ -179,7 +179,7 @@ impl<'a> Spec<'a> {
         self.merge * self.merge
     }
 
-    /// Side in pixels of a block of patches that becomes one row.
+    /// Side, in pixels, of the square of patches that the encoder joins to one row of its result.
     pub const fn cell(&self) -> usize {
         self.patch * self.merge
     }
@@ -296,8 +296,8 @@ const fn has(gguf: &Gguf<'_>, name: &str) -> bool {
     !name.is_empty() && gguf.tensor(name).is_some()
 }
 
-/// The number of outputs of a matrix; 0 if there is no such tensor. The outputs are the columns of a `transposed`
-/// matrix.
+/// Number of outputs of a matrix in the file; 0 if the file has no tensor called `name`. If the matrix is `transposed`,
+/// its columns are the outputs instead of its rows.
 const fn outputs(gguf: &Gguf<'_>, name: &str, transposed: bool) -> Result<usize, Error> {
     /// Largest width of a language model, and largest number of positions.
     const MOST: u64 = 1 << 20;

@@ -155,8 +155,8 @@ fn walk(gguf: &Gguf<'_>, spec: &Spec<'_>, found: &mut dyn FnMut(Found)) -> Resul
     Ok(())
 }
 
-/// True for the shape of a vector. Vectors must be in F32, except the class embedding, which is decoded like a
-/// position.
+/// True if the dimensions are those of a vector. An encoder's vectors must be in F32. The class embedding is an
+/// exception, because it is decoded like a position.
 fn is_vector(dims: [usize; 4]) -> bool {
     matches!(dims, [_, 1, 1, 1])
 }
@@ -175,7 +175,8 @@ pub(super) fn check(gguf: &Gguf<'_>, spec: &Spec<'_>) -> Result<(), Error> {
     walk(gguf, spec, &mut |_| ())?;
     for (role, layer) in all(spec).filter(|(role, layer)| role.shape(spec, *layer).0 == Need::Required) {
         let name = role.spelled(spec, layer);
-        // If names are exchanged, this name stands for the other matrix, which is also needed.
+        // Some files exchange the names of two matrices. `name` then belongs to the other of the two, which is
+        // required, too.
         let is_there = core::str::from_utf8(name.bytes()).is_ok_and(|name| gguf.tensor(name).is_some());
         if !is_there {
             return Err(Error::MissingTensor { tensor: name });

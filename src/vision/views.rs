@@ -21,7 +21,8 @@ pub struct Views {
     /// Size of the picture before it is cut into tiles.
     pub(super) canvas: Size,
     pub(super) tile: Size,
-    /// Size of the overview, and whether the overview is made from the canvas instead of the picture.
+    /// Size of the overview. The flag is true if the overview is a scaled copy of the canvas, and false if it is scaled
+    /// from the original picture.
     pub(super) overview: Option<(Size, bool)>,
     /// Side, in pixels, of the square of patches that the encoder joins to one row of its result.
     cell: usize,
@@ -287,7 +288,8 @@ const fn at_least(side: usize, least: usize) -> usize {
 /// The square root of a positive number, by Newton's method, because `libm::sqrt` is not a `const fn`.
 const fn root(x: f64) -> f64 {
     let (mut root, mut step) = (if x > 1.0 { x } else { 1.0 }, 0);
-    // The start value is not below the square root, so the values decrease until they reach the square root.
+    // `root` begins above the square root of `x`, or at it. Newton's method then only decreases `root`, until it
+    // reaches the square root.
     while step < 64 {
         let next = (root + x / root) / 2.0;
         if next >= root {

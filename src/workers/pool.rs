@@ -483,7 +483,8 @@ mod tests {
         let cores: &'static Angry = &ANGRY;
         let pool = Pool::on(cores, 2);
         let caller = thread::current().id();
-        // Returns whether the second thread took part before `most` had passed.
+        // Runs a job that waits for the pool's second thread, but not longer than `most`. Returns true if the second
+        // thread has joined the job.
         let is_joined_within = |most: Duration| {
             let is_joined = AtomicBool::new(false);
             let _ = panic::catch_unwind(AssertUnwindSafe(|| {
@@ -548,7 +549,7 @@ mod tests {
         let pool = Pool::new(2);
         assert!(!pool.should_leave());
         let past = Instant::now().checked_sub(2 * TURN).unwrap();
-        // A turn that begins in the future is never over, however slow the machine is.
+        // A turn that begins in the future is not over yet, however slow the machine is.
         let future = Instant::now() + 10_000 * TURN;
         for (shared, began, leaves) in [(true, past, true), (false, past, false), (true, future, false)] {
             thread::scope(|scope| {

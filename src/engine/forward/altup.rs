@@ -20,7 +20,8 @@ impl Forward<'_, '_> {
         self.batch() * self.spec.layers * self.spec.per_layer_input()
     }
 
-    /// Computes the other streams from the embeddings, scaled to the embeddings' magnitude.
+    /// Computes the additional streams of hidden states: projections of the token embeddings, scaled to the embeddings'
+    /// magnitude.
     #[inline(never)] // keeps its temporaries off the stack of models with one stream
     pub(super) fn open_streams(&mut self) {
         let Some(altup) = self.spec.altup() else { return };
@@ -69,7 +70,8 @@ impl Forward<'_, '_> {
                 }
             }
         }
-        // Stores the prediction, and computes the low-rank path: `x + norm(up(down(x)))` of the normed prediction.
+        // Stores the prediction, norms it to `normed`, and computes the low-rank path, `normed +
+        // norm(up(down(normed)))`.
         let (Some(x), Some(branch)) = (hidden.get(..count * dim), branch.get_mut(..count * dim)) else { return };
         let Some(kept) = beside.get_mut((n - 1) * batch * dim..) else { return };
         let Some((prediction, path)) = kept.split_at_mut_checked(batch * dim) else { return };

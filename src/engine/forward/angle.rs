@@ -79,7 +79,8 @@ fn in_floats(far: f32, near: Option<usize>) -> (f32, f32, i32) {
 mod whole {
     use core::f64::consts::{FRAC_2_PI, FRAC_PI_2};
 
-    /// Bound on the difference from the f64 version, in units of 2^-62: the reduced angle is accurate to 2^-45.
+    /// Bound on the difference between this integer result and the result of f64, in units of 2^-62. The reduced angle
+    /// is accurate to 2^-45.
     const ERROR: u64 = 1 << 18;
 
     const fn number(x: f64) -> u64 {
@@ -99,8 +100,8 @@ mod whole {
         number(0.499_999_997_251_031),
     ];
 
-    /// Returns the same as `in_floats`; `None` for very small or large angles, or if the result could round
-    /// differently.
+    /// Returns the same result as `in_floats`. `None` for very small and very large angles, and if the integer result
+    /// is not certain to round to the same float.
     pub fn sine_cosine(far: f32, near: Option<usize>) -> Option<(f32, f32, i32)> {
         let (exponent, mantissa) = (far.to_bits() >> 23, (far.to_bits() & 0x7f_ffff) | 0x80_0000);
         if !(113..136).contains(&exponent) {
@@ -139,7 +140,7 @@ mod whole {
         ((high * other_high) << 2) + ((high * other_low) >> 30) + ((low * other_high) >> 30)
     }
 
-    /// The nearest f32; `None` if values within [`ERROR`] round differently.
+    /// Rounds to the nearest f32; `None` if an error of [`ERROR`] could change how `x` is rounded.
     fn rounded(x: u64) -> Option<f32> {
         let drop = 40u32.checked_sub(x.leading_zeros())?;
         let (half, rest) = ((1 << drop) >> 1, x & ((1 << drop) - 1));

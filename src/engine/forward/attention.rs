@@ -177,7 +177,7 @@ fn project(
     let (k_at, v_at) = (shape.q_dim, shape.q_dim + shape.kv_dim);
     let fused = ((Role::AttnQkv, Role::AttnQkvBias), 0, !view.cross);
     let (k, v) = ((roles.k, k_at, keys), (roles.v, v_at, keys));
-    // Gated queries are projected after the values, because their matrix interleaves queries and gates;
+    // A gated layer has a matrix that interleaves queries and gates. Its outputs go after the values; later,
     // `norm_and_rotate` copies the queries to the front.
     let wanted = if gated {
         [fused, k, v, (roles.q, v_at + shape.kv_dim, queries), NO_GATE]
@@ -212,7 +212,8 @@ fn project(
 /// Stands for an absent product, because the matrix of gated queries also computes the gates.
 const NO_GATE: ((Role, Role), usize, bool) = ((Role::AttnGate, Role::AttnGate), 0, false);
 
-/// Norms and rotates queries and keys, and norms values, if the model does so and the view has projected these vectors.
+/// Norms and rotates queries and keys, and norms values, if the model does so. Only processes the vectors that `part`
+/// says were projected.
 fn norm_and_rotate(
     compute: &Compute<'_, '_>,
     (spec, weights, layer): (&Spec<'_>, &Weights<'_, '_>, &Layer),
@@ -286,7 +287,8 @@ fn spread(v: &mut [f32], head_dim: usize, Values { width, scale }: Values) {
     }
 }
 
-/// Packs the first `width` elements of each head of all rows.
+/// Moves the first `width` elements of each head to the front of `out`, for all rows, so that they follow each other
+/// without gaps.
 fn gather(out: &mut [f32], (heads, head_dim): (usize, usize), width: usize) {
     let rows = out.len().checked_div(heads * head_dim).unwrap_or(0);
     for at in 0..rows * heads * width {

@@ -111,7 +111,8 @@ impl<'m, 'w> Compute<'m, 'w> {
         if self.workers.count() > 1 { 1 } else { heads }
     }
 
-    /// Makes row `_row` of the pass selected row `_to`; see [`by_selected`](Self::by_selected).
+    /// Records that the selected row with index `_to` is row `_row` of the pass; see
+    /// [`by_selected`](Self::by_selected).
     pub fn select(&mut self, _to: usize, _row: usize) {
         #[cfg(feature = "lora")]
         self.lora.select(_to, _row);

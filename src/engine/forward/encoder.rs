@@ -98,8 +98,8 @@ impl Forward<'_, '_> {
         if at.is_done() {
             return false;
         }
-        // The stacks are swapped within each step, so that the decoder's stack is in place even if an encoder is
-        // abandoned between steps.
+        // The encoder and the decoder change places only within a step, so that the decoder is in its place even if the
+        // run is abandoned between two steps.
         let is_encoder = at.step != Step::CrossKeys;
         if is_encoder {
             self.swap_stacks();
@@ -186,8 +186,8 @@ impl Forward<'_, '_> {
         }
     }
 
-    /// Applies the final norm to the states of some of a question's tokens, and adds the embedding of the question's
-    /// type.
+    /// Prepares the scoring of a question's options: applies the final norm to the states of some of the question's
+    /// tokens, and adds the embedding of the question's type.
     fn begin_scoring(&mut self, question: usize) {
         self.norm_states();
         let Self { weights, compute, hidden, branch, spec, rows, .. } = self;
@@ -215,8 +215,9 @@ impl Forward<'_, '_> {
         start..start.saturating_add(bytes)
     }
 
-    /// Range of the tiles that all encoder layers share: the tiles of the decoder's first cross-attention layer, or
-    /// separate tiles.
+    /// Byte range of the cache with the encoder's own keys and values; one layer after the other uses it. It is the
+    /// range of the decoder's first cross-attention layer or, if the heads differ, a separate range at the end of the
+    /// cache.
     fn encoder_tiles(&self, layer: &Layer) -> Range<usize> {
         match self.store.encoder {
             0 => self.source_tiles(layer, 0),

@@ -23,15 +23,16 @@ const CHANNELS: [(Role, Role); 3] =
 #[cfg(not(feature = "mla"))]
 const CHANNELS: [(Role, Role); 3] = [(Role::AttnQ, Role::AttnQ); 3];
 
-/// Roles of the matrices that project decays and gates. Each projection has one matrix, or the two matrices of a
-/// low-rank product.
+/// Roles of the matrices that project decays and gates. A projection has either one matrix or a low-rank product of
+/// two, to which the two roles of a pair belong.
 #[cfg(feature = "mla")]
 const LOW: [(Role, Role); 2] = [(Role::SsmFA, Role::SsmFB), (Role::SsmGA, Role::SsmGB)];
 #[cfg(not(feature = "mla"))]
 const LOW: [(Role, Role); 2] = [(Role::AttnQ, Role::AttnQ); 2];
 
 impl Forward<'_, '_> {
-    /// `x += output(gate * norm(heads(norm(x))))`; also advances the states over the rows.
+    /// Runs a layer of Kimi delta attention: `x += output(gate * norm(heads(norm(x))))`. Also advances the recurrent
+    /// states over the rows.
     #[inline(never)] // keeps its temporaries off the stack of other layers
     pub(super) fn kimi_delta(&mut self, layer: &Layer, mixer: &Recurrent) {
         let Self { spec, weights, compute, hidden, branch, inner, rows: count, .. } = self;
@@ -170,7 +171,7 @@ impl Delta<'_> {
         });
     }
 
-    /// Advances the state of a context over its rows. `out` is `[heads][tokens][width]`.
+    /// Advances the state of a context by the tokens in `x`, and writes the outputs to `out`, `[heads][tokens][width]`.
     fn advance(&self, compute: &Compute<'_, '_>, state: &mut [f32], x: &[f32], out: &mut [f32]) {
         let Recurrent { keys, width, .. } = *self.mixer;
         let tokens = x.len().checked_div(self.stride).unwrap_or(0);
@@ -178,7 +179,8 @@ impl Delta<'_> {
             let [query, value, decay, removal, replace] =
                 [0, 2, 3, 5, 6].map(|piece| x.get(piece * self.width + head * keys..).unwrap_or(&[]));
             let (key, bonus, stride) = (replace, &[][..], self.stride);
-            // The removal key contains the decay, because the value to remove is read from the decayed state.
+            // The removal key is already multiplied by the decay, because the value to remove is read from the decayed
+            // state.
             Update::Wkv(Wkv { query, decay, key, value, removal, replace, bonus, stride, keys, width })
         });
     }

@@ -214,8 +214,8 @@ impl<'m, 'w> Lora<'m, 'w> {
         Some(Found { a: a.part(slab * rank, rank)?, b: b.part(row, w.rows())?, rank })
     }
 
-    /// Returns the next pairs for `products`, whose inputs are `tokens` rows, and removes the examined products from
-    /// the list. Returns `None` at the end.
+    /// Returns the next adapter pairs (of matrices `a` and `b`) to be multiplied together, for the first of `products`,
+    /// and removes these products from the list. The input has `tokens` rows. Returns `None` if no pair is left.
     pub(super) fn next_pairs(&self, adapter: usize, products: &mut &[Product<'_>], tokens: usize) -> Option<Pairs<'m>> {
         let mut pairs = Pairs { a: [(None, 0); PAIRS], b: [(None, 0); PAIRS], count: 0, rank: 0 };
         while let Some(((w, of_w), others)) = products.split_first() {

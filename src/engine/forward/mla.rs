@@ -77,7 +77,7 @@ impl Forward<'_, '_> {
 
 /// Intermediate values of all rows, with the sizes of [`Latent::pieces`].
 struct Pieces<'a> {
-    /// Queries, keys and values in the layout of attention; afterwards, the values of all heads.
+    /// Queries, keys and values, arranged as attention reads them. Later the same memory holds the values of all heads.
     qkv: &'a mut [f32],
     /// Projected queries; later the output of attention.
     out: &'a mut [f32],
@@ -100,7 +100,8 @@ struct Heads<'a> {
 }
 
 impl Heads<'_> {
-    /// Multiplies each head's value by the sigmoid of a gate, which a linear layer computes from attention's input.
+    /// Multiplies each head's value by the sigmoid of a gate. The gates are the outputs of a linear layer, which reads
+    /// the same input as attention.
     fn gate(&self, compute: &mut Compute<'_, '_>, input: &[f32], pieces: &mut Pieces<'_>) {
         let Pieces { qkv, out, .. } = pieces;
         let (heads, value) = (self.layer.heads, self.latent.value);

@@ -505,7 +505,7 @@ impl<'m, 'w> Forward<'m, 'w> {
         self.show_states(self.hidden, stage, layer, observer)
     }
 
-    /// Shows the observer `states`, one context after the other.
+    /// Calls `observer` with the `states` of the pass, once for each context.
     fn show_states<O: Observer>(
         &self,
         states: &[f32],

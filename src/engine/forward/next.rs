@@ -22,7 +22,7 @@ pub(crate) struct Next<'m, 'w> {
     pub spec: &'m Spec<'m>,
     pub weights: Weights<'m, 'w>,
     pub rotary: [Rotary<'w>; 2],
-    /// Byte ranges of the tiles that global and local layers attend to.
+    /// Byte ranges of the cache's tiles to which the predicting layers attend: in global layers, and in local layers.
     pub tiles: [Range<usize>; 2],
     /// Number of positions that are kept of each context.
     pub kept: usize,

@@ -18,7 +18,8 @@ use crate::memory::Pool;
 use crate::model::{Layer, Recurrent, RecurrentKind, Role, Spec, Weights};
 use crate::quant::le_f32;
 
-/// Offsets in a token's row. Short convolutions do not use them.
+/// Offsets, in a token's row of projections, of the vectors that a recurrent layer reads. Short convolutions do not use
+/// them.
 #[derive(Clone, Copy)]
 struct Row {
     channels: usize,
@@ -62,8 +63,8 @@ impl Row {
 }
 
 impl Forward<'_, '_> {
-    /// `x += output(mix(projections(norm(x))))`; also advances the states. In a layer that also has attention, the
-    /// input is the hidden state saved by [`hold`](Self::hold).
+    /// Runs a recurrent layer: `x += output(mix(projections(norm(x))))`. Also advances the recurrent states. In a layer
+    /// that also has attention, the input is the hidden state saved by [`hold`](Self::hold).
     #[inline(never)] // keeps its temporaries off the stack of other layers
     pub(super) fn recurrent(&mut self, layer: &Layer, mixer: &Recurrent) {
         let Self { spec, weights, compute, hidden, branch, inner, rows: count, .. } = self;
@@ -118,7 +119,7 @@ impl Forward<'_, '_> {
         }
     }
 
-    /// Takes the pending rows of a segment into the state of a layer.
+    /// Updates a context's state in one layer with the pending rows of accepted tokens.
     #[cfg(feature = "drafts")]
     pub(super) fn settle_layer(&mut self, layer: &Layer, mixer: &Recurrent, segment: &Segment) {
         let Self { spec, weights, compute, undo, .. } = self;
@@ -129,7 +130,8 @@ impl Forward<'_, '_> {
         }
     }
 
-    /// Saves the input of a layer for the layer's second mixer, at the end of the intermediate values.
+    /// Saves the hidden states at the end of the intermediate values. They are the input of a layer's second mixer, if
+    /// the layer has two.
     pub(super) fn hold(&mut self) {
         let len = self.rows * self.spec.dim;
         let start = self.inner.len() - len.min(self.inner.len());
@@ -190,7 +192,7 @@ impl core::ops::Deref for Mixer<'_> {
 }
 
 impl Mixer<'_> {
-    /// Matrices of the projections. Each has the offset of its outputs in a row.
+    /// The matrices of the layer's projections, each with the offset of its outputs in a row.
     fn projections(&self) -> [Product<'_>; 4] {
         let of = |role, at| (self.weights.matrix(role, self.index), at);
         match self.kind {
@@ -299,7 +301,8 @@ impl Mixer<'_> {
         Some(copied)
     }
 
-    /// `out = second gate * convolution(first gate * x)`. A row holds the first gate, the second gate, and `x`.
+    /// Gated short convolution: `out = second gate * convolution(first gate * x)`. A row of projections holds the first
+    /// gate, the second gate, and `x`.
     fn convolve_gated(&self, kernels: &Kernels, x: &mut [f32], window: &mut [f32], out: &mut [f32]) {
         let dim = self.width;
         for row in rows_mut(x, 3 * dim) {
@@ -319,8 +322,8 @@ impl Mixer<'_> {
         }
     }
 
-    /// Computes the decay and factor of each head from its two projected values. For delta nets, also scales keys and
-    /// queries to length 1, and then queries by `1 / sqrt(keys)`.
+    /// Computes the decay of each head's state and the factor on new values, from the head's two projected values. In
+    /// delta nets, also scales keys and queries to length 1, and then queries by `1 / sqrt(keys)`.
     fn gates(&self, kernels: &Kernels, x: &mut [f32]) {
         let (weights, row) = (self.weights, self.row);
         let (a, bias) = (weights.vector(Role::SsmA, self.index), weights.vector(Role::SsmDtBias, self.index));

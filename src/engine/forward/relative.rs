@@ -27,7 +27,8 @@ pub(crate) struct Relative<'w> {
 }
 
 impl<'w> Relative<'w> {
-    /// Computes the biases and stores them in `table`, which has [`biases`](crate::engine::layout::biases) elements.
+    /// Computes the biases on attention scores for all distances and heads. Stores them in `table`, which has
+    /// [`biases`](crate::engine::layout::biases) elements.
     pub fn new(spec: &Spec<'_>, weights: &Weights<'_, '_>, context: usize, table: &'w mut [f32]) -> Self {
         let (buckets, steepest) = match spec.positions() {
             Positions::Relative { buckets, .. } => (Some(buckets), 0.0),
@@ -62,9 +63,9 @@ impl<'w> Relative<'w> {
     }
 }
 
-/// ALiBi's slope per position of distance: `2^(-steepest (head + 1) / n)`, where `n` is the largest power of two that
-/// is at most the number of heads. The exponents of further heads are halfway between the exponents of the first `n`
-/// heads.
+/// ALiBi's slope for a head: what is subtracted from a score per position of distance. It is `2^(-steepest (head + 1) /
+/// n)` for the first `n` heads, where `n` is the largest power of two that is at most the number of heads. The
+/// exponents of the remaining heads are halfway between those of the first heads.
 fn slope(steepest: f32, head: usize, heads: usize) -> f32 {
     let n = 1usize << heads.max(1).ilog2();
     let steps = if head < n { (head + 1) as f64 } else { (head - n) as f64 + 0.5 };

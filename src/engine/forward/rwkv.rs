@@ -39,7 +39,8 @@ struct Pieces<'a> {
 }
 
 impl Forward<'_, '_> {
-    /// `x += output(gate * heads(norm(x)))`; also advances the states over the rows.
+    /// Runs the time mixing of an RWKV layer: `x += output(gate * heads(norm(x)))`. Also advances the recurrent states
+    /// over the rows.
     #[inline(never)] // keeps its temporaries off the stack of other layers
     pub(super) fn time_mix(&mut self, layer: &Layer, mixer: &Recurrent) {
         let at = self.beside_at();
@@ -185,7 +186,8 @@ impl Mixing<'_> {
         self.weights.vector(role, self.index)
     }
 
-    /// `x = row + lerp * (previous row - row)`, with vector `number` of the layer's `lerp` vectors.
+    /// Mixes each row with the previous row: `x = row + lerp * (previous row - row)`. `shift` has the differences;
+    /// `number` selects one of the layer's `lerp` vectors.
     fn lerp(&self, compute: &Compute<'_, '_>, rows_in: &[f32], shift: &[f32], number: usize, x: &mut [f32]) {
         let all = self.vector(Role::TimeMixLerp);
         let lerp = all.get(4 * number * self.dim..).unwrap_or(&[]);
@@ -290,7 +292,8 @@ impl Mixing<'_> {
         pieces.shift.fill(0.0);
     }
 
-    /// Computes all projections of the rows. Values of later layers are mixed with the first layer's values.
+    /// Computes all projections of RWKV-7's time mixing. The values of later layers are mixed with the values of the
+    /// first layer, which are kept in `first`.
     fn project(&self, compute: &mut Compute<'_, '_>, input: &[f32], pieces: &mut Pieces<'_>, first: &mut [f32]) {
         let Pieces { shift, x, query, decay, key, value, rate, gate, low } = pieces;
         let (dim, none): (_, fn(&Kernels, &mut [f32])) = (self.dim, |_, _| {});

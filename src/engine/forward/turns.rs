@@ -39,7 +39,8 @@ impl Forward<'_, '_> {
         }
     }
 
-    /// Stores the embeddings of the pass, if the model adds embeddings at the end of every layer.
+    /// Saves the token embeddings of the pass, if the model adds them to the hidden states again at the end of every
+    /// layer.
     pub(super) fn keep_embedding(&mut self) {
         let at = self.beside_at();
         let Self { spec, hidden, inputs, rows, .. } = self;

@@ -55,7 +55,7 @@ impl<'w> Undo<'w> {
 }
 
 impl Forward<'_, '_> {
-    /// Takes the pending rows of a context into the context's states. The rows end before `position`.
+    /// Updates the recurrent states of a context with its pending rows, which end before `position`.
     pub fn settle(&mut self, context: usize, position: usize) {
         if let Some(pool) = self.pools.get_mut(STATES) {
             pool.claim(context, 0, 0);

@@ -200,7 +200,8 @@ impl<F: Format, D: Dot> Rows<F, D> {
                 let q = x.q.as_ptr().add(i * 256);
                 let group_sums = group_sums::<F>(&*x.sums.as_ptr().add(i * 16).cast());
                 let scales = Scales::of::<F>(blocks);
-                // Computes both sums here, so that the registers of the sums' inputs are free in the loop below.
+                // Both sums are computed before the loop below, so that the registers of their inputs are free in the
+                // loop.
                 let mut total = vdupq_n_s32(0);
                 if bias::<F>() > 0 {
                     total = vmulq_n_s32(times_sums::<F>(scales.scales, group_sums), -i32::from(bias::<F>()));
@@ -306,7 +307,7 @@ fn reread<B>(blocks: [&B; 4]) -> [&B; 4] {
     })
 }
 
-/// Forces the value to be computed here instead of at its use.
+/// Forces the compiler to compute `x` here instead of where `x` is used.
 #[inline(always)]
 fn pinned(mut x: int32x4_t) -> int32x4_t {
     // SAFETY: contains no instruction.

@@ -39,7 +39,7 @@ impl Pair {
     }
 }
 
-/// The bias that remains in the signed bytes of [`Pair::signed`].
+/// The bias that still has to be subtracted from the signed bytes of [`Pair::signed`].
 pub(super) const fn bias<F: Format>() -> u8 {
     if F::MAX > 127 { 0 } else { F::BIAS }
 }

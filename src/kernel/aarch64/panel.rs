@@ -59,7 +59,7 @@ pub(super) unsafe trait Panel {
     ) -> Self::Sums<T>;
     /// Zeros.
     fn no_sums<const T: usize>() -> Self::Sums<T>;
-    /// Adds `sums` times the i32 of each row in `scale` to `totals`.
+    /// Adds products to `totals`: the sum of each row and token, times the row's i32 in `scale`.
     fn add_scaled<const T: usize>(totals: &mut Self::Sums<T>, sums: Self::Sums<T>, scale: &[u8; LINE]);
     /// For each token, the sum of its 32 quants, repeated for every row. `sums` has the sums of each 16 quants.
     fn of_chunk<const T: usize>(sums: [&[i16; 2]; T]) -> Self::Sums<T>;
@@ -371,7 +371,7 @@ pub(super) unsafe fn blocks<P: Panel, const T: usize, const GROUP: usize, const 
     }
 }
 
-/// The sums of the activations of eight groups, from group `8 * eight` on.
+/// The sums of the activations for groups `8 * eight` up to `8 * eight + 8` of a block.
 #[inline(always)]
 pub(super) fn eight_sums<const GROUP: usize>(sums: &[i16; 16], eight: usize) -> int16x8_t {
     let [first, last] = must_cast(*sums);

@@ -84,7 +84,8 @@ pub(super) fn column<const GROUP: usize>(columns: [int32x4_t; 4]) -> int32x4_t {
     })
 }
 
-/// For every four groups, a vector that has the four sums of the groups' activations in both halves.
+/// The sums of activations of the 16 groups, in four vectors. Vector `i` has the sums of groups `4 * i` to `4 * i + 3`
+/// in its lower half, and the same sums in its upper half.
 #[inline(always)]
 pub(super) fn group_sums<F: Format>(sums: &[i16; 16]) -> [int16x8_t; 4] {
     let sums: [int16x8_t; 2] = must_cast(*sums);

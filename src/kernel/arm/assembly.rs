@@ -46,7 +46,7 @@ macro_rules! fpu {
 }
 pub(super) use fpu;
 
-/// For each pair of registers, adds the second register to the first.
+/// Assembly that, for each pair of registers, adds the second register to the first.
 macro_rules! sums {
     ($($x:literal $y:literal),*) => { concat!($("vadd.f32 ", $x, ", ", $x, ", ", $y, "\n",)*) };
 }

@@ -111,7 +111,7 @@ impl BlockRange {
 /// width.
 #[inline(always)]
 unsafe fn row(shape: &Shape<'_>, first: &BlockRange, hi: usize, base: *const f32, q: *const f32, out: *mut f32) {
-    // Room for a block of positions, and for the zeros after the block's last score.
+    // Room for the scores of a block of positions, and for the zeros after the last score.
     let mut weights = MaybeUninit::<[f32; BLOCK + TILE]>::uninit();
     let mut total = MaybeUninit::<[f32; TILE]>::uninit();
     let (weights, total) = (weights.as_mut_ptr().cast::<f32>(), total.as_mut_ptr().cast::<f32>());
@@ -163,8 +163,9 @@ unsafe fn later(
     }
 }
 
-/// Adds the values of a block, each times its weight, to the sums. `from` has the sums so far; it moves on by `step`
-/// floats after every 16 elements of a value.
+/// Adds the values of a block of positions, each times its weight, to a row's sums in `shape.sums`. The start value of
+/// sums `i..i + 16` is read from `from`, which then moves on by `step` floats: a `step` of 0 reads the same zeros for
+/// all sums.
 ///
 /// # Safety
 ///

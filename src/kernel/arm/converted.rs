@@ -36,13 +36,13 @@ struct Row {
     total: [f32; 16],
     /// The sum of the values, each times its weight.
     sums: *mut f32,
-    /// The scores, then the weights of a block of positions. The last 16 floats hold the sums of a block of dimensions,
-    /// then the weights of a tile, multiplied by the scales of the values.
+    /// The scores of a block of positions, later replaced by the weights. The last 16 floats are scratch memory: for
+    /// the sums over a block of dimensions, then for the weights of a tile, multiplied by the scales of the values.
     scores: *mut f32,
 }
 
-/// [`attend`](super::attend::attend), if [`Attention::is_plain`], the type of the cache is not f32, and values are
-/// stored separately.
+/// Does the same as [`attend`](super::attend::attend), for caches of a type other than f32. Only for jobs with
+/// [`Attention::is_plain`] whose values are stored separately.
 #[inline(never)]
 pub(super) fn attend(job: &Attention<'_>, out: &mut [f32], out_stride: usize, scratch: &mut [f32]) {
     let (dim, width, count) = (job.layout.dim, job.layout.padded(), job.tokens * job.group);

@@ -1,7 +1,7 @@
 //! Blocks of 32 codes of five bits (Q5_0, Q5_1), by SMLAD.
 //!
-//! A block has a bit of each code in four bytes, and four bits of each code in four words. For each byte of bits, a
-//! table has the two words that complete eight codes.
+//! A block stores the high bits of its codes in four bytes, and the low four bits in four words. A table gives, for
+//! each byte of high bits, the two words that these bits add to eight codes.
 
 use core::arch::asm;
 

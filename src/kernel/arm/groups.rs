@@ -12,8 +12,8 @@ use crate::quant::{Format, TensorType};
 
 /// The order in which the codes of a block are multiplied.
 enum Order {
-    /// The words of each of four chunks, in this order. The first groups of 16 of all chunks come first, then the
-    /// second groups.
+    /// The groups have 16 weights. The four numbers select the words of each of four chunks, in the order in which they
+    /// are multiplied. The first groups of all chunks come first, then the second groups.
     Groups([usize; 4]),
     /// The words of each of four chunks; a chunk's 32 weights are one group.
     Chunks,
@@ -37,10 +37,10 @@ pub(super) const fn has<F: Format>() -> bool {
 
 /// A block of a token's activations, rearranged once for all rows.
 struct Token {
-    /// For each unit (a group of each of four chunks): the start values of the four sums, then the pairs of quants in
-    /// the order in which the codes are multiplied. All products have the factor 256. The sums of all groups follow as
-    /// pairs of i16: groups 0 and 2, 1 and 3, and so on. For [`Order::Indices`], there are only the pairs of quants for
-    /// each byte of indices.
+    /// The activations for each unit, which is a group of each of four chunks: the start values of the four sums, then
+    /// pairs of quants in the order in which the codes are multiplied. All products have the factor 256. After the last
+    /// unit come the sums of all groups as pairs of i16: groups 0 and 2, 1 and 3, and so on. For [`Order::Indices`],
+    /// there are only the pairs of quants for each byte of indices.
     words: [u32; 4 * (4 + 32) + 8],
 }
 
@@ -185,8 +185,8 @@ macro_rules! words {
     };
 }
 
-/// Loads the total to r7, the pointer to the scales to r10, and two words of scales to r8 and r9, in which two of the
-/// four bytes become the high bytes of i16.
+/// Assembly that loads the total to r7, the pointer to the scales to r10, and two words of scales to r8 and r9. Of the
+/// four bytes in a word, two become the high bytes of i16.
 macro_rules! scales {
     ($first:literal, $second:literal) => {
         concat!(
@@ -275,7 +275,8 @@ macro_rules! add {
     };
 }
 
-/// `s2 += low * s6 * total - high * s6 * minimum`: the f16 `low` and `high` are in r8, the integer `minimum` in s1.
+/// Assembly that adds a block's product to s2: `s2 += low * s6 * s0 - high * s6 * s1`. `low` and `high` are the f16 in
+/// the lower and upper half of r8. s0 has the integer sum of the codes, s1 that of the minimums.
 macro_rules! add_with_minimum {
     () => {
         "vmov s3, r8

@@ -3,7 +3,8 @@
 use super::assembly::{ZEROS, fpu, on_words, sums, tree};
 use crate::kernel::Job;
 
-/// Multiplies the bf16 of a register with two columns: a bf16 is the upper half of a float.
+/// Assembly that multiplies the two bf16 of a register by two columns of a token. A bf16 is converted by shifting,
+/// because it is the upper half of a float.
 macro_rules! bf16s {
     ($w:literal, $a:literal $x:literal, $b:literal $y:literal) => {
         concat!(

@@ -5,9 +5,9 @@ use core::mem::MaybeUninit;
 use super::assembly::{ZEROS, fpu, on_words, sums, tree};
 use crate::kernel::Job;
 
-/// The data that is loaded at the start of every row: the first 24 floats of a token, in groups of eight, and zeros as
-/// start values of sums. The order is first group, third group, zeros, second group, zeros, because in this order one
-/// load fills several groups of registers.
+/// The data that is loaded at the start of every row: three groups of eight floats of a token, and zeros as start
+/// values of sums. The order in memory is: first group, third group, zeros, second group, zeros. In this order one load
+/// fills several groups of registers.
 struct Start(MaybeUninit<[[f32; 8]; 5]>);
 
 impl Start {
@@ -237,8 +237,8 @@ unsafe fn times(job: &Job<'_>, start: *const f32, x: *const f32, out: *mut f32) 
             "7:",
             eight!(low "{at}!"),
             four!("s16", "s17", "s18", "s19"),
-            // Adds one 0 for all missing products of the last sixteen columns. One is enough, because zeros only change
-            // a sum if it is -0.
+            // The last sixteen columns are fewer than sixteen in this row: adds a single 0 for all missing products.
+            // One is enough, because adding zeros only changes a sum that is -0.
             "3:",
             "vldr s0, [{start}, #64]",
             "vadd.f32 s23, s23, s0",

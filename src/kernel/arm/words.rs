@@ -64,8 +64,8 @@ impl Field {
             (mask, left) => shifted(self.x, left) & in_register(shifted(mask, left)),
         }
     }
-    /// Returns the field's bits, shifted. This takes one instruction and no register for the mask, because the
-    /// instruction that uses the result also does the shift.
+    /// Returns the field's bits as an operand that may still have to be shifted. This takes one instruction and no
+    /// register for the mask, because the instruction that uses the operand also shifts it.
     #[inline(always)]
     fn operand(self) -> u32 {
         match (self.mask, self.left) {
@@ -262,7 +262,7 @@ fn add_two_scaled(f16: bool, factors: [u32; 2], scale: f32, sums: [i32; 2], frac
 enum Order {
     /// Words of four codes, as [`Format::unpack`] returns them.
     Words,
-    /// Fields of this many bits, in the order of the weights. They begin at byte 2 of the block.
+    /// Codes of this many bits, packed without gaps in the order of the weights. They begin at byte 2 of the block.
     Fields(usize),
     /// Bytes that store several weights as a fraction in base 3, as in TQ1_0: see [`sums_of_fractions`].
     Fractions,
@@ -336,8 +336,8 @@ fn word_at(bytes: &[u8], at: usize) -> u32 {
 
 /// The activations of a span, prepared in the order in which the kernels read them.
 struct Spread {
-    /// A unit is the groups that are unpacked together. For each unit: the start values of its sums, then the pairs for
-    /// each word of each group.
+    /// The words of each unit, which is the groups that are unpacked together: first the start values of the unit's
+    /// sums, then the pairs of activations for each word of each group.
     words: [MaybeUninit<u32>; SPAN / 2 + SPAN / 16],
     scales: [f32; SPAN / 32],
 }
@@ -497,9 +497,9 @@ unsafe fn sums_of_fractions<F: Layout, const R: usize>(blocks: [&F::Block; R], m
     sums
 }
 
-/// Computes `S` sums of products for each of `R` rows. The sums are over the `K` chunks from `first` on, or over half
-/// `half` of each of these chunks. In blocks of fewer than 256, they are over the two halves of a chunk. `words` moves
-/// past the words of this unit.
+/// Computes the integer sums of one unit for each of `R` rows. In a block of 256, sum `k` is over chunk `first + k`, of
+/// all `K` chunks or only of their half `half`. In smaller blocks, the two sums are over the two halves of a chunk.
+/// Moves `words` past the activations of this unit.
 ///
 /// # Safety
 ///
@@ -582,7 +582,8 @@ unsafe fn sums_of_block<F: Layout, const K: usize, const S: usize, const R: usiz
     totals
 }
 
-/// Adds `sums / 2^fraction`, times the scale of the activations and the factor of the blocks, to `acc`.
+/// Adds the sums of `R` rows to `acc` as floats: `sum / 2^fraction`, times the scale of the activations and the factor
+/// of the row's block.
 #[inline(always)]
 fn add_scaled<F: Layout, const R: usize>(
     blocks: [&F::Block; R],

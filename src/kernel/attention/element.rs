@@ -309,7 +309,8 @@ unsafe impl Values for Q4 {
     }
 }
 
-/// Stores the scores of `N` tiles, tile after tile, for each row.
+/// Stores the scores of `N` tiles, each with one vector per query row. `to` has a pointer per query row, to which the
+/// scores of all tiles are written, tile after tile.
 ///
 /// # Safety
 ///

@@ -22,8 +22,8 @@ pub struct Tiles<'a> {
     tile_bytes: usize,
     /// Number of tiles of the head in the cache.
     pages: usize,
-    /// The first tile that any row attends to, and the number of tiles from there to the last tile that any row attends
-    /// to.
+    /// The first tile with a position that any row attends to, and the number of tiles from there to the last such
+    /// tile.
     first: usize,
     count: usize,
     /// Distance, in tiles, from the tile in use to the tile that is prefetched.
@@ -31,7 +31,7 @@ pub struct Tiles<'a> {
 }
 
 impl<'a> Tiles<'a> {
-    /// The tiles of `job` that `reach` touches; `None` if the cache has no tiles.
+    /// The tiles of the cache that hold the positions `reach`; `None` if the cache has no tiles.
     #[inline(always)]
     pub fn new(job: &'a Attention<'a>, reach: Range, distance: usize) -> Option<Self> {
         let tile_bytes = job.layout.tile_bytes();
@@ -43,7 +43,8 @@ impl<'a> Tiles<'a> {
     #[inline(always)]
     fn at(&self, tile: usize) -> *const u8 {
         let entry = tile.checked_rem(self.job.pages.len()).and_then(|entry| self.job.pages.get(entry));
-        // An entry without a page gets any page, because no row attends to the positions of such an entry.
+        // An entry of the page table may have no page. The address is then that of any page, because no row attends to
+        // the entry's positions.
         let page = entry.map_or(0, |page| *page as usize).min(self.pages - 1);
         self.job.tiles.as_ptr().wrapping_add(page * self.tile_bytes)
     }
@@ -51,8 +52,8 @@ impl<'a> Tiles<'a> {
     /// The four tiles of a block of positions.
     #[inline(always)]
     pub fn block(&self, block: usize) -> [Tile; TILES] {
-        // This does not use `from_fn`, because that would compile to a call, and would compute `later` even if it is
-        // unused.
+        // The four tiles are listed instead of using `from_fn`: it would compile to a call, and would also compute the
+        // tiles to prefetch (`later`) where they are not used.
         let first = block * TILES;
         [self.tile(first), self.tile(first + 1), self.tile(first + 2), self.tile(first + 3)]
     }

@@ -144,7 +144,8 @@ impl<F: Format> Rows<F> {
         F::M.map_or(f32x4_splat(0.0), |(offset, factor)| halves::<F>(blocks, offset, factor))
     }
 
-    /// For each group, the sum of its quants. With groups of 32, the last eight sums are zeros.
+    /// The sum of the quants of each group. If groups have 32 weights, there are eight sums, and zeros in place of the
+    /// last eight.
     ///
     /// # Safety
     ///

@@ -45,8 +45,9 @@ impl Bytes for Ymm {
             let x = _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(x), _mm_srli_epi16::<4>(x));
             _mm256_and_si256(x, _mm256_set1_epi8(15))
         }
-        /// The first word is hidden from the compiler. Otherwise, under AVX-512, the compiler would gather all eight
-        /// words, which takes twice as long as eight loads.
+        /// Combines eight words, which were read from a grid, to a vector. The compiler must not see where the first
+        /// word comes from. Otherwise, under AVX-512, it would gather all eight words, which takes twice as long as
+        /// eight loads.
         fn grid(_s, words: [u32; 8]) -> __m256i {
             let [mut a, b, c, d, e, f, g, h] = words;
             // SAFETY: contains no instruction.
@@ -72,8 +73,8 @@ impl Bytes for Ymm {
         fn sub(_s, a: __m256i, b: __m256i) -> __m256i {
             _mm256_sub_epi8(a, b)
         }
-        /// The shift moves bits between the bytes of a 16-bit word; the mask keeps only the bits that stay in their
-        /// byte.
+        /// Shifts each byte. The instruction shifts words of 16 bits, so that bits move from byte to byte; the mask
+        /// clears such bits.
         fn shift(_s, x: __m256i, left: i32, mask: u8) -> __m256i {
             let by = _mm_cvtsi32_si128(left.abs());
             let x = if left < 0 { _mm256_srl_epi16(x, by) } else { _mm256_sll_epi16(x, by) };

@@ -118,8 +118,8 @@ impl<D: Dot, F: Format> Rows<D, F> {
             let mut acc = [_mm256_setzero_ps(); T];
             let mut ahead = [[[_mm256_setzero_si256(); 4]; 2]; T];
             let chunks = x[0].d.len();
-            // Does not compute ahead for more tokens, because these leave no registers for the next sums, and their
-            // computations overlap anyway.
+            // With more tokens, the next sums are not computed ahead, because no registers are left for these sums. The
+            // computations of several tokens overlap anyway.
             let is_ahead = Self::AHEAD && (T == 1 || D::WIDE && T == 2);
             if is_ahead && chunks > 0 {
                 ahead = Self::sums(rows, &x, 0, next);
@@ -454,7 +454,7 @@ impl Sums {
     }
 }
 
-/// Sixteen scales or minimums as i16, in the order of [`Sums::words`].
+/// Widens sixteen scales or minimums to i16, and arranges them like the sums in [`Sums::words`].
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn apart([low, high]: [u64; 2]) -> __m256i {
@@ -503,7 +503,7 @@ unsafe fn block_sums<D: Dot, F: Format, const T: usize>(
                 _ => _mm256_mullo_epi32(_mm256_srai_epi32::<16>(must_cast(*scales)), sums.less),
             };
         }
-        // With groups of 16, the byte indices that select the first scale for every word.
+        // Byte indices for a shuffle that copies the first scale to every word, if groups have 16 weights.
         let first = opaque(_mm256_set1_epi16(0x0100));
         macro_rules! chunks {
             ($($chunk:literal)*) => { $({

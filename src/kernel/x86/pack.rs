@@ -114,9 +114,9 @@ unsafe fn all<F: Format, const WIDE: bool, const MADD: bool>(pack: &Pack<'_>) {
         let mut ahead = Ahead::new(pack.ahead, pack.cols / F::ELEMENTS);
         for b in 0..pack.cols / F::ELEMENTS {
             ahead.step();
-            // These rows are in the second-level cache, prefetched during the previous panel. With 256-bit registers it
-            // helps to prefetch them into the first-level cache, too, because the hardware prefetcher cannot follow
-            // sixteen streams.
+            // The rows were prefetched into the second-level cache while the previous panel was multiplied. With
+            // 256-bit registers, prefetching them into the first-level cache helps, too, because the hardware
+            // prefetcher cannot follow sixteen streams.
             if !WIDE && (b % 2 == 0 || bytes > 64) {
                 for r in 0..PANEL_ROWS {
                     prefetch_near(pack.w.wrapping_add(r * pack.row_bytes + b * bytes + 192), bytes);
@@ -179,7 +179,8 @@ pub(super) unsafe fn block<F: Format, const WIDE: bool, const MADD: bool, const 
     }
 }
 
-/// A block of each row of a panel. Missing rows repeat the last row.
+/// The current block of each of a panel's 16 rows. If the matrix has fewer rows left, the last row stands for the
+/// missing ones.
 #[derive(Clone, Copy)]
 struct SixteenRows {
     first: *const u8,
@@ -192,7 +193,11 @@ impl SixteenRows {
     fn at(self, r: usize) -> *const u8 {
         self.first.wrapping_add(r.min(self.rows - 1) * self.row_bytes)
     }
+    /// Returns a row's block.
+    ///
     /// # Safety
+    ///
+    /// [`at`](Self::at) is the address of a block of format `F`.
     ///
     /// [`at`](Self::at) is the address of a block of format `F`.
     #[inline(always)]
@@ -229,7 +234,7 @@ unsafe fn codes<F: Format, const WIDE: bool, const MADD: bool>(s: Ymm, blocks: S
     }
 }
 
-/// Writes `d` of every row, for the weights from element `at` on.
+/// Writes the scale `d` of every row to the panel, for the weights from element `at` of the block on.
 #[inline(always)]
 unsafe fn scales<F: Format>(s: Ymm, blocks: SixteenRows, at: usize, to: *mut u8) {
     // SAFETY: the caller promises the blocks, and room for a line.

@@ -277,7 +277,7 @@ const fn fit<F: Format>() -> usize {
     fit as usize
 }
 
-/// Defines the functions over [`EightRows`], compiled for an instruction set.
+/// Defines the functions that multiply with [`EightRows`], in a module that is compiled for an instruction set.
 macro_rules! eight {
     ($name:ident, $features:literal) => {
         mod $name {

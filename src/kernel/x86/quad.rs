@@ -48,7 +48,8 @@ pub(super) unsafe fn transposed<F: Format>(blocks: [&F::Block; 16], chunk: usize
 }
 
 impl Quad<'_> {
-    /// Returns `N` bytes of block `r`. Their offset in the block is the offset of `place` in the first block.
+    /// Returns the `N` bytes of block `r` that correspond to `place`, which points into the first block: they have the
+    /// same offset.
     #[inline(always)]
     fn row<const N: usize>(&self, place: &[u8; N], r: usize) -> [u8; N] {
         let at = place.as_ptr().addr().wrapping_sub(self.0[0].as_ptr().addr());

@@ -59,7 +59,8 @@ impl Activations {
         Self { q: [two(a), two(b), two(c), two(d)], sums }
     }
 
-    /// The sums of activations times the scales or minimums of four rows: four lanes in each quarter.
+    /// Multiplies the sums of activations by the scales or minimums of four rows. A row's product is the sum of the
+    /// four lanes in its quarter.
     #[inline]
     #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
     fn of_sums<F: Format>(&self, [first, last]: [__m512i; 2]) -> __m512i {
@@ -92,7 +93,8 @@ const fn fits_in_words<F: Format>() -> bool {
     F::MAX as u32 * 127 * 4 <= 32767
 }
 
-/// Turns the scales of a row into factors for [`Activations::dot`]. Every quarter of `scales` has all of these scales.
+/// Arranges the scales of a row as factors for [`Activations::dot`]. Every quarter of the register `scales` has the
+/// scales of the whole row.
 #[inline]
 #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
 fn factors<F: Format>(scales: __m512i) -> [__m512i; 4] {
@@ -271,7 +273,8 @@ impl FourRows {
         }
     }
 
-    /// Puts the scales of row `ROW` into every quarter; with groups of 16, even and odd groups alternate.
+    /// Spreads the scales of row `ROW` to all four quarters of a register. If groups have 16 weights, quarters with the
+    /// scales of even groups alternate with quarters with those of odd groups.
     #[inline]
     #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
     fn of_row<F: Format, const ROW: usize>(&self) -> __m512i {

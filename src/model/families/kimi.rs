@@ -33,8 +33,8 @@ pub(super) const fn ling<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
     Ok(Spec { recurrent, heads_gated: Some(HeadGate { per_head: true, softplus: false }), ..spec })
 }
 
-/// Reads the keys that both architectures have. `normed` is the default for whether the weights of experts are divided
-/// by their sum.
+/// Reads the keys that Kimi Linear and Ling 3 share. If the file does not say whether the weights of experts are
+/// divided by their sum, `normed` decides.
 const fn delta<'a>(keys: &mut Keys<'_, 'a>, style: RopeStyle, normed: bool) -> Result<Spec<'a>, Error> {
     keys.partial_layers = true;
     let recurrent_layers = keys.layers_without_attention();

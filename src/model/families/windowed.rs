@@ -1,4 +1,5 @@
-//! Decoders whose local layers differ from the global layers in more than the sliding window.
+//! Architectures whose local layers differ from the global layers not only in the sliding window, but also in sizes or
+//! positions.
 
 use super::granite;
 use super::llama_like::{adjacent, halves};

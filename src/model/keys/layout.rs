@@ -127,7 +127,7 @@ impl<'a> Keys<'_, 'a> {
         }
     }
 
-    /// Detects the layout of a layer's q, k and v: one tensor or three tensors.
+    /// Sets `spec.fused_qkv` according to how the file stores a layer's q, k and v: in one tensor or in three.
     const fn qkv_layout(&self, spec: &mut Spec<'a>, index: usize) {
         if spec.gated_query {
             return;

@@ -1,4 +1,5 @@
-//! Reads the sizes of mixers other than plain attention: latent vectors and states of fixed size.
+//! Reads the sizes of layers that mix tokens by other means than plain attention: by attention to latent vectors, or by
+//! recurrent states.
 
 use super::{Keys, MAX_WIDTH};
 use crate::kernel::MAX_TAPS;

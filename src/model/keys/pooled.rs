@@ -150,7 +150,8 @@ impl<'a> Keys<'_, 'a> {
         if !built::POOLED_HEAD || spec.pooled_head.is_some() {
             return Ok(());
         }
-        // The head's tensors get the roles of linear layers by a list of renamed roles. A spec has only one such list.
+        // The tensors of the pooled head have the names of other linear layers, and get their roles from the spec's
+        // list of renamed roles. A spec has only one such list.
         if spec.renamed.is_empty() {
             tri!(self.ranking(PooledActivation::None, spec));
         }

@@ -48,7 +48,7 @@ pub(super) const fn row(role: Role, spec: &Spec<'_>, layer: &Layer) -> Row {
             (need_if_owned(layer, need), shape)
         }
         Role::AttnSinks => (spec.attention_sinks(), Vector(heads)),
-        // In most models only the first layer has this tensor, and all layers share it.
+        // In most models only the first layer has a tensor of relative biases, and all layers share it.
         Role::AttnRelB => match buckets {
             Some(buckets) => (required_if(layer.index == 0 || spec.own_biases()), Vectors(heads, buckets)),
             None => ABSENT,
@@ -65,7 +65,8 @@ pub(super) const fn row(role: Role, spec: &Spec<'_>, layer: &Layer) -> Row {
     }
 }
 
-/// Tensors of a recurrent mixer that have names of attention, in a layer without attention.
+/// Requirement and shape of a recurrent mixer's tensor, for tensors that have the same names as attention's. The layer
+/// has no attention.
 const fn of_mixer(role: Role, spec: &Spec<'_>, layer: &Layer) -> Row {
     let Some(mixer) = mixer_of(spec, layer) else { return ABSENT };
     let shape = match (mixer.kind, role) {
@@ -133,7 +134,8 @@ const fn head_norm(spec: &Spec<'_>, layer: &Layer, count: usize) -> Row {
     }
 }
 
-/// `need` for layers that compute keys and values. Other layers do not use the tensor, but some files contain it.
+/// Returns `need` for a layer that computes its own keys and values. Other layers do not use the tensor, but some files
+/// contain it nevertheless.
 const fn need_if_owned(layer: &Layer, need: Need) -> Need {
     if layer.owns_kv || matches!(need, Need::Absent) { need } else { Need::Unused }
 }

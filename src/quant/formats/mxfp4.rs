@@ -16,7 +16,7 @@ impl Format for Mxfp4 {
     const D: Option<(usize, f32)> = None;
     const SHAPE: Shape = Shape::Nibbles(1, Some(TABLE));
 
-    /// Returns half of the power of two, because the table's values are doubled.
+    /// Returns the block's scale, a power of two. It is halved, because the values in the table are doubled.
     #[inline(always)]
     fn d(block: &[u8; 17], _at: usize, _f16: impl Fn([u8; 2]) -> f32) -> f32 {
         let [exponent, ..] = *block;
