@@ -110,7 +110,7 @@ struct Found {
     beam: u32,
 }
 
-/// A possible continuation of the hypothesis at index `beam`.
+/// A token by which the hypothesis with index `beam` can continue, and the score of the result.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 struct Candidate {
@@ -291,7 +291,8 @@ impl<'w> State<'w> {
         Ok(state)
     }
 
-    /// Makes a candidate active. `row` is the index of the first node of the candidate's step.
+    /// Makes a candidate an active hypothesis. `row` is the index of the first node in the tree for the candidate's
+    /// step.
     fn follow(&mut self, row: usize, candidate: Candidate) {
         let Candidate { score, token, beam } = candidate;
         let Self { nodes, scores, parents, inputs, live, .. } = self;

@@ -190,7 +190,7 @@ abilities! {
     LATENT,
     /// Features of Gemma 3n: several streams of hidden states, and sparse feed-forward layers.
     ALTUP,
-    /// Attention outputs multiplied by a gate that is computed with the query.
+    /// Gates on the outputs of attention, which the matrix of the queries also computes.
     GATED_QUERY,
     /// Soft caps on scores and logits.
     CAPS,
@@ -348,7 +348,7 @@ pub(crate) const SCALES: bool = cfg!(any(feature = "nvfp4", feature = "llama-lik
 /// True if vectors may be F16 or BF16; they are converted when a session begins.
 pub(crate) const HALF_VECTORS: bool = cfg!(feature = "half-floats");
 
-/// True if some family uses the hyperbolic tangent directly.
+/// True if some family of this build applies the hyperbolic tangent other than as a part of GELU.
 pub(crate) const TANH: bool = CAPS || RWKV || ALTUP || SOUND;
 
 macro_rules! features {

@@ -405,7 +405,8 @@ pub enum Error {
     /// last complete pass, but have no logits.
     #[cfg(feature = "storage")]
     Storage {
-        /// Offset of the first byte, from the start of the model's part in the storage.
+        /// Position of the first byte that was to be read, counted from the first byte that `arenite pack` wrote for
+        /// the storage.
         at: u64,
         /// Number of bytes.
         bytes: usize,

@@ -44,7 +44,7 @@ pub(super) enum Systems {
     Own,
     /// Only at the start.
     First,
-    /// The message is merged into the next message that is not the assistant's.
+    /// A system message is merged into the next message that is not from the assistant.
     Merged,
 }
 

@@ -19,7 +19,8 @@ pub struct Context {
     pub(super) engine: Id,
     /// Position of the next token.
     pub(super) position: usize,
-    /// One past the furthest position ever written; determines what a sliding window has overwritten.
+    /// One more than the largest position that was ever written. It tells which positions a sliding window's ring has
+    /// overwritten.
     pub(super) reached: usize,
     /// True if a pass was aborted after it had begun to change recurrent states.
     pub(super) torn: bool,

@@ -250,8 +250,8 @@ impl Engine<'_, '_> {
 }
 
 impl Ahead {
-    /// Returns the progress after a rewind to `position`. The recurrent states are at position `settled`; a torn
-    /// context's states are damaged.
+    /// Returns the new value of this struct after the context was rewound to `position`. The recurrent states contain
+    /// the tokens before position `settled`. If `torn` is true, the states are damaged, and no pending rows are left.
     fn rewound(self, position: usize, settled: usize, torn: bool) -> Self {
         let pending = if torn { 0 } else { position.saturating_sub(settled) as u32 };
         let position = position as u32;

@@ -73,8 +73,8 @@ pieces! {
     branch: f32,
     /// Intermediate values of a layer: q, k, v and attention output, or gate and up.
     inner: f32,
-    /// Additional inputs of layers, `[batch][layers][per_layer_input]`, followed by the vectors that [`Spec::beside`]
-    /// counts.
+    /// The additional input that each layer has per token, `[batch][layers][per_layer_input]`. After it come the
+    /// vectors that [`Spec::beside`] counts.
     inputs: f32,
     /// Quantized activations, their scales, and their sums per 16 elements.
     quants: i8,

@@ -39,7 +39,8 @@ impl<'w> Turns<'w> {
         self.table.get_mut(slot * self.each..(slot + 1) * self.each).unwrap_or_default()
     }
 
-    /// Current difference between a context's positions and its rotary positions, which are less.
+    /// How much less the rotary position of a context's next token is than its position, because of the pictures that
+    /// the context has read.
     pub fn less(&self, slot: usize) -> usize {
         self.of(slot).iter().map(|turn| turn.less as usize).max().unwrap_or(0)
     }

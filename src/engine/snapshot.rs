@@ -327,7 +327,8 @@ impl Engine<'_, '_> {
         })
     }
 
-    /// Calls `each` with the byte ranges of the first `used` positions in every layer and head.
+    /// Calls `each` with every byte range of the cache that holds the first `used` positions of the context in `slot`.
+    /// `used` has a number for each pool of pages.
     fn positions_in_use(&self, slot: usize, used: [usize; 2], mut each: impl FnMut(Range<usize>)) {
         let store = &self.plan.store;
         let mut start = 0;

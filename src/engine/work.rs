@@ -175,7 +175,8 @@ impl core::fmt::Debug for Pass<'_, '_, '_, '_> {
 }
 
 impl<'p, 'c, 'm, 'w> Pass<'p, 'c, 'm, 'w> {
-    /// Creates a run of `works`. The caller has checked the works and reserved the pages that they need.
+    /// Prepares to run `works` in passes. The caller has checked all works and reserved the pages of the cache that
+    /// they need.
     pub(super) fn new(engine: &'p mut Engine<'m, 'w>, works: &'p mut [Work<'c>]) -> Self {
         Self {
             engine,

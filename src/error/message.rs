@@ -6,7 +6,8 @@ use core::fmt;
 use super::name::{Digits, Name};
 use crate::quant::TensorType;
 
-/// Value of a `{}` in a sentence: a reference into the error, to keep the code small.
+/// What is inserted for a `{}` in a sentence. It refers to a field of the error instead of copying it, to keep the code
+/// small.
 #[derive(Clone, Copy)]
 pub(super) enum Piece<'e> {
     None,

@@ -26,7 +26,8 @@ pub(super) struct Skips {
 impl Skips {
     pub(super) const NONE: Self = Self { longest: [(0, 0); 4] };
 
-    /// Replaces the shortest entry by the array whose strings begin at `start`, if that array is longer.
+    /// Records an array of strings, which begin at `start` and have `len` bytes, in place of the shortest array
+    /// recorded so far, if the new one is longer.
     const fn note(&mut self, start: usize, len: usize) {
         let [a, b, c, d] = &mut self.longest;
         let ab = if a.1 <= b.1 { a } else { b };
@@ -235,7 +236,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// Appends to `hash` the bytes of all pairs whose keys satisfy `is_wanted`, in file order.
+    /// Feeds the bytes of all metadata entries whose keys satisfy `is_wanted` to `hash`, in the order of the file.
     pub(super) fn hash(mut self, hash: &mut Hash, is_wanted: impl Fn(&[u8]) -> bool) {
         let mut before = self.reader.rest();
         while let Some(key) = self.next_name() {

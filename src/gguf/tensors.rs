@@ -289,7 +289,7 @@ pub struct Tensors<'a> {
     data_at: usize,
     /// Entries left in the current piece's directory.
     left: u64,
-    /// True if tensors after the end of `data` are in a storage.
+    /// True if only the head of the model is in memory (as `data`). The other tensors are in a storage.
     #[cfg(feature = "storage")]
     is_head: bool,
     #[cfg(feature = "split")]

@@ -313,7 +313,7 @@ pub(super) fn alike(grammar: &Grammar<'_>, a: Node, b: Node) -> bool {
             let Some(next) = grammar.side_by_side(*a, *b) else { return false };
             left = left.saturating_sub(grammar.head(*a).map_or(0, Head::ranges));
             for pair in next {
-                // Searches from the end, because most duplicates were added recently.
+                // Looks for the pair from the end of the list, because most duplicates were added recently.
                 let place = pairs.iter().rev().position(|there| *there == pair);
                 left = left.saturating_sub(place.unwrap_or(pairs.len()));
                 if place.is_none() && pairs.push(pair).is_err() {

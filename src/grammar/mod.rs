@@ -78,7 +78,7 @@ impl<'g> Constraint<'g> {
         Self { grammar, state: State::new(&grammar) }
     }
 
-    /// Creates a constraint in `state`, which a constraint with the same grammar has reached.
+    /// Creates a constraint that continues in `state`, the state of another constraint with the same grammar.
     pub fn at(grammar: Grammar<'g>, state: State) -> Self {
         Self { grammar, state }
     }
@@ -90,7 +90,7 @@ impl<'g> Constraint<'g> {
             || self.state.allows_token(&self.grammar, token, text(tokenizer, token))
     }
 
-    /// Advances by a token.
+    /// Advances the constraint by a token of the answer.
     ///
     /// # Errors
     ///

@@ -633,7 +633,8 @@ unsafe fn weigh_elements<S: Isa, E: Values, const R: usize, const N: usize>(
             let (Some(tile), lanes) = (tiles.get(t), range.lanes(t)) else { break };
             let mut at = value_at(tile.at, layout, lanes.start);
             let mut later = value_at(tile.later, layout, lanes.start).wrapping_add(E::offset(i));
-            // For each row, the weights of the tile, multiplied by the values' scales if values have scales.
+            // For each row and group of 16 elements, the weights of the tile's positions, multiplied by the scales of
+            // the values if the values have scales.
             let mut scaled = [[MaybeUninit::<[f32; TILE]>::uninit(); R]; N];
             let mut factors = [[core::ptr::null::<f32>(); R]; N];
             for (n, (factors, scaled)) in factors.iter_mut().zip(&mut scaled).enumerate() {

@@ -228,8 +228,8 @@ fn row(rows: &mut [u8], slot: usize, bytes: usize) -> &mut [u8] {
     rows.get_mut(slot * bytes..(slot + 1) * bytes).unwrap_or_default()
 }
 
-/// The elements of position `slot`: one in each row of a tile's keys or scales. A row has an element of `B` bytes per
-/// position.
+/// Iterates over the elements of position `slot` in the keys of a tile, or in their scales. Each row has one element of
+/// `B` bytes per position.
 fn column<const B: usize>(rows: &mut [u8], slot: usize) -> impl Iterator<Item = &mut [u8; B]> {
     rows.as_chunks_mut().0.as_chunks_mut::<TILE>().0.iter_mut().map(move |row| &mut row[slot % TILE])
 }

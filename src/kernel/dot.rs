@@ -48,8 +48,8 @@ fn add_block<F: Format>(block: &F::Block, q: &[i8], sums: &[i16], dx: f32, mut a
     acc
 }
 
-/// Adds the products of a smaller block to `acc`. The activations have a scale per 32 elements, so the sum of each
-/// chunk of 32 is converted to float.
+/// Multiplies a block of less than 256 weights, and adds the products to the result. The activations have a scale per
+/// 32 elements, so that the integer sum of each chunk of 32 is converted to a float.
 #[inline(always)]
 fn add_chunks<F: Format>(
     block: &F::Block,

@@ -95,7 +95,8 @@ pub(super) fn is_silu(f: Activation) -> bool {
     }
 }
 
-/// `x = f(x)`, or `x = f(x) * up` if the feed-forward layer has a gate.
+/// Applies an activation function in place: `x = f(x)` or, if the feed-forward has a gate (so that `x` is the gate), `x
+/// = f(x) * up`.
 #[inline(always)]
 pub(super) fn activate<S: Isa>(s: S, f: Activation, x: &mut [f32], up: Option<&[f32]>) {
     for i in (0..x.len()).step_by(16) {

@@ -45,7 +45,7 @@ pub fn add_scaled(f16: [u8; 2], scale: f32, sum: i32, acc: f32) -> f32 {
     } else {
         (u64::from(scales) * u64::from(sum_bits)) << 19
     };
-    // The lowest bit of the product is worth `2^(w_exponent - 25 + x_exponent - 137)`.
+    // The value of the product's lowest bit is `2^(w_exponent - 25 + x_exponent - 137)`.
     add(product, w_exponent.max(1) as i32 + x_exponent as i32 + 7, (w << 16 ^ x ^ sum as u32) & SIGN, acc)
 }
 
@@ -126,8 +126,8 @@ fn rounded(sum: u64, exponent: i32) -> u32 {
     if high == 0 {
         (high, low, exponent) = (low >> 1, low << 31, exponent - 31);
     }
-    // Shifts the highest bit to bit 30, so that rounding up cannot overflow. (A sum of 1, of a tiny product and 0, has
-    // 31 zeros above its bit in `low`.)
+    // Shifts the highest bit to bit 30, so that rounding up cannot overflow. (If a tiny product is added to 0, the sum
+    // can be 1; its only bit is then the lowest bit of `low`, below 31 zeros.)
     let zeros = leading_zeros(high << 1 | 1);
     (high, low) = (high << zeros | low >> 1 >> (31 - zeros), low << zeros);
     exponent -= zeros as i32;

@@ -41,7 +41,8 @@ pub(super) const ITEM_TOKENS: usize = 16;
 #[cfg(target_has_atomic = "ptr")]
 const MAX_SHARES: usize = 16;
 
-/// Number of items that were taken from a share. Each such number has its own cache line.
+/// Number of items that workers have taken from a share. The number has a cache line of its own, so that workers of
+/// different shares do not disturb each other.
 #[cfg(target_has_atomic = "ptr")]
 #[repr(align(64))]
 struct Taken(AtomicUsize);

@@ -17,7 +17,7 @@ pub enum Form {
     Groups64,
 }
 
-/// Number of activations per element of `sums`, in every quantized form.
+/// In every quantized form, `sums` has one sum per this many activations.
 pub const SUM_SPAN: usize = 16;
 
 macro_rules! form_of {

@@ -248,7 +248,7 @@ pub(super) trait Lanes: Copy {
     fn exp2i(self) -> Self;
     /// Takes lane `i` from `self` if bit `i` of `mask` is set, and otherwise from `other`.
     fn select(self, mask: u16, other: Self) -> Self;
-    /// The same as [`select`](Self::select), with a fast path for the most frequent mask, in which all bits are set.
+    /// Does the same as [`select`](Self::select). A `mask` with all bits set, the most frequent one, takes a fast path.
     #[inline(always)]
     fn masked(self, mask: u16, other: Self) -> Self {
         if mask == u16::MAX { self } else { self.select(mask, other) }

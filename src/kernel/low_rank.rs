@@ -32,7 +32,7 @@ pub struct LowRank<'a> {
     x: Acts<'a>,
     factor: f32,
     rank: usize,
-    /// True if the last element of each `low[i][t]` is `factor`, so that the last column of `b` is a bias.
+    /// True if the last column of `b` is a bias. The last element of each `low[i][t]` is then set to `factor`.
     pub has_bias: bool,
     /// Index in `out` where the outputs of the first token of `x` begin.
     first: usize,

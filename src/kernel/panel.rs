@@ -63,7 +63,8 @@ pub(super) mod scales {
 macro_rules! functions {
     ($f:ident, $e:tt, $($tokens:literal)*) => {{
         use $crate::kernel::panel::scales;
-        // Each layout has its own condition, so that the compiler omits the functions of all other layouts.
+        // The functions for each panel layout are behind a condition of their own, so that the compiler omits the
+        // functions of all other layouts.
         if const { $f::ELEMENTS == 256 && $f::GROUP == 16 && $f::M.is_some() } {
             &[$(functions!(@ blocks $e $tokens 16 true)),*]
         } else if const { $f::ELEMENTS == 256 && $f::GROUP == 16 } {

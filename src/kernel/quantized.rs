@@ -82,7 +82,7 @@ pub(super) struct Pack<'a> {
     pub cols: usize,
     /// Room for [`panel_bytes`](super::panel_bytes).
     pub panel: *mut u8,
-    /// Bytes to prefetch at the same time. They belong to rows of the next panel.
+    /// Rows of the next panel, to be prefetched while this panel is packed.
     #[allow(dead_code)] // some instruction sets do not prefetch
     pub ahead: &'a [u8],
 }
@@ -114,7 +114,7 @@ pub(super) struct Tile<'a> {
     /// The outputs of 16 rows for the first token; the next token's outputs are `stride` floats later.
     pub out: *mut f32,
     pub stride: usize,
-    /// Bytes to prefetch at the same time. They belong to rows of the next panel.
+    /// Rows of the next panel, to be prefetched while this panel is packed.
     #[allow(dead_code)] // some instruction sets prefetch only in packing
     pub ahead: &'a [u8],
 }

@@ -172,7 +172,8 @@ unsafe impl Unit for Portable {
 
 #[cfg(cortex_m_fpu)]
 pub(super) use super::arm::Fpu as Here;
-/// The unit of this target. It serves operations outside of a table, and the block formats of [`dot`](super::dot).
+/// The `Unit` of the processor for which this crate is compiled. It computes operations that belong to no table, and
+/// the block formats of [`dot`](super::dot).
 #[cfg(not(cortex_m_fpu))]
 pub(super) use Portable as Here;
 

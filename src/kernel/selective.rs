@@ -27,7 +27,8 @@ pub struct Scan<'a> {
     pub steps: &'a [f32],
     /// `[tokens][channels]`.
     pub input: &'a [f32],
-    /// The `write` and `read` factors: `states` of each per token. The factors of two tokens are `stride` apart.
+    /// The factors by which each state is written and read: for each token, `states` factors of each kind. From token
+    /// to token there are `stride` floats.
     pub write: &'a [f32],
     pub read: &'a [f32],
     pub stride: usize,

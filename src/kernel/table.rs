@@ -92,7 +92,7 @@ macro_rules! table {
             prefetch: entry!(prefetch, $isa, [$($feature)?],
                 |s, bytes: &[u8]| {
                     let prefetch = |line: &[u8]| s.prefetch(line.as_ptr());
-                    // Splits the bytes into groups of eight lines, so that the compiler unrolls the inner loop.
+                    // Divides the bytes into groups of eight cache lines, so that the compiler unrolls the inner loop.
                     let (groups, rest) = bytes.as_chunks::<512>();
                     groups.iter().for_each(|group| group.chunks(64).for_each(prefetch));
                     rest.chunks(64).for_each(prefetch);

@@ -22,7 +22,7 @@ pub enum Positions {
     Relative {
         /// Number of ranges.
         buckets: usize,
-        /// True if a learned embedding per position is added to the token's embedding, too
+        /// True if the model also has a learned embedding per position, which is added to the token's embedding
         /// ([MPNet](https://arxiv.org/abs/2004.09297)).
         embedded: bool,
     },
@@ -84,7 +84,8 @@ pub struct EncoderSizes {
     pub head_dim: usize,
     /// Width of the feed-forward layer.
     pub ffn: usize,
-    /// Front end and longest input, if the encoder reads sounds instead of tokens.
+    /// If the encoder reads sounds instead of tokens: the sizes of the layers that turn a sound into its input, and the
+    /// longest input.
     #[cfg(feature = "sound")]
     pub sound: Option<SoundSizes>,
 }

@@ -25,7 +25,7 @@ pub enum Front {
 pub(crate) struct Convolution {
     /// Number of input rows that an output row depends on.
     pub taps: usize,
-    /// Number of input rows by which the first tap moves from one output row to the next.
+    /// Number of input rows between the first taps of two consecutive output rows.
     pub stride: usize,
     /// Rows of zeros before and after the input.
     pub padding: usize,

@@ -27,7 +27,8 @@ pub(super) struct Keys<'g, 'a> {
     pub partial_layers: bool,
     /// True if a window without a pattern of local layers applies to all layers.
     window_everywhere: bool,
-    /// True for latent attention, where keys and values may have other lengths than heads in the cache.
+    /// True for attention to latent vectors. The file's lengths of keys and values may then differ from the lengths in
+    /// the cache.
     is_latent: bool,
 }
 
@@ -227,7 +228,8 @@ impl<'g, 'a> Keys<'g, 'a> {
         optional!(self.get(name), str(self.architecture, name))
     }
 
-    /// Derives the decoder's spec from the encoder's `spec`, applying the keys for the decoder.
+    /// Derives the spec of an encoder-decoder's decoder: changes the encoder's spec as the file's keys for the decoder
+    /// say.
     pub const fn target(&mut self, spec: Spec<'a>) -> Result<Spec<'a>, Error> {
         let start = match tri!(self.integer(START)) {
             Some(start) if (start as usize) < spec.vocab => start,
@@ -335,8 +337,8 @@ impl<'g, 'a> Keys<'g, 'a> {
         Ok(Some(Pattern::Where(pattern)))
     }
 
-    /// Applies `attention.sliding_window` to all layers. If the family does not call this function, that key alone has
-    /// no effect.
+    /// Lets `attention.sliding_window` apply to all layers. If a family does not call this function, the key has no
+    /// effect without a pattern of local layers.
     ///
     /// # Errors
     ///

@@ -384,7 +384,8 @@ impl Role {
         self.tensor(spec, layer).0
     }
 
-    /// Finds the [`Place`] of the tensor called `name` in a stack.
+    /// Tells to which role, layer and piece the tensor called `name` belongs, in a file whose spec describes the stack
+    /// `stack`.
     pub(super) fn of(name: &str, stack: Stack) -> Place {
         let (prefix, rest) = match split_at_dot(name) {
             Some((prefix @ ("enc" | "dec"), rest)) => (prefix, rest),

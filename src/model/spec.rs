@@ -382,8 +382,8 @@ impl<'a> Spec<'a> {
         self.recurrent().is_some()
     }
 
-    /// For layers that predict further tokens of a model: what they read, and whether they have keys of their own.
-    /// `None` for an ordinary model.
+    /// For layers that predict further tokens of a model: which layers of the file they are, and which states they
+    /// read. `None` for an ordinary model.
     pub(crate) const fn next(&self) -> Option<Next> {
         #[cfg(feature = "drafts")]
         return self.next;
@@ -472,7 +472,7 @@ impl<'a> Spec<'a> {
         }
     }
 
-    /// True if the model is a reranker: the results for a text are scores.
+    /// True if the model is a reranker, which computes scores instead of embeddings.
     pub const fn ranks(&self) -> bool {
         match self.pooled_head() {
             Some(head) => head.scores,
@@ -480,7 +480,7 @@ impl<'a> Spec<'a> {
         }
     }
 
-    /// Number of elements of the buffer that [`Engine::embed`](crate::Engine::embed) needs.
+    /// Number of elements of the buffer that the caller passes to [`Engine::embed`](crate::Engine::embed).
     pub const fn embedding_buffer(&self) -> usize {
         max(self.dim, self.embedding_len())
     }

@@ -187,8 +187,8 @@ fn read_as(spec: &Spec<'_>, name: &str) -> Option<(Role, Shape)> {
 }
 
 impl Piece {
-    /// Shape of a tensor that is this piece of the weights of `role`; the weights as a whole have the shape `whole`.
-    /// `None` if no file has that piece.
+    /// Shape of a tensor that is this piece of a role's weights; `whole` is the shape of all weights of the role.
+    /// `None` if no file has such a piece.
     fn shape(self, whole: Shape, spec: &Spec<'_>, role: Role) -> Option<Shape> {
         let separate = spec.separate_experts() && role.expert_slot().is_some();
         Some(match (self, whole) {

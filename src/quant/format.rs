@@ -314,7 +314,7 @@ mod tests {
             largest = largest.max(codes.max().unwrap_or(0));
         };
         (0..=255).for_each(|byte| take(&vec![byte; size_of::<F::Block>()]));
-        // Each of the 2048 entries of the largest table occurs about 300 times.
+        // The largest table of a format has 2048 entries; random blocks read each of them about 300 times.
         for _ in 0..20_000 {
             take(&(0..size_of::<F::Block>()).map(|_| random()).collect::<Vec<_>>());
         }

@@ -29,7 +29,8 @@ pub(super) fn adapted(more: &More, state: &State) -> f64 {
     if adapted.is_nan() { target } else { adapted }
 }
 
-/// Weight of a token with probability `share`. Impossible tokens stay impossible.
+/// Weight of a token of probability `share` in the draw of adaptive-p: the closer to the adapted target, the larger. An
+/// impossible token stays impossible.
 pub(super) fn weight(logit: f32, share: f64, adapted: f64) -> f64 {
     if logit == f32::NEG_INFINITY {
         return 0.0;

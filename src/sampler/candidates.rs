@@ -381,7 +381,8 @@ pub(super) struct Least(f32);
 impl Least {
     pub const NONE: Self = Self(f32::NEG_INFINITY);
 
-    /// The limit at which a token is `min_p` times as probable as the best token, at this temperature.
+    /// The limit for a given `min_p`, relative to the highest logit: a token with this logit is `min_p` times as
+    /// probable as the best token.
     pub fn of(min_p: f32, temperature: f32) -> Self {
         if min_p > 0.0 { Self(libm::logf(min_p) * temperature) } else { Self::NONE }
     }

@@ -28,8 +28,9 @@ pub struct Breaker {
 }
 
 impl<'b> Breakers<'b> {
-    /// Creates the sequences that begin with `heads` and continue in `tails`. `None` unless the heads are sorted by
-    /// their first tokens, and the further tokens of each head are in `tails`.
+    /// Creates the list of sequences that interrupt repetitions. A sequence begins with one of `heads`, and its other
+    /// tokens are in `tails`. `None` if the heads are not sorted by their first tokens, or if a head's other tokens are
+    /// not all in `tails`.
     pub fn new(heads: &'b [Breaker], tails: &'b [TokenId]) -> Option<Self> {
         let is_inside = |head: &Breaker| u64::from(head.start) + u64::from(head.len) <= tails.len() as u64;
         let is_right = heads.is_sorted_by_key(|head| head.head) && heads.iter().all(is_inside);

@@ -526,7 +526,7 @@ fn filter<'l>(
         }
         let temperature = left.temperature;
         let kept = match (left.candidates.take(), fresh.take(), link) {
-            // If all tokens are candidates, only the kept tokens are sorted.
+            // If the whole vocabulary is a candidate, top-p finds the tokens that it keeps without sorting the others.
             (None, Some(slots), Link::TopP) if slots.len() == vocab => {
                 left.candidates = Some(Candidates::nucleus(slots, logits, params.top_p, min_keep, temperature));
                 continue;

@@ -118,8 +118,8 @@ impl<'a> Builder<'_, 'a> {
         place as usize
     }
 
-    /// Restores the starts of the lists after all entries are placed. Each word then holds the start of the next list,
-    /// so the words move up by one.
+    /// Undoes the counting after all entries are placed: each of the words then holds the start of the next list. Moves
+    /// the words up by one, so that each holds the start of its own list.
     fn places_to_starts(&mut self, at: usize, count: usize) {
         for at in (at + 1..=at + count).rev() {
             let start = get(self.words, at - 1);
@@ -158,7 +158,8 @@ impl<'a> Builder<'_, 'a> {
         }
     }
 
-    /// Fills the properties that follow from known spellings: end of turn, changed types, tokens that end an answer.
+    /// Stores the properties of tokens that follow from known spellings in the index: end of turn, changed types, and
+    /// tokens that end an answer.
     fn names(&mut self, gguf: &Gguf<'_>, found: &Found) {
         let consequences = consequences(gguf, self.vocab, found);
         self.set(header::EOT, consequences.eot.unwrap_or(NONE));

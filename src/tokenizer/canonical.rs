@@ -31,7 +31,7 @@ pub(super) enum Spelling {
     /// The text itself, spaces included.
     #[cfg_attr(not(feature = "plamo2"), allow(dead_code))]
     Plain,
-    /// The inside of a literal of bytes in Python: `\xe2`, `\n`, `\\`.
+    /// The text between the quotes of a `bytes` literal in Python: `\xe2`, `\n`, `\\`.
     #[cfg_attr(not(feature = "rwkv-world"), allow(dead_code))]
     Python,
 }
@@ -147,7 +147,8 @@ pub(super) fn hash(bytes: impl Iterator<Item = u8>) -> u32 {
     hasher.hash()
 }
 
-/// The first four bytes as a big-endian number, because such numbers sort like the bytes.
+/// Converts the first four bytes to a big-endian number, because such numbers sort like the bytes. Missing bytes count
+/// as 0.
 #[inline]
 pub(super) fn first_four(bytes: impl Iterator<Item = u8>) -> u32 {
     bytes.chain([0; 4]).take(4).fold(0, |key, byte| key << 8 | u32::from(byte))

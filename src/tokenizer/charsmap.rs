@@ -209,7 +209,8 @@ mod tests {
     #[test]
     fn white_space() {
         assert_eq!(normal(true, true, b"  a  b "), b" a b");
-        // SentencePiece 0.2.3 gives "▁▁" for a space that is kept, and no space before a first word without a prefix.
+        // Where a space is kept at the end of a text, SentencePiece 0.2.3 gives "▁▁" for a text of one space. Without a
+        // space prefix, it puts no space before the first word of a text.
         assert_eq!(normal(false, true, b"a  b"), b"a b");
         assert_eq!(normal(false, true, b"  a  b"), b" a b");
         assert_eq!(normal(true, false, b"  a  b "), b"   a  b ");

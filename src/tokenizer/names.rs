@@ -261,7 +261,8 @@ impl Found {
         Consequences { eot, eom, types, ends }
     }
 
-    /// Drops the changes of types that give way to the file's own.
+    /// Lets tokens keep the type that they have in the file, if the type that follows from the spelling [gives
+    /// way](Meaning::gives_way) to it.
     #[inline(never)] // keeps its temporaries off the caller's stack
     fn keep_types(&self, types: &mut [Option<(TokenId, TokenType)>; COUNT]) {
         let names = NAMES.iter().zip(&self.marked).zip(types);

@@ -94,8 +94,8 @@ struct Walk<'t> {
 }
 
 impl Walk<'_> {
-    /// Number of bytes of the text that become `len` bytes by decoding. `len` must not decrease from call to call.
-    /// `None` if this is inside a character.
+    /// Converts a position in the decoded text, `len` bytes from its start, to a position in the original text. `None`
+    /// if the position is inside a character. `len` must not decrease from call to call.
     fn to(&mut self, len: usize) -> Option<usize> {
         while self.decoded < len {
             let char = first_char(self.text.get(self.taken..)?)?;

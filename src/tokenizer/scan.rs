@@ -103,7 +103,8 @@ impl Class {
     }
 }
 
-/// The expression `before? of{least,most} after{0,after_most}`. If `needs_before` is true, `before` is not optional.
+/// A run of characters, as the regular expression `before? of{least,most} after{0,after_most}` describes it. If
+/// `needs_before` is true, `before` is required.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
     before: Option<Class>,

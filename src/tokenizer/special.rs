@@ -34,7 +34,8 @@ mod search {
     pub const NORMALIZED: u8 = 4;
 }
 
-/// The smallest build does not read lists with [`rule::NORMALIZED`].
+/// The searches for special tokens, in order. The smallest build lacks the last one, because it does not read lists
+/// with [`rule::NORMALIZED`].
 const SEARCHES: &[u8] =
     if HAS_TABLES { &[search::CONTROL, search::ADDED, search::NORMALIZED] } else { &[search::CONTROL, search::ADDED] };
 
@@ -171,8 +172,8 @@ fn stripped(search: u8) -> u8 {
     if HAS_TABLES && search == search::NORMALIZED { mark::STRIPPED_LAST } else { mark::STRIPPED }
 }
 
-/// Number of bytes from `pos` on that a search may take: text, and white space with the mark of this search. Counting
-/// stops after the length of the longest possible token.
+/// Number of bytes from `pos` on in which a search may find a token: text, and white space that this search may use
+/// although a token has absorbed it. Counting stops after the length of the longest possible token.
 fn free(marks: &[u8], pos: usize, search: u8) -> usize {
     let reach = marks.get(pos..).unwrap_or(&[]).iter().take(LONGEST_LOOKED_FOR);
     reach.take_while(|mark| **mark == mark::TEXT || **mark == stripped(search)).count()

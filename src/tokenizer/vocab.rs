@@ -26,7 +26,7 @@ pub(super) const ONLY_SPM: bool = !(HAS_TABLES || built::RWKV_WORLD || built::PL
 const IF_ABSENT: u32 = 1;
 /// Rule that no space is added after a special token.
 const AT_START: u32 = 2;
-/// Rule that a space at the end of a text is kept where runs of spaces count as one.
+/// Flag of the rule that a space at the end of a text is kept, in vocabularies where runs of spaces count as one.
 const KEEPS_LAST: u32 = 4;
 
 /// Maximum length of tokens that are looked up at every position of a text: special tokens, and all tokens of
@@ -228,8 +228,8 @@ pub(super) struct Vocab<'a> {
     pub add_bos: bool,
     pub add_eos: bool,
     pub add_space_prefix: bool,
-    /// A sum of [`IF_ABSENT`], [`AT_START`] and [`KEEPS_LAST`], as in Hugging Face's `Metaspace`; llama.cpp has no
-    /// such rules.
+    /// Which rules decide where a space is added: the sum of the flags [`IF_ABSENT`], [`AT_START`] and [`KEEPS_LAST`].
+    /// They are options of Hugging Face's `Metaspace`; llama.cpp has no such rules.
     space_prefix_rule: u32,
     /// True if consecutive characters that the vocabulary lacks become one unknown token, as in SentencePiece.
     /// llama.cpp does not do this.

@@ -71,7 +71,7 @@ impl Encoder<'_, '_> {
         }
     }
 
-    /// `x += scale1 * output(attention(norm1(x)))` for some rows.
+    /// Applies the attention of a layer to some rows: `x += scale1 * output(attention(norm1(x)))`.
     fn attend(&mut self, layer: usize, range: Range<usize>) {
         let Self { spec, table, compute, states, .. } = self;
         let (dim, count) = (spec.dim, range.len());

@@ -86,7 +86,7 @@ pieces! {
     sums: f32,
     /// A packed panel of weights per worker.
     panels: u8,
-    /// The picture before it is cut into tiles, and the overview.
+    /// The resized picture before it is cut into tiles, and the overview of the whole picture.
     canvas: u8,
     overview: u8,
     /// The picture before it is resized to the canvas.

@@ -47,7 +47,8 @@ projectors! {
 pub(super) enum Places {
     /// A learned vector for each patch of views of one size.
     Learned,
-    /// Learned vectors of a square grid, resized with an antialiased bilinear filter (SigLIP 2).
+    /// Learned vectors for the cells of a square grid. They are resized to the grid of the view by a bilinear filter
+    /// with antialiasing (SigLIP 2).
     Antialiased,
     /// Learned vectors of a square grid, resized bilinearly so that the vectors at the corners do not change.
     Corners,

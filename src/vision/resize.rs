@@ -47,7 +47,8 @@ impl Filter {
         }
     }
 
-    /// Returns the number of inputs per output, the factor by which the filter is widened, and the filter's reach.
+    /// For resizing `from` pixels to `to` pixels, returns the number of inputs per output, the factor by which the
+    /// filter is widened, and how far the widened filter reaches to each side.
     const fn reach(self, from: usize, to: usize) -> (f64, f64, f64) {
         let scale = from as f64 / to as f64;
         let widened = if scale < 1.0 { 1.0 } else { scale };

@@ -52,8 +52,8 @@ pub(super) struct Spec<'a> {
     /// The last of every `window_period` layers attends to the whole view, all other layers attend within windows. 0 if
     /// all layers attend to the whole view.
     pub window_period: usize,
-    /// For each layer, true if the layer's states are also projected, so that they can be added after a layer of the
-    /// language model.
+    /// An array of booleans: true for a layer whose states are also projected, to be added after one of the language
+    /// model's layers.
     deep: Option<Array<'a>>,
     /// Number of these layers.
     pub deep_layers: usize,
@@ -61,7 +61,8 @@ pub(super) struct Spec<'a> {
 }
 
 impl<'a> Spec<'a> {
-    /// Reads the metadata. The shapes of tensors are checked with the tensors.
+    /// Reads the sizes from the metadata and from the tensor directory. Whether tensors have the right shapes is
+    /// checked later.
     pub const fn read(gguf: &Gguf<'a>) -> Result<Self, Error> {
         let architecture = tri!(gguf.architecture());
         if !equal(architecture.as_bytes(), b"clip") {
@@ -246,7 +247,7 @@ pub(super) struct Tensors {
     pub gated: bool,
     /// Linear layers of the blocks have biases.
     pub biased: bool,
-    /// True if the names of the feed-forward's two matrices are exchanged.
+    /// True if files exchange the names of the feed-forward's two matrices, so that `up` is stored as `down`.
     pub swapped: bool,
     pub has_merger: bool,
     pub has_join_norm: bool,

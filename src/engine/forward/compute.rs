@@ -150,7 +150,8 @@ impl<'m, 'w> Compute<'m, 'w> {
         self.products((x, tokens), products, (out, stride), &());
     }
 
-    /// Like [`times_each`](Self::times_each), but ignores adapters and adds `addend` to the outputs.
+    /// Multiplies the rows `x` by several matrices, as [`times_each`](Self::times_each) does. Ignores the context's
+    /// adapters; instead, adds `addend` to the outputs.
     #[inline(always)] // a call costs small models 0.2 %
     pub(super) fn products(
         &mut self,

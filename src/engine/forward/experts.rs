@@ -13,7 +13,8 @@ use crate::model::{Experts, Gate, GroupExperts, Layer, Role, Router, Scores, Spe
 use crate::quant::le_f32;
 
 impl<'m> Forward<'m, '_> {
-    /// `x +=` the sum of `weight * down(f(gate(norm(x))) * up(norm(x)))` over the chosen experts.
+    /// Runs the feed-forward of the chosen experts: adds to `x` the sum of `weight * down(f(gate(norm(x))) *
+    /// up(norm(x)))` over these experts.
     pub(super) fn experts(&mut self, layer: &Layer, tokens: usize) {
         let Self { spec, weights, compute, hidden, branch, inner, .. } = self;
         let (index, dim, ffn) = (layer.index, spec.dim, layer.expert_width);
@@ -68,7 +69,7 @@ impl<'m> Forward<'m, '_> {
         run_chosen(compute, layer, &Bank::all(spec, experts.count, ffn), (chosen, branch), gathered, inner, sum);
         #[cfg(feature = "mixtures")]
         if let Some(group) = spec.group_experts() {
-            // As in llama.cpp, these experts process the output of the chosen experts.
+            // As in llama.cpp, the shared experts of groups process the output of the chosen experts, not their input.
             copy(branch, sum);
             run_chosen(compute, layer, &Bank::shared(groups, group.width), (of_groups, branch), gathered, inner, sum);
         }

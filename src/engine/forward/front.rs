@@ -25,7 +25,7 @@ struct Statistics {
 }
 
 impl Statistics {
-    /// Statistics that leave values as they are, for outputs without a norm.
+    /// A mean of 0 and a scale of 1, which leave values as they are. They are for outputs that have no norm.
     const NONE: Self = Self { mean: 0.0, scale: 1.0 };
 }
 
@@ -82,7 +82,8 @@ impl Forward<'_, '_> {
     }
 }
 
-/// Computes rows `wanted` of the last convolution into `out`.
+/// Computes the rows `wanted` of the last convolution's output, and all rows of earlier convolutions on which they
+/// depend. Writes the wanted rows to `out`.
 fn convolve(
     (compute, weights): (&mut Compute<'_, '_>, &Weights<'_, '_>),
     stages: &[Option<Convolution>; MAX_STAGES],

@@ -91,8 +91,8 @@ pub(crate) struct Forward<'m, 'w> {
     branch: &'w mut [f32],
     /// Intermediate values of attention or feed-forward.
     inner: &'w mut [f32],
-    /// Additional inputs of layers, `[batch][layers][per_layer_input]`, followed by the vectors that [`Spec::beside`]
-    /// counts.
+    /// The additional input that each layer has per token, `[batch][layers][per_layer_input]`. After it come the
+    /// vectors that [`Spec::beside`] counts.
     inputs: &'w mut [f32],
     /// Scratch of attention, in equal shares per worker.
     sums: &'w mut [f32],

@@ -18,7 +18,8 @@ use crate::model::{Layer, Role, Spec, Weights};
 
 /// The layers that predict further tokens, and what they read.
 pub(crate) struct Next<'m, 'w> {
-    /// Spec of the layers; swapped with the model's spec while the layers run, as are weights and rotations.
+    /// Spec of the predicting layers. Their spec, weights and rotations change places with the model's while these
+    /// layers run.
     pub spec: &'m Spec<'m>,
     pub weights: Weights<'m, 'w>,
     pub rotary: [Rotary<'w>; 2],
@@ -34,7 +35,8 @@ pub(crate) struct Next<'m, 'w> {
     pub fresh: &'w mut [f32],
 }
 
-/// Rows that the predicting layers read: tokens, each with the state of the position before it.
+/// Rows on which the predicting layers run. A row is a token, together with the model's state at the position before
+/// the token.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Rows<'t> {
     /// `count` kept positions.
@@ -244,7 +246,7 @@ impl Forward<'_, '_> {
         }
     }
 
-    /// Runs one of the predicting layers; the stacks are swapped.
+    /// Runs one of the predicting layers, which have already changed places with the layers of the model.
     fn next_layer(&mut self, layer: &Layer) {
         let Some(next) = &self.next else { return };
         let [global, local] = &next.tiles;
@@ -310,7 +312,7 @@ impl Forward<'_, '_> {
         self.swap_next();
     }
 
-    /// Swaps the predicting layers with the layers of the model.
+    /// Lets the predicting layers change places with the layers of the model, so that the same code runs them.
     fn swap_next(&mut self) {
         if let Some(next) = &mut self.next {
             core::mem::swap(&mut self.spec, &mut next.spec);

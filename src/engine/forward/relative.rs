@@ -53,7 +53,8 @@ impl<'w> Relative<'w> {
         Self { table, stride, middle, layer: if spec.own_biases() { heads } else { 0 } }
     }
 
-    /// Biases of a layer for heads from `head` on and tokens from `position` on.
+    /// Returns the biases on attention scores in a layer, for the heads from `head` on and for queries from `position`
+    /// on.
     pub fn bias(&self, layer: usize, head: usize, position: usize) -> Bias<'_> {
         if !built::RELATIVE_POSITIONS {
             return Bias::NONE;

@@ -35,8 +35,8 @@ impl<'w> Rotary<'w> {
         rotations: &'w mut [f32],
     ) -> Self {
         let Some(rope) = spec.rope(kind > 0) else { return Self::default() };
-        // The file's divisors are for global layers. Local layers use these divisors only if global layers do not
-        // rotate.
+        // The divisors in the file are for global layers. Local layers use them only if the global layers have no
+        // rotary positions.
         let divisors = match rope.scaling {
             _ if kind > 0 && spec.rope(false).is_some() => &[],
             Scaling::Long { original, .. } if context > original => weights.vector(Role::RopeFactorsLong, 0),

@@ -12,7 +12,8 @@ use super::Forward;
 
 /// Progress of the contexts' drafts, and rows that recurrent states do not contain yet.
 pub(crate) struct Undo<'w> {
-    /// Progress of each context's drafts; empty if no drafts are planned.
+    /// What the predicting layers have read of each context, and what its recurrent states lack; empty if no drafts are
+    /// planned.
     ahead: &'w mut [Ahead],
     /// The pending rows, which are outputs of projections: `[contexts][layers with a state][rows]`.
     pending: &'w mut [f32],

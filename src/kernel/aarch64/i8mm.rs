@@ -93,7 +93,7 @@ unsafe impl Panel for Smmla {
         let pairs = vld4q_dup_f64(w);
         [pairs.0, pairs.1, pairs.2, pairs.3].map(|pair| vreinterpretq_f32_f64(pair))
     }
-    /// A chunk takes four steps of eight codes each. Two steps belong to each half of the chunk.
+    /// Multiplies a chunk of 32 codes per row in four steps of eight codes. Two steps belong to each half of the chunk.
     #[inline(always)]
     unsafe fn products<const T: usize>(
         codes: &mut *const u8,

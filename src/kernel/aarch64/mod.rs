@@ -1,6 +1,6 @@
 //! 64-bit Arm: tables for NEON, which every core has, for dot products (`sdot`) and for matrix products (`smmla`).
 
-// Closures that only call an intrinsic stay closures, because they name the operands.
+// Some closures only call an intrinsic. They are not replaced by its name, because the closure names the operands.
 #![allow(clippy::redundant_closure)]
 
 mod blocks;

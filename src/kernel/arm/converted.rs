@@ -18,7 +18,8 @@ use crate::kernel::lanes::Elements;
 use crate::memory::kv::Store;
 use crate::memory::{HeadLayout, KvType, TILE};
 
-/// Maximum number of query rows that a conversion serves. More rows would need more stack than other parts of a pass.
+/// Maximum number of query rows that share one conversion of keys and values to floats. With more rows, attention would
+/// need more stack than the rest of a pass.
 const ROWS: usize = 3;
 
 /// With this start value, a fused multiply-add is a product, whatever its sign.

@@ -55,9 +55,9 @@ unsafe fn spread_all(first: u32, rest: *const i8, to: *mut u32) {
 }
 
 impl Spread {
-    /// Writes the block in the order in which the kernel reads it. If the scale of the `next` block is given, the last
-    /// two quants come first. (The block is written in place, because copying the block would take as long as writing
-    /// it.)
+    /// Writes the block's activations in the order in which the kernel reads them. If the block is the first of two
+    /// that are read together in words, `next` is the scale of the second; the last two activations are then written
+    /// first. (The block is written in place, because copying it would take as long as writing it.)
     #[inline(always)]
     fn write<F: Format>(to: &mut MaybeUninit<Self>, q: &[i8; 32], [a, b]: [i16; 2], scale: f32, next: Option<f32>) {
         let words: &[[u8; 4]; 8] = bytemuck::must_cast_ref(q);
@@ -246,7 +246,8 @@ macro_rules! eights {
         concat!(quants!(), eights!(@ $on))
     };
     (words first) => {
-        // The load also reads the fields `start` and `scale` of the block, which are not used.
+        // Loads six words at once, because a single instruction does so. Two of them are the fields `start` and `scale`
+        // of the block, which are not used.
         concat!("ldmia r0!, {{r3, r4, r5, r8, r9, r10}}\n", eights!(@ "8" first))
     };
     (@ $on:literal $($first:ident)?) => {

@@ -165,7 +165,8 @@ macro_rules! quants {
     };
 }
 
-/// Puts the codes of two chunks together and multiplies the codes with the quants.
+/// Assembly that joins the low and high bits of codes, for four codes of each of two chunks, and multiplies the codes
+/// by the activations.
 macro_rules! two {
     ($a:literal, $high_a:literal $shift_a:literal, $sum_a:literal; $b:literal, $high_b:literal $shift_b:literal, $sum_b:literal) => {
         concat!(
@@ -292,7 +293,8 @@ macro_rules! add_with_minimum {
     };
 }
 
-/// The units of both groups of 16 weights. `$half` multiplies one half of the block; its argument is `0` or `1`.
+/// Runs a block's units for the first groups of 16 weights of its chunks, then for the second groups. `$first` and
+/// `$second` multiply the two halves of a block.
 macro_rules! both_groups {
     ($first:expr, $second:expr) => {
         concat!(

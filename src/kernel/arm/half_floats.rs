@@ -51,7 +51,7 @@ macro_rules! bf16_group {
     };
 }
 
-/// Multiplies the low (`b`) or the high (`t`) f16 of a register with a column.
+/// Assembly that converts the low (`b`) or high (`t`) f16 of a register and multiplies it by a column of the token.
 macro_rules! f16 {
     ($($half:literal $w:literal $sum:literal $x:literal),*) => {
         concat!($("vcvt", $half, ".f32.f16 s31, ", $w, "\n", "vfma.f32 ", $sum, ", s31, ", $x, "\n",)*)

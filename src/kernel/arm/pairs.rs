@@ -39,7 +39,7 @@ pub(super) fn of_codes(low: u32, high: u32) -> [u32; 4] {
     [a, b, c, d]
 }
 
-/// The quants that a word of codes is multiplied with: see [`of_codes`].
+/// The pairs of activations for one word of codes, as described at [`of_codes`].
 #[inline(always)]
 pub(super) fn of_code(quants: u32) -> [u32; 2] {
     let [even, odd] = spread(quants);
@@ -88,7 +88,7 @@ pub(super) static FLAGS: [u32; 16] = {
     flags
 };
 
-/// For every byte, the words of [`FLAGS`] for its low and its high half.
+/// For every byte, two words: the entry of [`FLAGS`] for the byte's low half, and the entry for its high half.
 pub(super) static BYTE_FLAGS: [[u32; 2]; 256] = {
     let (mut flags, mut byte) = ([[0; 2]; 256], 0);
     while byte < 256 {

@@ -30,8 +30,8 @@ pub(super) fn quantize(x: &[f32], q: &mut [i8], sums: &mut [i16]) -> f32 {
     largest
 }
 
-/// Compares magnitudes (their bits times 2) with the largest magnitude so far. A new maximum is rare, so its branch is
-/// out of line.
+/// Assembly that compares magnitudes, as bits shifted left by 1 to drop the sign, with the largest magnitude so far. A
+/// new maximum is rare, so its branch is out of line.
 macro_rules! compare {
     ($($x:literal $then:literal $on:literal),*) => {
         concat!($("cmp {most}, ", $x, ", lsl #1\n", "blo ", $then, "f\n", $on, ":\n",)*)
@@ -41,7 +41,7 @@ macro_rules! compare {
     };
 }
 
-/// The bits of the largest magnitude.
+/// Returns the largest magnitude of the floats, as bits shifted left by 1 to drop the sign.
 ///
 /// # Safety
 ///

@@ -1,4 +1,4 @@
-//! Converts rows of sixteen elements of the KV cache to floats.
+//! Assembly that converts rows of the KV cache, each of sixteen elements, to floats.
 
 use core::mem::MaybeUninit;
 

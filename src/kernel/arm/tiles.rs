@@ -5,8 +5,8 @@ use crate::kernel::attention::Attention;
 /// The locations of the tiles in the memory of a head. All heads have the same locations.
 pub(super) struct Tiles<'a> {
     pages: &'a [u32],
-    /// Number of bytes per head; `bytes` is the number of bytes per tile, and `last` is the index of a head's last
-    /// tile.
+    /// `head` is the number of bytes of a KV head's tiles, `bytes` the number of bytes of a tile, and `last` the index
+    /// of a head's last tile.
     pub head: usize,
     bytes: usize,
     last: usize,

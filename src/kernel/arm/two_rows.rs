@@ -6,10 +6,10 @@
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(super) struct Spread {
-    /// For formats with codes in the halves of bytes: the start value of the integer sums, `-256 * bias * sum(quants)`,
-    /// or, if the format has minimums, the sum of the quants as bits of an f32. For rows that are read in words, the
-    /// first of two blocks stores the bits of the second block's scale in this field. The field is 0 in all other
-    /// cases.
+    /// In formats whose bytes have one code in each half, the start value of the integer sums: `-256 * bias *
+    /// sum(quants)` or, if the format has minimums, the sum of the quants as bits of an f32. In formats that are read
+    /// in words, two blocks at a time, the first block of two has the bits of the second block's scale here. In all
+    /// other cases the field is 0.
     pub(super) start: i32,
     pub(super) scale: f32,
     pub(super) pairs: [[u32; 4]; 4],

@@ -548,7 +548,8 @@ unsafe fn unit<F: Layout, const K: usize, const S: usize, const R: usize>(
     sums
 }
 
-/// For each row, the sum of all products of a block of 256 weights, each times the scale of its group.
+/// The integer dot product of a block of 256 weights with a token, for each of `R` rows. Each group's sum of products
+/// is multiplied by the group's scale.
 ///
 /// # Safety
 ///

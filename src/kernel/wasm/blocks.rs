@@ -115,7 +115,8 @@ impl<F: Format> Rows<F> {
         total
     }
 
-    /// The codes of a chunk as i16; the weights themselves if they are stored as signed bytes.
+    /// The codes of a chunk, widened to i16. If the format stores weights as signed bytes, the result is the weights
+    /// themselves.
     #[inline(always)]
     fn codes(block: &F::Block, chunk: usize) -> [v128; 4] {
         if let Shape::Bytes(offset) = F::SHAPE {

@@ -41,8 +41,8 @@ impl BlockLayout {
     }
 }
 
-/// Number of bytes per chunk of a panel, for formats with smaller blocks: the codes, then `floats` lines. The first
-/// line has `d`. If there is a second line, it has `m`, or the `d` of the second half of the chunk.
+/// Number of bytes per chunk of a panel, in formats with blocks of less than 256: the codes, then `floats` lines of
+/// floats. The first of these lines has `d`. A second line has `m`, or the `d` of the second half of the chunk.
 pub(super) const fn chunk_size(floats: usize) -> usize {
     CODES + floats * LINE
 }

@@ -13,7 +13,8 @@ use crate::quant::Format;
 pub(super) trait Dot: Sized {
     /// True if the instruction set has 512-bit registers.
     const WIDE: bool = false;
-    /// True if weights in formats that are [`signed`] are multiplied without a bias.
+    /// True if the kernel multiplies signed weights instead of codes, so that no bias is subtracted, in formats that
+    /// are [`signed`].
     fn signed<F: Format>() -> bool {
         false
     }
@@ -135,7 +136,8 @@ pub(super) fn join(a: __m256i, b: __m256i) -> __m256i {
     _mm256_add_epi32(_mm256_permute2x128_si256::<0x20>(a, b), _mm256_permute2x128_si256::<0x31>(a, b))
 }
 
-/// Sums the four lanes of each half: the lower halves of the four registers, then the upper halves.
+/// Adds the four lanes of each half of four registers. The result has the sums of the four lower halves, then those of
+/// the four upper halves.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(super) fn add_across(pairs: [__m256i; 4]) -> __m256i {

@@ -30,7 +30,8 @@ pub(super) struct Activations {
     sums: __m512i,
 }
 
-/// The indices of the chunks that are in the two halves of each of four registers.
+/// The order of the codes of a block in four registers: for each register, the numbers of the chunks in its lower and
+/// upper half.
 const fn order<F: Format>() -> [[usize; 2]; 4] {
     match F::KIND {
         TensorType::Q4_K => [[0, 2], [1, 3], [4, 6], [5, 7]],
@@ -156,7 +157,8 @@ pub(super) fn dots<F: Format, const T: usize>(
     })
 }
 
-/// Sums the lanes of each of four registers to the four lanes of one quarter.
+/// Adds up the lanes of each of four registers to four lanes. The result has these four lanes for each register, one
+/// register per quarter.
 #[inline]
 #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
 fn quarters_of([a, b, c, d]: [__m512i; 4]) -> __m512i {
@@ -174,8 +176,8 @@ fn prefetch<F: Format>(at: *const u8, row: usize) {
     }
 }
 
-/// Byte indices that repeat two words four times in each quarter: the words `first` in the lower half of the register,
-/// the words `second` in the upper half.
+/// Indices for a byte shuffle that, in each quarter of a register, repeats one word four times and then a second word
+/// four times. The two words are `first` in the lower half of the register, and `second` in the upper half.
 #[inline]
 #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
 fn four_times(first: [usize; 2], second: [usize; 2]) -> __m512i {

@@ -55,7 +55,8 @@ pub(super) const fn gemma3<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Erro
     })
 }
 
-/// Reads a soft cap: 0 means none, a missing key means `default`.
+/// Reads a soft cap from the key `name`. The value 0 means that there is no cap; if the key is missing, `default`
+/// applies.
 const fn cap(keys: &mut Keys<'_, '_>, name: &'static str, default: Option<f32>) -> Result<Option<f32>, Error> {
     if keys.has_key(name) { keys.unless_zero(name) } else { Ok(default) }
 }
@@ -101,8 +102,8 @@ pub(super) const fn with_inputs<'a>(
 pub(super) const fn root(width: usize) -> f32 {
     let n = width as f64;
     let (mut root, mut step) = (n, 0);
-    // Newton's method, from a start above the root. The root of 2^22 takes at most 11 halvings, then convergence is
-    // quadratic.
+    // Newton's method, from a start above the root. For 2^22, the largest width, it halves the value up to 11 times;
+    // from there on, each step doubles the number of correct bits.
     while step < 24 && root > 0.0 {
         root = (root + n / root) / 2.0;
         step += 1;

@@ -22,8 +22,8 @@ impl<'a> Keys<'_, 'a> {
         Ok(Some(Experts { count, used, width, normed, biases: false }))
     }
 
-    /// Returns [the layers with experts](Self::layers_with_experts), and marks the keys that files have for these
-    /// layers as known.
+    /// Returns [the layers with experts](Self::layers_with_experts), and accepts the keys with which files describe
+    /// these layers.
     pub const fn expert_layers(&mut self) -> Pattern<'a> {
         self.known("leading_dense_block_count");
         self.known("interleave_moe_layer_step");

@@ -79,7 +79,8 @@ const fn of_mixer(role: Role, spec: &Spec<'_>, layer: &Layer) -> Row {
     (Need::Required, shape)
 }
 
-/// Tensors of latent attention that ordinary attention lacks, or that have a different shape there.
+/// Requirement and shape of a tensor of latent attention; `None` for a tensor that ordinary attention also has, with
+/// the same shape.
 const fn of_latent(role: Role, latent: &Latent, (dim, heads): (usize, usize)) -> Option<Row> {
     use Shape::{Matrices, Matrix, Vector};
     let Latent { q_rank, rank, nope, rope, value, absorbed, .. } = *latent;

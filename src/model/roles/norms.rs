@@ -13,7 +13,8 @@ pub(super) const fn row(role: Role, spec: &Spec<'_>, layer: &Layer) -> Row {
     let (weighted, biased) = (!spec.bare_norm(), has_norm_bias(spec, layer));
     let is_optional = layer.index == 0 && matches!(spec.embedding_norm(), Need::Required) && !spec.has_head();
     let need = match role {
-        // If the embedding is normed, the first layer may lack this norm.
+        // If the embedding is normed, the first layer's norm before attention would be redundant, and some files lack
+        // it.
         Role::AttnNorm if is_optional => need_if(pre_norm, Need::Optional),
         Role::AttnNorm => required_if(pre_norm && weighted && mixed),
         Role::AttnNormBias => required_if(pre_norm && biased && mixed),
