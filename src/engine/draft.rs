@@ -174,7 +174,8 @@ impl Engine<'_, '_> {
         self.forward.undo.set_ahead(context.slot, ahead);
     }
 
-    /// Gives the context `fork` the kept tokens and states of the first `position` tokens of `context`.
+    /// Gives the context `fork` what is kept of the first `position` tokens of `context`: the tokens and the model's
+    /// states for the predicting layers, and pending rows.
     pub(super) fn share_drafts(&mut self, context: &Context, fork: usize, position: usize) {
         let ahead = self.ahead_of(context.slot).rewound(position, self.settled(context), context.torn);
         self.forward.undo.set_ahead(fork, ahead);

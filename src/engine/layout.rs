@@ -329,7 +329,8 @@ impl Store {
         Ok(total)
     }
 
-    /// Number of positions that a context's page table in pool `kind` has entries for.
+    /// Number of positions that each context can hold in pool `kind`. In a pool with a sliding window, this is the
+    /// length of the ring.
     pub fn kept(&self, kind: usize) -> usize {
         self.tiles.get(kind).map_or(0, |tiles| tiles * TILE)
     }

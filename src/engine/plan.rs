@@ -642,7 +642,8 @@ const fn rotary_pairs(spec: &Spec<'_>, is_local: bool) -> usize {
     }
 }
 
-/// Number of bytes per position, over all layers of a pool that compute keys and values.
+/// Number of bytes that one position takes in each pool of pages, summed over all layers of the pool that compute keys
+/// and values.
 const fn position_bytes(spec: &Spec<'_>, kv: KvType) -> [usize; 2] {
     let (mut bytes, mut index) = ([0usize; 2], 0);
     while index < spec.layers {

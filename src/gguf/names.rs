@@ -175,7 +175,8 @@ mod tests {
         assert_eq!(held.count, HELD);
     }
 
-    /// Upper bound on steps: 32 passes, each with a quarter step per byte, 9 per name, and the insertions.
+    /// Upper bound on the number of steps of a search: 32 passes, each with a quarter of a step per byte, 9 steps per
+    /// name, and the steps for inserting hashes.
     fn bound(bytes: u64, count: u64) -> u64 {
         PASSES as u64 * (bytes / 4 + 9 * count + (HELD * HELD) as u64)
     }

@@ -103,7 +103,8 @@ impl<'g> Constraint<'g> {
         Err(Error::TokenNotAllowed { token })
     }
 
-    /// The current state. [`at`](Self::at) returns to this point if it gets a copy of the state.
+    /// Returns the current state. A constraint created from a copy by [`at`](Self::at) continues from this point of the
+    /// answer.
     pub fn state(&self) -> &State {
         &self.state
     }

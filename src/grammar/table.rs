@@ -34,7 +34,10 @@ const IS_FINAL: u32 = 1 << 30;
 const JUMPS: u32 = (1 << 12) - 1;
 const TARGET: u32 = (1 << 23) - 1;
 
-/// A compiled grammar.
+/// A compiled grammar: a table of words, which this struct borrows.
+///
+/// The program in `host-demo/crates/grammar` compiles grammars on a computer; a device has the finished table in flash
+/// or RAM.
 ///
 /// A host compiles the table (`host-demo/crates/grammar`); a device borrows it from flash or RAM.
 #[derive(Clone, Copy)]

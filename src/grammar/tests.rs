@@ -27,7 +27,7 @@ struct Node {
     need: u32,
     /// Last byte of a range, and the target's number.
     ranges: Vec<(u32, Option<usize>)>,
-    /// Kind, callee or token, and number of the node that follows.
+    /// Jumps: the kind, the called rule or the required token, and the number of the node that follows.
     jumps: Vec<(u32, usize, usize)>,
 }
 
@@ -82,7 +82,7 @@ fn a_token_is_allowed_by_its_number_only_where_it_is_taken() {
     for (token, want) in [(6, false), (7, false), (8, true)] {
         assert_eq!(state.allows_token(&grammar, token, None::<std::iter::Empty<u8>>), want);
         assert_eq!(state.clone().accept_token(&grammar, token, None::<std::iter::Empty<u8>>), want);
-        // The token's text, byte 0, leads to the same rule as token 8.
+        // If the token also has a text, byte 0, this byte leads to the same rule as token 8 does.
         assert!(state.allows_token(&grammar, token, Some([0].into_iter())));
         let mut state = state.clone();
         assert!(state.accept_token(&grammar, token, Some([0].into_iter())));

@@ -51,7 +51,8 @@ pub struct Attention<'a> {
     pub position: usize,
     /// A token attends to its own position and to the previous `window - 1` positions.
     pub window: usize,
-    /// With `Some(end)`, a token also attends to the next `window - 1` positions that are below `end`.
+    /// If `reach` is `Some(end)`, a token also attends to those of the next `window - 1` positions that are below
+    /// `end`.
     pub reach: Option<usize>,
     /// A half-open range of positions to which every token of the job attends in addition, such as the picture to which
     /// all these tokens belong. The range contains the positions of all tokens.

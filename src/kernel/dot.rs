@@ -83,8 +83,8 @@ fn add_chunks<F: Format>(
     acc
 }
 
-/// Returns two sums: of the first 16 products and of the last 16 products. (The lengths are fixed so that the compiler
-/// uses the target's vectors.)
+/// Multiplies 32 codes with 32 quants. Returns the sum of the first 16 products and the sum of the last 16. (The
+/// lengths are fixed so that the compiler uses the target's vectors.)
 #[inline(always)]
 fn products<F: Format>(codes: [u8; 32], q: &[i8; 32]) -> [i32; 2] {
     let ([a, b], [x, y]): ([[u8; 16]; 2], [[i8; 16]; 2]) = (bytemuck::must_cast(codes), bytemuck::must_cast(*q));

@@ -46,8 +46,8 @@ pub struct LowRank<'a> {
 }
 
 impl<'a> LowRank<'a> {
-    /// Returns the pairs of matrices for the tokens `x`, or no pairs if the shapes do not match. If `a` is empty, `low`
-    /// already contains the products with `a`.
+    /// Creates the products of the matrix pairs `a` and `b` with the tokens `x`; without any pairs if the shapes do not
+    /// match. If `a` is empty, `low` already contains the products with `a`.
     pub fn new(
         (a, b): (&'a [Product<'a>], &'a [Product<'a>]),
         x: Acts<'a>,

@@ -56,7 +56,8 @@ impl<'a> Matrix<'a> {
         self.data
     }
 
-    /// True if the rows are in a storage. Products need rows in memory: see [`band`](Self::band).
+    /// True if the rows are in a storage instead of in memory. To be multiplied, they must first be read into memory:
+    /// see [`band`](Self::band).
     #[inline(always)]
     pub fn is_stored(&self) -> bool {
         #[cfg(feature = "storage")]

@@ -123,8 +123,8 @@ pub(super) unsafe trait Unit: Copy {
 
 #[cfg(all(any(target_arch = "arm", target_arch = "riscv32", target_arch = "xtensa"), not(riscv_fpu)))]
 use super::fma::fma;
-/// The function of `libm`, because these targets have instructions for doubles, with which it is faster than with
-/// integers.
+/// The fused multiply-add of `libm`. These targets have instructions for doubles, so that this function is faster than
+/// the one in integers.
 #[cfg(not(any(target_arch = "arm", target_arch = "riscv32", target_arch = "xtensa")))]
 use libm::fmaf as fma;
 

@@ -26,8 +26,8 @@ pub enum Positions {
         /// ([MPNet](https://arxiv.org/abs/2004.09297)).
         embedded: bool,
     },
-    /// A penalty on attention scores, proportional to the distance of the two positions with a slope per head
-    /// ([ALiBi](https://arxiv.org/abs/2108.12409)).
+    /// [ALiBi](https://arxiv.org/abs/2108.12409): attention scores are reduced in proportion to the distance of the two
+    /// positions. Each head has its own slope.
     Alibi {
         /// Exponent of the steepest slope. Head `i` of `n` heads subtracts `2^(-bias * (i + 1) / n)` for each position
         /// of distance.

@@ -321,7 +321,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         Ok(Some(numbers))
     }
 
-    /// Marks the key `name` as known, although the forward pass does not use it.
+    /// Accepts the key `name`, although nothing reads its value.
     pub const fn known(&mut self, name: &'static str) {
         _ = self.get(name);
     }

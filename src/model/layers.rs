@@ -41,7 +41,8 @@ pub struct HeadSpec {
     /// Number of positions that a token attends to, including its own position. `None` means all positions up to its
     /// own.
     pub window: Option<usize>,
-    /// Number of elements at the start of a key that are also the value; 0 if values are stored separately.
+    /// If a value is the first part of the key at the same position, the number of elements of this part; 0 if values
+    /// are stored separately.
     pub shared: usize,
 }
 
@@ -149,7 +150,7 @@ impl Layer {
 pub enum PerLayer<'a> {
     /// The same for all layers.
     All(usize),
-    /// One element per layer, in a metadata array; no element is negative.
+    /// One number per layer, in an array of the metadata. No number is negative.
     Each(Array<'a>),
 }
 

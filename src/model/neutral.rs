@@ -149,7 +149,7 @@ pub(super) const fn check(gguf: &Gguf<'_>, architecture: &str, name: &[u8], valu
     Err(Error::UnexpectedKey { key: full(architecture, name) })
 }
 
-/// True if a value is one of `values`, written as in [`KEYS`].
+/// True if `value` has no effect: it is one of `values`, which are written as in [`KEYS`].
 const fn is_neutral(gguf: &Gguf<'_>, architecture: &str, values: &[u8], value: Value<'_>) -> Result<bool, Error> {
     if !built::LENIENT {
         return Ok(true); // any value

@@ -120,7 +120,7 @@ impl Spec<'_> {
 }
 
 impl Special<'_> {
-    /// Name of the feature, if the feature needs an ability that is not in `abilities`.
+    /// If this feature needs an ability that is not in `abilities`, returns the feature's name.
     const fn lacks(&self, abilities: Abilities) -> Option<&'static str> {
         match self {
             Self::Latent(_) if built::LENIENT && !abilities.has(Abilities::LATENT) => Some("latent"),
@@ -232,7 +232,8 @@ parts! {
     pub(crate) sub_norms: bool = false, true => SUB_NORMS;
     /// Gates on the outputs of heads, computed by a separate matrix.
     pub(crate) heads_gated: Option<HeadGate> = None, Some(_) => HEADS_GATED;
-    /// Length of values, and a factor that they are multiplied by, if values are shorter than keys or have a factor.
+    /// Length of values and a factor by which values are multiplied, in models whose values are shorter than keys or
+    /// have such a factor.
     pub(crate) values: Option<Values> = None, Some(_) => NARROW_VALUES;
     /// Layers that run several times.
     pub(crate) loops: Option<Loops> = None, Some(_) => LOOPS;

@@ -75,7 +75,8 @@ pub enum Scaling {
 pub struct Sections {
     /// Number of pairs of each axis.
     pub pairs: [usize; 3],
-    /// True if the axes take turns, pair by pair; otherwise the pairs of each axis are consecutive.
+    /// True if consecutive rotary pairs belong to different axes in turn. False if all pairs of an axis are
+    /// consecutive.
     pub in_turns: bool,
 }
 

@@ -33,12 +33,13 @@ pub(super) fn v1<'s>(slots: &'s mut [Slot], logits: &[f32], temperature: f32, mu
     candidates.top_k(kept.unwrap_or(1))
 }
 
-/// Number of tokens to keep if the distribution has this exponent.
+/// Number of tokens to keep so that their surprise stays near the limit `mu`, if the probabilities follow Zipf's law
+/// with this exponent.
 fn number(exponent: f64, mu: f32, vocab: usize) -> usize {
     let shape = exponent - 1.0;
     let base = shape * libm::exp2(mu.into()) / (1.0 - libm::pow(vocab as f64, -shape));
     let number = libm::pow(base, 1.0 / exponent);
-    // NaN and numbers below 1 become 1, because the conversion saturates.
+    // The conversion turns NaN and negative numbers into 0. 0 then becomes 1, because at least one token is kept.
     (number as usize).clamp(1, vocab.max(1))
 }
 
@@ -58,7 +59,7 @@ fn surprise(share: f64) -> f64 {
     -libm::log(share) * LOG2_E
 }
 
-/// The limit of surprise after a token that was drawn with probability `share`.
+/// Mirostat's update of the limit on the surprise, after a token of probability `share` was drawn.
 pub(super) fn learned(more: &More, mu: f32, share: f64) -> f32 {
     mu - more.mirostat_eta * (surprise(share) as f32 - more.mirostat_tau)
 }

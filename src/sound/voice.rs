@@ -37,7 +37,7 @@ const PRESUMED: f32 = FRAME as f32 * 1e-5;
 #[derive(Clone, Debug)]
 pub struct Voice {
     is_voice: bool,
-    /// Number of latest frames in a row that indicate a change of `is_voice`.
+    /// Number of consecutive frames, up to the last one, that say the opposite of `is_voice`.
     run: u32,
     last: f32,
     /// Number of samples in the unfinished frame; `energy` is the energy of these samples.
@@ -45,7 +45,7 @@ pub struct Voice {
     energy: f32,
     /// Number of frames of the unfinished period.
     frames: u32,
-    /// Energies of the quietest frame of the unfinished period and of the quietest frame of the previous period.
+    /// Energy of the quietest frame in the period that is not finished yet, and in the period before it.
     quietest: [f32; 2],
 }
 

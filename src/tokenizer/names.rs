@@ -195,7 +195,8 @@ impl Found {
         NAMES.iter().zip(&self.ids).filter(|((_, m), _)| *m == meaning).find_map(|(_, id)| *id)
     }
 
-    /// The first token that has this meaning and that the file marks as special.
+    /// Returns the first token whose spelling has this meaning and that the file marks as special; `None` if there is
+    /// none.
     fn first_marked(&self, meaning: Meaning) -> Option<TokenId> {
         let names = NAMES.iter().zip(&self.ids).zip(&self.marked);
         names.filter(|(((_, m), _), marked)| *m == meaning && **marked).find_map(|((_, id), _)| *id)

@@ -129,7 +129,8 @@ impl Specials<'_, '_, '_> {
         built::WORDPIECE && search == search::NORMALIZED && matches!(self.vocab.model, Model::WordPiece(_))
     }
 
-    /// The longest token at the start of `text` that one of `searches` finds, and the length of its text.
+    /// Returns the longest special token at the start of `text` for which one of the given `searches` looks, and the
+    /// length of the text that the token takes.
     fn longest(&self, text: &[u8], searches: u8) -> Option<(Special, usize)> {
         match self.vocab.model {
             Model::WordPiece(rules) if self.is_normalized(searches) => self.longest_of(rules.applied(text), searches),
@@ -137,8 +138,8 @@ impl Specials<'_, '_, '_> {
         }
     }
 
-    /// Like [`longest`](Self::longest), for bytes with the length of the text up to each byte. The length is 0 where
-    /// no token may end.
+    /// Does the same as [`longest`](Self::longest) for a text that is given byte by byte. Each byte comes with the
+    /// length of the original text up to it, or with 0 if no token may end there.
     fn longest_of(&self, bytes: impl Iterator<Item = (u8, usize)>, searches: u8) -> Option<(Special, usize)> {
         let (mut range, mut found) = (self.index.specials(), None);
         for (depth, (byte, end)) in bytes.enumerate() {
@@ -167,7 +168,8 @@ impl Specials<'_, '_, '_> {
     }
 }
 
-/// The mark of white space that the tokens of a search absorb. The tokens of searches with the same mark may lie in it.
+/// The mark that a search puts on white space that its tokens absorb. A later token may lie in such white space only if
+/// its search uses the same mark.
 fn stripped(search: u8) -> u8 {
     if HAS_TABLES && search == search::NORMALIZED { mark::STRIPPED_LAST } else { mark::STRIPPED }
 }

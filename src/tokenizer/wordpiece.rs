@@ -44,8 +44,8 @@ impl WordPieceRules {
         self.cleans && (matches!(code, 0 | 0xfffd) || group(code) == Group::Control && !is_line)
     }
 
-    /// Applies the rules to a text, without spaces around ideographs. Each byte comes with the length of the text up to
-    /// it, or with 0 if more bytes of the same character follow.
+    /// Converts a text by these rules, and leaves out the rule for spaces around ideographs. Each byte comes with the
+    /// length of the text up to it, or with 0 if more bytes of the same converted character follow.
     pub fn applied(self, text: &[u8]) -> impl Iterator<Item = (u8, usize)> {
         let mut at = 0;
         let mut chars = iter::from_fn(move || {

@@ -86,7 +86,7 @@ pub(super) struct Table<'t> {
 }
 
 impl Table<'_> {
-    /// Computes the weights of a pass from `from` inputs to `to` outputs.
+    /// Computes, for a resizing pass from `from` pixels to `to` pixels, the weights of the inputs for each output.
     fn pass(&mut self, filter: Filter, from: usize, to: usize) -> Pass<'_> {
         let taps = filter.taps(from, to);
         let (scale, widened, reach) = filter.reach(from, to);

@@ -236,7 +236,7 @@ impl<'a> Spec<'a> {
     }
 }
 
-/// Properties and sizes that are only in the directory of tensors.
+/// What only the directory of tensors tells about an encoder: which tensors it has, and sizes that no key gives.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tensors {
     /// A learned row stands before the patches.

@@ -11,8 +11,8 @@ use crate::model::{Entry, Need, Norm};
 use crate::quant::TensorType;
 use crate::{Error, Gguf, Name};
 
-/// Tensors that are not needed: the tensors of an encoder of sounds, and a copy of a row of the language model's
-/// embedding.
+/// Beginnings of the names of tensors that this crate does not need: tensors of an encoder of sounds, and a copy of a
+/// row of the language model's embedding.
 const IGNORED: &[&str] = &["a.", "mm.a.", "v.token_embd.img_break"];
 
 impl Role {

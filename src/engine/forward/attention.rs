@@ -209,7 +209,8 @@ fn project(
     }
 }
 
-/// Stands for an absent product, because the matrix of gated queries also computes the gates.
+/// Fills the place of the gates' product in a list of products. A layer with gated queries does not have this product,
+/// because the matrix of the queries also computes the gates.
 const NO_GATE: ((Role, Role), usize, bool) = ((Role::AttnGate, Role::AttnGate), 0, false);
 
 /// Norms and rotates queries and keys, and norms values, if the model does so. Only processes the vectors that `part`

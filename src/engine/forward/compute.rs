@@ -118,7 +118,8 @@ impl<'m, 'w> Compute<'m, 'w> {
         self.lora.select(_to, _row);
     }
 
-    /// Chooses the rows of later products: the rows of the pass, or the selected rows.
+    /// Chooses which rows later products get as inputs, so that the right adapters are added: all rows of the pass, or
+    /// only the selected rows.
     pub fn by_selected(&mut self, _selected: bool) {
         #[cfg(feature = "lora")]
         {

@@ -124,7 +124,8 @@ impl Forward<'_, '_> {
         !at.is_done()
     }
 
-    /// Chooses the step that follows a step on the last tokens. Sets the layer to 0 for the decoder's layers.
+    /// Returns the step that comes after `at.step` once this step has run on all tokens. Sets `at.layer` to 0 if the
+    /// decoder's layers come next.
     fn step_after(&self, at: &mut Progress) -> Step {
         let begins_scoring = self.spec.scoring().is_some_and(|scoring| at.layer + scoring.layers == self.spec.layers);
         match at.step {

@@ -9,7 +9,8 @@ use crate::kernel::{Activation, Kernels};
 use crate::model::{Gate, Layer, Need, Role, Spec, Xielu};
 
 impl Forward<'_, '_> {
-    /// `x += down(f(gate(norm(x))) * up(norm(x)))`, or `x += down(f(up(norm(x))))`.
+    /// Runs the feed-forward of a layer: `x += down(f(gate(norm(x))) * up(norm(x)))` or, in models without a gate, `x
+    /// += down(f(up(norm(x))))`.
     pub(super) fn feed_forward(&mut self, layer: &Layer, tokens: usize) {
         let Self { spec, weights, compute, hidden, branch, inner, .. } = self;
         let (index, dim, ffn) = (layer.index, spec.dim, layer.ffn);

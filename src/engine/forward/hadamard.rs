@@ -36,8 +36,8 @@ pub(super) fn rotate(heads: &mut [f32], block: usize) {
     }
 }
 
-/// Sums and differences of elements `half` apart, then of elements `2 * half` apart, with one load and store of each
-/// element.
+/// Runs two steps of the Hadamard transform with one load and store per element: sums and differences of elements that
+/// are `half` apart, then of elements that are `2 * half` apart.
 fn two_steps(x: &mut [f32], half: usize) {
     let both = |a: &mut f32, b: &mut f32, c: &mut f32, d: &mut f32| {
         let (low, high) = ([*a + *b, *a - *b], [*c + *d, *c - *d]);

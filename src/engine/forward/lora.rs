@@ -195,7 +195,8 @@ impl<'m, 'w> Lora<'m, 'w> {
         self.pairs.get(adapter * stride..(adapter + 1) * stride).unwrap_or(&[])
     }
 
-    /// Finds the pair for a matrix of the model, or for some of its rows.
+    /// Finds the adapter's pair of matrices for the matrix `w` of the model. `w` may be only some rows of the tensor
+    /// that the adapter changes.
     fn find(&self, adapter: usize, w: &Matrix<'_>) -> Option<Found<'m>> {
         let file = self.adapters.get(adapter)?.gguf().pieces();
         let start = self.offset(w)?;

@@ -133,7 +133,8 @@ impl Selective<'_> {
         }
     }
 
-    /// Offsets in a row of projections: the low-rank step, the inputs of the states, and their outputs.
+    /// Offsets, in a row of the projection, of the low-rank step, of the factors that write the states (`B`), and of
+    /// the factors that read them (`C`).
     fn places(&self) -> [usize; 3] {
         let (rank, states) = (self.mixer.ranks[0], self.mixer.keys);
         if self.mixer.shared > 1 { [2 * states, 0, states] } else { [0, rank, rank + states] }

@@ -87,7 +87,8 @@ impl Next<'_, '_> {
         self.states.get_mut(entry * width..(entry + 1) * width).unwrap_or_default()
     }
 
-    /// Keeps tokens of the last pass and their states. The first token is in row `row`.
+    /// Keeps the last of these tokens, and the states that the last pass computed for them. The state of the first of
+    /// `tokens` is in row `row` of the pass.
     pub fn keep(&mut self, context: usize, position: usize, tokens: &[TokenId], row: usize) {
         let (width, skipped) = (self.width(), tokens.len().saturating_sub(self.kept));
         for (i, token) in tokens.iter().enumerate().skip(skipped) {

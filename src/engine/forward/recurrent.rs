@@ -213,7 +213,7 @@ impl Mixer<'_> {
         }
     }
 
-    /// Splits a segment's rows and outputs off the front of the remaining rows and outputs.
+    /// Takes the rows and outputs of a segment from the front of the rows and outputs that are left.
     fn next<'x>(
         &self,
         segment: &Segment,

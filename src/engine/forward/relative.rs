@@ -22,7 +22,7 @@ pub(crate) struct Relative<'w> {
     stride: usize,
     /// Index of distance 0.
     middle: usize,
-    /// Number of heads in the table per layer; 0 if all layers share the biases.
+    /// Number of heads for which the table has biases per layer; 0 if all layers share one set of biases.
     layer: usize,
 }
 

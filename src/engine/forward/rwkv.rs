@@ -342,7 +342,8 @@ impl Mixing<'_> {
         compute.by_tokens(rate, dim, &|_, x| compute.kernels.activate(Activation::Sigmoid, x, None));
     }
 
-    /// Computes a row's removal keys, each of length 1, the replacement keys, and the keys for the state.
+    /// Computes a row's removal keys, each of length 1, and the replacement keys. Replaces the keys by the keys that
+    /// are written to the state.
     fn keys(&self, kernels: &Kernels, key: &mut [f32], rate: &[f32], removal: &mut [f32], replace: &mut [f32]) {
         let (k_k, k_a) = (self.vector(Role::TimeMixKk), self.vector(Role::TimeMixKa));
         let n = self.mixer.keys as f32;
@@ -363,7 +364,8 @@ impl Mixing<'_> {
         }
     }
 
-    /// Advances the state of a context over the rows in `range`. The outputs of the state replace the learning rates.
+    /// Advances the recurrent state of a context over the elements `range` of its rows. The outputs of the state are
+    /// written over the learning rates.
     fn advance(
         &self,
         compute: &Compute<'_, '_>,
@@ -385,7 +387,7 @@ impl Mixing<'_> {
         });
     }
 
-    /// Computes the outputs of the rows in `range`, which belong to one context.
+    /// Computes the outputs of time mixing for the elements `range`, which belong to the rows of one context.
     fn combine(&self, kernels: &Kernels, range: core::ops::Range<usize>, pieces: &mut Pieces<'_>) {
         let Pieces { x, query, key, value, rate, .. } = pieces;
         let [query, key, value, made] = [query, key, value, rate].map(|piece| piece.get(range.clone()).unwrap_or(&[]));

@@ -10,7 +10,8 @@ use crate::model::Spec;
 
 use super::Forward;
 
-/// Progress of the contexts' drafts, and rows that recurrent states do not contain yet.
+/// What is needed to undo the last tokens of contexts: how far the predicting layers have read, and rows that the
+/// recurrent states do not contain yet.
 pub(crate) struct Undo<'w> {
     /// What the predicting layers have read of each context, and what its recurrent states lack; empty if no drafts are
     /// planned.

@@ -15,7 +15,7 @@ pub(crate) struct Window<'m, 'w> {
     fault: Option<Error>,
 }
 
-/// Size of a window in bytes: `bytes`, or more if two rows of `row` bytes do not fit in `bytes`.
+/// Size of a window in bytes: `bytes`, but at least enough for two rows of `row` bytes.
 pub(crate) const fn window_bytes(bytes: usize, row: usize) -> Option<usize> {
     let half = if bytes / 2 > row { bytes / 2 } else { row };
     match half.checked_next_multiple_of(ALIGN) {
@@ -100,7 +100,7 @@ fn read(
             work();
         }
     });
-    // Calls `work` here if the storage did not, because a storage with this mistake must not change results.
+    // Calls `work` here if the storage did not call it, because such a mistake of the storage must not change results.
     if let Some(work) = work {
         work();
     }

@@ -97,7 +97,8 @@ pub(super) fn group_sums<F: Format>(sums: &[i16; 16]) -> [int16x8_t; 4] {
     [a[0], a[1], b[0], b[1]]
 }
 
-/// For each row, the sum over the groups of the row's scale (or minimum) times the group's sum.
+/// Multiplies the scales (or minimums) of the groups by the groups' sums of activations, and adds up these products for
+/// each of four rows.
 #[inline(always)]
 pub(super) fn times_sums<F: Format>(columns: [int32x4_t; 4], sums: [int16x8_t; 4]) -> int32x4_t {
     let mut rows = [vdupq_n_s32(0); 4];

@@ -105,7 +105,7 @@ macro_rules! largest {
             larger!("gt" "r0" "34" "44", "r1" "35" "45", "r2" "36" "46", "r3" "37" "47"),
             "subs {n}, {n}, #4\n",
             "bge 52b\n",
-            // One to three floats remain: compares the last four floats, some of which were compared before.
+            // If one to three floats remain, compares the last four floats. Comparing some of them twice does no harm.
             "54:\n",
             "adds {n}, {n}, #4\n",
             "beq 59f\n",
@@ -328,7 +328,7 @@ pub(super) unsafe fn add_rows(
             "subs {n}, {n}, #1",
             "bne 4b",
             "b 8f",
-            // If only eight lanes of the result or fewer are needed, half of a row is enough.
+            // If at most eight lanes of the result are needed, only multiplies the first half of each row.
             "7:",
             "vldmia {x}!, {{s24-s27}}",
             half!("{rows}", "s24"),

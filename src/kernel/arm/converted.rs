@@ -117,7 +117,8 @@ unsafe fn run(tiles: &Tiles<'_>, layout: HeadLayout, scale: f32, base: *const u8
     }
 }
 
-/// The type of elements `16 * i..16 * i + 16`, and the offset in bytes of these elements of a value.
+/// Returns the element type of elements `16 * i..16 * i + 16` of a value in the cache, and the offset of these elements
+/// in bytes.
 fn sixteen(store: Store, i: usize) -> (Elements, usize) {
     match store {
         Store::Q8 => (Elements::I8, 16 * i),

@@ -104,7 +104,8 @@ const fn of_halves<F: Format>() -> Option<fn(u32, u32) -> [u32; 4]> {
     }
 }
 
-/// The words of quants of a block in the order in which the kernel reads them, by twos.
+/// The order in which the kernel reads the words of a token's block, which have four activations each. Two words are
+/// read at a time.
 const fn order<F: Format>() -> [[usize; 2]; 4] {
     match F::KIND {
         TensorType::Q5_0 | TensorType::Q5_1 => [[0, 1], [4, 5], [2, 3], [6, 7]],
@@ -437,7 +438,7 @@ kernel! {
     "vmov s6, s7, r6, r11",
     add!("b", "s6", "s7", "s5", ""),
 }
-// See `Mxfp4::d`. The code before label 2 handles exponents below 2, which are rare.
+// The code before label 2 computes the scale for exponents below 2, which are rare: see `Mxfp4::d`.
 kernel! {
     two_rows_of_mxfp4 of OF_MXFP4,
     "b 5f

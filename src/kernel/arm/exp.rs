@@ -104,8 +104,8 @@ macro_rules! parts {
     };
 }
 
-/// Evaluates the polynomial of r or, with VFMS, the polynomial of -r. The coefficients and partial results are in every
-/// second register.
+/// Assembly that evaluates the polynomial of r or, with VFMS as the instruction, the polynomial of -r. The coefficients
+/// and the partial results are in every second register.
 macro_rules! polynomial {
     ($fma:literal, $r:literal, $($q:literal $next:literal),*) => {
         concat!($($fma, ".f32 ", $next, ", ", $q, ", ", $r, "\n",)*)

@@ -40,7 +40,8 @@ macro_rules! eight_codes {
     };
 }
 
-/// Loads a word to the first register, and the low or the high halves of its bytes to the second.
+/// Assembly that loads a word with two codes per byte to the first register, and copies the low or the high halves of
+/// its bytes to the second register.
 macro_rules! halves {
     (low $w:literal $at:expr, $word:literal $to:literal) => {
         concat!("ldr ", $word, ", [", $w, ", #", $at, "]\n", "and ", $to, ", ", $word, ", #0x0f0f0f0f\n")

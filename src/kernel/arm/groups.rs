@@ -15,7 +15,7 @@ enum Order {
     /// The groups have 16 weights. The four numbers select the words of each of four chunks, in the order in which they
     /// are multiplied. The first groups of all chunks come first, then the second groups.
     Groups([usize; 4]),
-    /// The words of each of four chunks; a chunk's 32 weights are one group.
+    /// A chunk's 32 weights are one group. The words of each of four chunks are multiplied in turn.
     Chunks,
     /// Bytes of two indices each.
     Indices,

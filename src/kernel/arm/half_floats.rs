@@ -58,8 +58,8 @@ macro_rules! f16 {
     };
 }
 
-/// Multiplies sixteen f16. The second load of columns also fills registers of weights that are not needed any more, so
-/// that three loads are enough.
+/// Assembly that multiplies sixteen f16 weights. Three loads are enough, because the second load of columns also fills
+/// registers of weights that are not needed any more.
 macro_rules! f16_group {
     () => {
         concat!(

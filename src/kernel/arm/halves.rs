@@ -74,8 +74,8 @@ impl Token {
     }
 }
 
-/// The scales of two rows' groups. Afterwards, for each row, the sum over the groups of the sum of products times the
-/// scale.
+/// The input and the output of a kernel for two rows: the scales of each row's groups; then, per row, the sum over the
+/// groups of the group's products times its scale.
 #[repr(C, align(8))]
 struct Totals {
     scales: [u64; 2],
@@ -160,7 +160,8 @@ macro_rules! eight {
     };
 }
 
-/// For both rows, adds the sum of a group, times the group's scale, to the row's total.
+/// Assembly that, for both rows, multiplies the sum of a group by the group's scale and adds the product to the row's
+/// total.
 #[cfg(not(helium))]
 macro_rules! scaled {
     ($a:literal, $b:literal) => {

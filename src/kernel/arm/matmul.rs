@@ -88,8 +88,8 @@ macro_rules! eight {
     };
 }
 
-/// Multiplies the first 24 columns. The sums of the lower lanes are in s24 to s31, the sums of the upper lanes in s16
-/// to s23.
+/// Assembly that multiplies the first 24 columns of a row. The sums of the lower lanes are in s24 to s31, the sums of
+/// the upper lanes in s16 to s23.
 macro_rules! start {
     () => {
         concat!(

@@ -312,7 +312,7 @@ trait Layout: Format {
 }
 impl<F: Format> Layout for F {}
 
-/// Pair `i` of a half of a chunk, in an order other than [`Order::Words`]. A pair has two weights or two codes.
+/// Returns pair `i` of a half of a chunk, as two weights or two codes in one word, for any order but [`Order::Words`].
 #[inline(always)]
 fn pair<F: Layout>(block: &F::Block, chunk: usize, half: usize, i: usize) -> u32 {
     let bytes = block.as_ref();
@@ -382,7 +382,8 @@ fn spread_all(
         }
     };
     let groups = q.len().min(SPAN) / 16;
-    // Without a fraction, the even codes are multiplied with the even quants.
+    // If there is no fraction, the words of codes are separated into even and odd codes, so that the first pair is the
+    // even quants. Otherwise the first pair is the even quants times `2^fraction`, minus the odd quants.
     let (even_bits, odd_bits) = if fraction == 0 { (u32::MAX, 0) } else { (0x00ff_00ff, u32::MAX) };
     for first in (0..groups).step_by((together * apart).max(1)) {
         for first in (first..first + apart).step_by((in_chunk / HALF).max(1)) {

@@ -95,7 +95,7 @@ impl Range {
         self.lo / TILE..self.hi.div_ceil(TILE)
     }
 
-    /// The positions of `self` in tile `t` of the block, relative to the tile.
+    /// The part of this range that lies in tile `t` of the block of positions, relative to the start of the tile.
     #[inline(always)]
     pub fn lanes(self, t: usize) -> core::ops::Range<usize> {
         let lanes = self.clip(t * TILE, TILE);

@@ -59,7 +59,8 @@ impl Quad<'_> {
 
 impl Bytes for Quad<'_> {
     type V = [__m512i; 2];
-    /// Bytewise formats use neither `words` nor `spread`, whose arguments can only come from the first block.
+    /// Never called: bytewise formats use neither `words` nor `spread`. The arguments of both could only come from the
+    /// first block.
     #[inline(always)]
     fn words(self, _: [u64; 4]) -> Self::V {
         debug_assert!(false, "a bytewise format used `words`");
@@ -130,7 +131,7 @@ mod tests {
     use super::*;
     use crate::quant::{Named, TensorType};
 
-    /// A format that claims to be bytewise, but loads bytes from outside its block.
+    /// A wrong format for a test: it claims to be bytewise, but loads bytes from outside its block.
     #[derive(Clone, Copy)]
     struct Outside;
 

@@ -23,8 +23,8 @@ pub(super) const fn row(role: Role, spec: &Spec<'_>, layer: &Layer) -> Row {
         Role::PostAttentionNorm | Role::PostFfwNorm => required_if(post_norm),
         Role::AttnOutputNorm | Role::LayerOutputNorm => required_if(residual_norm),
         Role::AttnOutputNormBias | Role::LayerOutputNormBias => required_if(residual_norm && biased),
-        // Roles that are second names of these roles have no row: a family that uses such a role renames it, see
-        // `in_family`.
+        // Some roles are only different names of the roles above, for some families. They have no row of their own,
+        // because such a family replaces them before the look-up: see `in_family`.
         _ => Need::Absent,
     };
     (need, Shape::Vector(spec.dim))

@@ -131,8 +131,8 @@ unsafe impl<F: Format> Source for Packing<'_, F> {
             unsafe { pack::block::<F, true, false, true>(self.0, b / chunks) };
         }
     }
-    /// Converts a line of f16 to floats, and stores the floats in the panel for the multiplication with the next
-    /// tokens.
+    /// Converts a line of f16 of the panel to floats. Also stores the floats in the panel, because the next tokens are
+    /// multiplied with the converted panel.
     #[inline(always)]
     unsafe fn floats<const M: bool>(&self, line: *const u8) -> __m512 {
         // SAFETY: the caller promises the line, which is in the panel that this value packs.
