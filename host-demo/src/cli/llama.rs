@@ -286,7 +286,7 @@ pub fn understand(args: impl IntoIterator<Item = OsString>) -> Result<Typed, Str
     Ok(typed)
 }
 
-/// Renames a flag that is in [`SAME`], and keeps its value if it has one. Returns all other arguments unchanged.
+/// Renames an argument that is a flag in [`SAME`]; a value after `=` is kept. Returns any other argument unchanged.
 fn same(arg: OsString) -> OsString {
     let Some(text) = arg.to_str() else { return arg };
     let (name, value) = text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));

@@ -186,7 +186,8 @@ struct Probe {
     position: Position,
     tokens: usize,
     dim: usize,
-    /// States in the shape `[layers][positions][dim]`. For a mean, the sums of the states so far.
+    /// The states that were read so far, `[layers][positions][dim]`. If the mean over positions is requested, their
+    /// sum.
     states: Vec<f64>,
 }
 

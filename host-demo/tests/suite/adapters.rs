@@ -37,7 +37,8 @@ fn adapters_and_scales() {
     assert!(plain != one && plain != other && one != other);
     assert_eq!(ids(&["--lora", first, "--lora", &format!("{second}:0")]), one);
     assert_eq!(ids(&["--lora-scaled", &format!("{first}:0,{second}:1")]), other);
-    // The result is the same if the model file is copied instead of mapped, and if the same model drafts.
+    // The result is the same if the model file is copied instead of mapped, and if the model is also its own smaller
+    // model for drafts.
     assert_eq!(ids(&["--lora", first, "--load", "copy"]), one);
     assert_eq!(ids(&["--lora", first, "--draft", path(&committed("host-demo/models/stories.gguf"))]), one);
     let message = error(&["generate", "--lora", path(&committed("host-demo/models/stories.gguf")), "-p", "a"]);

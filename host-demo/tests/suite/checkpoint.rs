@@ -431,8 +431,8 @@ fn what_cannot_be_converted_is_said() {
     assert!(!output.exists());
 }
 
-/// Notes and errors about missing tensors, without which a model would differ from the checkpoint, and about modules
-/// after the encoder.
+/// Without certain tensors, or with additional modules after the encoder, the converted model would differ from the
+/// checkpoint. Checks the notes and errors for these cases.
 #[test]
 fn what_is_missing_is_said() {
     let directory = tempfile::tempdir().unwrap();

@@ -25,7 +25,8 @@ fn with(mut body: Value, more: Value) -> Value {
 #[test]
 fn editors_fill_in_code() {
     let talk = start(&["Once", " upon"], &FIM, &[], CHATML);
-    // A request that makes the server read other files before the user types.
+    // Editors first send a request without a text, which only makes the server read the other files before the user
+    // types.
     let warm = json!({
         "input_prefix": "", "input_suffix": "", "prompt": "", "n_predict": 0, "temperature": 0.0, "samplers": [],
         "response_fields": [""],

@@ -413,7 +413,7 @@ fn files_in_the_wrong_place() {
     let output = arenite_with(&["score", "--jsonl"], b"{\"text\": \"a\"}\n");
     says(&String::from_utf8_lossy(&output.stderr), &["`prompt` and `continuation`"]);
     assert!(!files.at("out.gguf").exists());
-    // An importance matrix in the older format, which is not GGUF, is read.
+    // Importance matrices in the older format, which is not GGUF, can be read, too.
     let name = "blk.0.ffn_up.weight";
     let mut old = [&1i32.to_le_bytes()[..], &(name.len() as i32).to_le_bytes(), name.as_bytes()].concat();
     old.extend([1i32.to_le_bytes(), 4i32.to_le_bytes()].concat());

@@ -219,7 +219,8 @@ fn a_file_beside_the_model_needs_no_flag_and_may_belong_to_another() {
     assert!(found["draft_n_accepted"].as_u64() > Some(10), "{found}");
     let off = answer(&trunk, &["--draft", "off"]);
     assert_eq!((&off["ids"], &off["draft_n"]), (&found["ids"], &json!(0)));
-    // The file belongs to another model, so the answer is the same as with lookup.
+    // If the file beside a model has predicting layers for a different model, it is not used. The answer is the same as
+    // without the file.
     assert_eq!(answer(&own, &[])["ids"], answer(&own, &["--draft", "off"])["ids"]);
     fs::remove_file(head).unwrap();
     put(Path::new(&gemma.draft), "gemma-assistant.gguf");

@@ -145,7 +145,8 @@ fn packed_models_compute_the_same_numbers() {
         let score = lines(&ranked)[0]["relevance_score"].as_f64().unwrap();
         assert!((score - pair["score"].as_f64().unwrap()).abs() < 2e-5, "{score}: {pair}");
     }
-    // Models with draft layers, and a model with an activation whose keys have no prefix.
+    // Checks two models with layers that predict further tokens, and a model (Apertus) that stores parameters of its
+    // activation function under keys without an architecture prefix.
     for case in ["drafts/mtp_qwen35_a", "drafts/mtp_glm4moe_a", "apertus"] {
         let Some(case) = fixtures(case) else { return };
         let (out, said) = packed(&case.join("model.gguf"), directory.path());

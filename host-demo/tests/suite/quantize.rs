@@ -152,7 +152,7 @@ fn kinds(file: &Path) -> BTreeMap<String, String> {
     all["tensors"].as_array().expect("a list").iter().map(entry).collect()
 }
 
-/// If a draft layer is pruned, it is no longer counted as a draft layer.
+/// If the only layer that predicts further tokens is pruned, the model no longer states that it has such a layer.
 #[test]
 fn layers_for_drafts_are_pruned() {
     let directory = tempfile::tempdir().expect("a directory");

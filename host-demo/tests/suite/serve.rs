@@ -325,7 +325,7 @@ fn embeddings_in_unknown_formats_are_refused() {
     }
 }
 
-/// A single request is limited, and so is the cost of its grammar.
+/// A request is limited in the number of its settings, such as biases, and in the cost of its grammar.
 #[test]
 fn what_one_request_brings_is_limited() {
     let server = Server::start(&["--parallel", "2"]);

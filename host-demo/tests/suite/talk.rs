@@ -181,7 +181,8 @@ fn strict_calls_after_thoughts_and_in_channels() {
     }
 }
 
-/// The budget also limits thoughts in channels, and a thought that the model opens itself.
+/// The budget of thoughts also applies to thoughts in channels, and to a thought that the model itself opens in its
+/// answer.
 #[test]
 fn thoughts_that_the_answer_opens_have_a_budget() {
     let parts = |answer: &Value| (answer["message"]["content"].clone(), answer["message"]["reasoning_content"].clone());

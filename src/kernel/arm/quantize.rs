@@ -100,8 +100,8 @@ macro_rules! four {
     };
 }
 
-/// Assembly that multiplies floats by s16, the inverse of the scale, and rounds the products. Adding s17, which is 1.5
-/// * 2^23, rounds to an integer, because the last bit of a float of this size is worth 1.
+/// Assembly that multiplies floats by s16, the inverse of the scale, and rounds the products. s17 is 1.5 * 2^23: adding
+/// it rounds to an integer, because the last bit of a float of this size is worth 1.
 macro_rules! rounded {
     ($($s:literal)*) => {
         concat!($("vmul.f32 ", $s, ", ", $s, ", s16\n", "vadd.f32 ", $s, ", ", $s, ", s17\n",)*)

@@ -17,7 +17,8 @@ use super::words::{self, may_be_list, operand_end, pair_is};
 const ELEMENTS: u64 = 2;
 /// Bytes of text that count as one element.
 const BYTES: usize = 1024;
-/// Maximum number of elements of a value; shared elements count each time.
+/// Maximum number of elements of a value that a template may visit. An element that is shared by several lists counts
+/// once for each of them.
 const MOST_ELEMENTS: u64 = 1_000_000;
 
 /// Filters whose operand needs no fuel, because they read at most one item or take the fuel themselves.

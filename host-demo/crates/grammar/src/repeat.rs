@@ -10,8 +10,9 @@ use super::expr::Expr;
 
 /// A [counted](is_counted) repetition is written out if it has at most this many states.
 const COUNTED: usize = 2_000;
-/// Any other repetition is written out if it has at most this many states. The limit is higher because calls cost more
-/// here: at run time, a separate stack is needed for each count that a text can have.
+/// A repetition that is not [counted](is_counted) is written out if it has at most this many states. The limit is
+/// higher than for a counted one, because calls cost more here: at run time, a separate stack is needed for each count
+/// that a text can have.
 const WRITTEN_OUT: usize = 20_000;
 /// Budget for repetitions that are written out although they exceed [`WRITTEN_OUT`]: the maximum number of states of
 /// all such repetitions in a grammar.
@@ -69,8 +70,9 @@ impl<'a> Large<'a> {
         self.rules
     }
 
-    /// Returns a large repetition as calls, with its number of states; `None` if it is written out instead. `size` is
-    /// the number of states of `inner`.
+    /// Compiles a repetition of `inner` as calls of rules, if writing it out would take too many states. Returns the
+    /// expression and its number of states; `None` if the repetition is written out instead. `size` is the number of
+    /// states of `inner`.
     pub fn repeat(&mut self, inner: &Expr, (min, max): (u32, Option<u32>), size: usize) -> Option<(Expr, usize)> {
         let written_out = written_out(size, min, max);
         if max.unwrap_or(min) < 2 || written_out <= COUNTED {

@@ -227,7 +227,7 @@ fn place(address: &str, client: &Client) -> Result<Place> {
 /// Returns true if a file is a language model or the first piece of a split language model.
 fn is_model(file: &str) -> bool {
     let name = file.rsplit('/').next().unwrap_or(file);
-    // The comparison is case-sensitive, because names of whole models may contain `MTP-` in upper case.
+    // Compares in lower case only: names of whole models may contain `MTP-` in upper case.
     const OTHERS: [&str; 6] = ["mmproj", "mtp-", "eagle3-", "dflash-", "dspark-", "-assistant"];
     // A file counts as an importance matrix only if its name has no quantization, because the name of a model that was
     // quantized with a matrix may contain "imatrix", too.

@@ -152,7 +152,8 @@ fn group<const EIGHTS: usize>(
     Group { shifts, scale }
 }
 
-/// Adds a stored group to a fit. The values of the group are multiplied by `factor`.
+/// Adds the weights of an already quantized group to a fit of the scale. `factor` multiplies the values that the
+/// group's codes stand for.
 fn add(fit: &mut Fit, x: &[f32], weights: &[f32], indices: &[u16], shifts: &[usize], factor: f32) {
     for (k, (&index, &shift)) in indices.iter().zip(shifts).enumerate() {
         for (i, &level) in CODEBOOK.points[usize::from(index)].iter().enumerate() {

@@ -104,8 +104,8 @@ impl<const D: usize> Codebook<D> {
         self.on_grid[Self::key(levels)]
     }
 
-    /// Returns the neighbour of `levels` with the smallest `error`. If several have the same error, the first of them
-    /// is returned.
+    /// Returns the grid point near `levels` that has the smallest `error`. If several points have the same error,
+    /// returns the first of them.
     pub fn nearest(&self, levels: &[u8; D], error: impl Fn(&[u8; D]) -> f32) -> u16 {
         let (start, end) = self.near[Self::key(levels)];
         let (mut least, mut best) = (f32::MAX, 0);
@@ -139,7 +139,7 @@ pub struct Lattice<const D: usize> {
     points: u16,
     /// Number of distances at which neighbours are tried.
     distances: usize,
-    /// Number of steps below and above the first scale that are tried.
+    /// Number of scales that are tried below the first scale, and number that are tried above it.
     tries: i8,
     step: f32,
     /// True if the search starts with the best scale of plain rounding instead of the scale of the largest magnitude.

@@ -50,8 +50,8 @@ impl LargePages {
         let job = Job { file, start, len, next, stop: stop.clone(), copied: copied.clone() };
         if let Some(planned) = later {
             let thread = std::thread::Builder::new().name("large pages".to_string()).spawn(move || {
-                // The copy may be left out although there is room, because memory that was planned and is already in
-                // use is counted twice.
+                // The copy may be left out although there is room for it, because memory that was planned and is
+                // already in use is counted twice here: as planned, and as no longer available.
                 let has_room = || available_memory() >= len.saturating_add(planned.load(Ordering::Relaxed));
                 if job.wait(|| job.cached()) && has_room() {
                     job.run();

@@ -320,7 +320,7 @@ fn loaded(path: &Path, map: Mmap, load: Load, planned: &Arc<AtomicUsize>) -> Res
     Ok(Bytes::Large(pages))
 }
 
-/// Returns `Map`, which is the only way on systems other than Linux. Refuses `Copy`.
+/// On systems other than Linux, files are always mapped. Returns `Map`, and refuses `Copy`.
 #[cfg(not(target_os = "linux"))]
 fn way_to_load(load: Load, _: usize) -> Result<Load> {
     ensure!(load != Load::Copy, "--load copy needs Linux; leave it out");

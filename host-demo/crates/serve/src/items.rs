@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(found(&items, Some(4), &["large"]), [None]);
         // A request cannot multiply an item.
         assert_eq!(found(&items, Some(2), &["other"; 99]).iter().flatten().count(), NAMED * 2 / SHARE);
-        // If there are too many clients, the client whose last item is the oldest is forgotten.
+        // If there are too many clients, the client that has stored no item for the longest time is forgotten.
         (5..40).for_each(|client| items.keep(Some(client), &[message("a", len)]));
         assert!(items.kept().bytes <= ITEMS);
         assert_eq!(

@@ -71,7 +71,7 @@ fn write(gguf: &Gguf<'_>, to: &Path) {
     fs::write(to, [&(header.len() as u64).to_le_bytes()[..], &header, &data].concat()).unwrap();
 }
 
-/// Writes the tokenizer of own_commands, limited to its first `rows` tokens.
+/// Writes the tokenizer of the test checkpoint `own_commands`, limited to its first `rows` tokens.
 fn write_tokenizer(rows: u64, folder: &Path) {
     let text = fs::read(checkpoint("own_commands").join("tokenizer.json")).unwrap();
     let mut tokenizer: Value = serde_json::from_slice(&text).unwrap();

@@ -122,7 +122,8 @@ fn rare_settings_are_followed() {
     }
 }
 
-/// If an architecture cannot follow a setting, the error names the setting.
+/// If an architecture cannot represent a setting of a checkpoint, the conversion fails, and the error names the
+/// setting.
 #[test]
 fn rare_settings_are_refused() {
     let directory = tempfile::tempdir().unwrap();
@@ -392,7 +393,8 @@ fn a_reranker_takes_its_labels_from_the_given_vocabulary() {
     }
     name_labels(&other, &all["labels"]);
     stdout(&["convert", "hf", path(&other), path(&want)]);
-    // The model's own vocabulary has no labels. `--tokenizer` accepts a file of any name.
+    // Without `--tokenizer` the conversion fails, because the model's own vocabulary has no labels. `--tokenizer`
+    // accepts a folder, or a file of any name.
     assert!(error(&["convert", "hf", path(&folder), path(&model)]).contains("which a reranker needs"));
     let file = directory.path().join("labels.json");
     fs::copy(other.join("tokenizer.json"), &file).unwrap();

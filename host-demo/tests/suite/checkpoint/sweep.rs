@@ -34,7 +34,7 @@ fn settings_of_all_classes_are_followed_or_refused() {
     });
 }
 
-/// Checks the class with the settings of the case, and with each changed setting.
+/// Checks a model class twice over: with the settings of its case, and with each of the changed settings.
 fn check(case: &Value, folder: &Path, (tokens, decoder): (&str, &str)) {
     let mut tiny = case.clone();
     tiny["tensors"] = unfolded(&case["tensors"]).into();

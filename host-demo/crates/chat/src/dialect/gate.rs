@@ -15,7 +15,7 @@ pub struct GateSettings {
 #[derive(Clone, Debug)]
 pub struct Gate {
     settings: GateSettings,
-    /// The end of the text, long enough to contain the delimiter.
+    /// The last part of the text so far, long enough to contain the delimiter.
     tail: String,
 }
 

@@ -66,8 +66,8 @@ impl<'t> Literals<'t> {
         }
     }
 
-    /// Returns the length of the name before `close`. The search covers only the first bytes, so that more text does
-    /// not change the result.
+    /// Returns the length of the function name before `close`. Only searches the first bytes, so that the result stays
+    /// the same when more text arrives.
     pub fn name_end(&self, close: &str) -> Step<usize> {
         match self.rest().find(close) {
             Some(len) if len <= MOST_NAME => Ok(len),

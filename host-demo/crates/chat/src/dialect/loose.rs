@@ -63,7 +63,7 @@ pub fn skip_surplus(input: &mut Literals<'_>, close: &str, is_end: bool) -> Step
 struct Loose<'t> {
     input: Literals<'t>,
     after: After<'t>,
-    /// Number of brackets that may be missing at the end of the answer.
+    /// Number of brackets around the value that may be missing at the end of the answer.
     outer: usize,
 }
 

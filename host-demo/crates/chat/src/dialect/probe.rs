@@ -255,8 +255,9 @@ fn found(dialect: &Dialect, text: &str) -> Option<Own> {
     dialect.calls.iter().position(reads).map(Own::Form)
 }
 
-/// Keeps the form that was found, the forms whose delimiters are tokens or occur in the template, and the forms without
-/// a delimiter. If no form remains, all forms are kept.
+/// Removes the forms of calls that the model cannot use. Keeps the form `found` in the template, the forms whose
+/// delimiters are tokens of the vocabulary or occur in the template, and the forms without a delimiter. If no form
+/// remains, all forms are kept.
 fn keep(dialect: &mut Dialect, found: Option<Own>, source: &str) {
     let spelled = Dialect::all(&Marks::default());
     dialect.has_channels |= source.contains(&spelled.channels.message);

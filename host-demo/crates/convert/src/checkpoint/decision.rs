@@ -126,7 +126,8 @@ impl Decision {
             Self::Lev => {
                 let calibration = config::json(&directory.join("calibration.json"))?;
                 for (name, value) in calibration["temperatures"].as_object().into_iter().flatten() {
-                    // `choice:A:small`; `B` is a second head, which is not converted.
+                    // A temperature's name is `choice:A` or, for questions with a certain number of options,
+                    // `choice:A:small`. `B` in place of `A` stands for a second head, which is not converted.
                     match *name.split(':').collect::<Vec<_>>() {
                         [kind, "A"] => temperature(keys, kind, value)?,
                         [kind, "A", count] => temperature(keys, &format!("{kind}.{count}"), value)?,
@@ -229,7 +230,8 @@ impl Head {
         Ok(Self(checkpoint.tensors.iter().map(tensor).collect()))
     }
 
-    /// Adds kev's head: a linear layer that has the rows of `q`, followed by the rows of `k`.
+    /// Adds the head of a model of the type kev: a linear layer that has the rows of the matrix `q`, followed by the
+    /// rows of the matrix `k`.
     fn pointer(self, outputs: &mut Vec<Output<'_>>) -> Result<()> {
         for end in ["weight", "bias"] {
             let (mut shape, mut all) = (Vec::new(), Vec::new());

@@ -176,8 +176,8 @@ impl ImageProcessor {
             "pixtral" => vec![("do_center_crop", json!(false))],
             _ => vec![("patch_size", json!(patch)), ("merge_size", json!(merge)), ("temporal_patch_size", json!(2))],
         });
-        // The setting has no effect if the longest side of a picture is at most one tile, because such a picture is
-        // always one view.
+        // `do_image_splitting` has no effect if the longest side of a picture is at most one tile, because such a
+        // picture is always one view.
         if self.kind == "idefics3" && self.number("size/longest_edge") != Some(image.into()) {
             fixed.push(("do_image_splitting", json!(true)));
         }

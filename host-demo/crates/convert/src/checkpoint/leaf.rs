@@ -135,7 +135,8 @@ pub struct Codes<'f> {
     pub order: Order,
 }
 
-/// The order of codes. A *line* is a row or a column of the matrix whose codes are stored one after another.
+/// The order in which the codes of a matrix are stored. A *line* is a row or a column of the matrix whose codes are
+/// stored one after another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// The words of each line are consecutive. A code may extend over two words.
@@ -194,7 +195,8 @@ pub enum Groups {
     OfColumns(usize),
     /// The group of each column (act-order).
     Listed(Vec<u32>),
-    /// Consecutive weights of the whole matrix. A group may extend over the end of a row.
+    /// A group is this number of consecutive weights, counted through the whole matrix, so that it may extend over the
+    /// end of a row.
     Flat(usize),
     /// Weights of the whole matrix that are this number of weights apart from each other.
     Apart(usize),
@@ -209,11 +211,11 @@ pub struct Factors<'f> {
     /// If set, the factors are ordered by group: first come the factors of all rows for the first group. The value is
     /// the number of rows.
     pub rows: Option<usize>,
-    /// The factors are themselves quantized: bitsandbytes' double quantization.
+    /// If the factors are themselves quantized (bitsandbytes' double quantization), how to compute them.
     pub nested: Option<Nested>,
 }
 
-/// Quantized factors: `book[factor] * scales[at / block] + offset`.
+/// Factors that are themselves quantized: each is `book[factor] * scales[at / block] + offset`.
 #[derive(Clone, Debug)]
 pub struct Nested {
     pub book: Vec<f32>,
@@ -226,7 +228,7 @@ pub struct Nested {
 #[derive(Clone, Debug)]
 pub enum Zeros<'f> {
     Constant(f32),
-    /// The zeros are codes. A line has the zeros of all rows for one group.
+    /// The zeros are stored as codes. A line of codes has the zeros of all rows for one group.
     Packed(Codes<'f>),
     /// The codes are the zeros minus 1, as in the first version of GPTQ's format: see [`Codes::next`].
     PackedLess(Codes<'f>),

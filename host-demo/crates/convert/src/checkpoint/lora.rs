@@ -161,7 +161,8 @@ struct Module<'f> {
     name: String,
     /// The tensor's shape.
     shape: Vec<usize>,
-    /// The factor that has the columns and the factor that has the rows, see [`View::factors`].
+    /// The two factors of the adapter's product: the factor with the columns, and the factor with the rows, see
+    /// [`View::factors`].
     factors: [View<'f>; 2],
     /// Index of the factor that is multiplied with the inputs.
     inputs: usize,

@@ -18,7 +18,8 @@ use super::tensors::Checkpoint;
 
 const CLASS: &str = "consolidated";
 
-/// Settings that are read, and those that describe the training.
+/// Names of the settings in Mistral's `params.json` that this module reads, or that only describe how the model was
+/// trained.
 const KNOWN: [&str; 23] = [
     "dim",
     "n_layers",

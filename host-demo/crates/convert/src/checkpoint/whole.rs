@@ -288,7 +288,7 @@ impl Whole {
         self.product(settings, stem, shape, delta)
     }
 
-    /// A module that was trained as a whole and replaces the module of the model.
+    /// Handles a module that was trained as a whole (PEFT's `modules_to_save`) and replaces the model's module.
     fn saved(&mut self, adapter: &Checkpoint<'_>, settings: &Settings, model: &Model<'_>, name: &str) -> Result<()> {
         let new = &adapter.tensors[name];
         let shape = match new.shape[..] {

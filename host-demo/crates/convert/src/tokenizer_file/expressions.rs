@@ -148,8 +148,8 @@ pub fn name(pre_tokenizer: &Value, ignore_merges: bool) -> Result<&'static str> 
     }
 }
 
-/// Returns true if a word that is a token becomes this token without merges; `None` if the name of the pre-tokenizer
-/// already implies the value.
+/// The value of the key `ignore_merges`, which says that a word that is a token becomes this token without merges.
+/// `None` if the name of the pre-tokenizer already implies the value, so that the key is not written.
 pub fn ignores_merges(name: &str, ignores: bool) -> Option<bool> {
     (ignores != matches!(name, "llama-bpe" | "tekken" | "minicpm5" | "youtu")).then_some(ignores)
 }

@@ -140,7 +140,8 @@ pub fn rules(json: &Value, vocabulary: &mut Vocabulary) {
         let bits = [("lstrip", 1, strips), ("rstrip", 2, strips), ("single_word", 4, true)];
         let rule: u32 = bits.iter().filter(|(name, _, has)| *has && token[*name] == true).map(|(_, bit, _)| bit).sum();
         rules.extend((rule > 0).then_some(id + rule));
-        // An entry without a rule says that the token is searched after all others.
+        // A second entry without a rule says that the tokenizer looks for this token only after it has found all other
+        // added tokens.
         rules.extend(normalized::is_last(json, token).then_some(id));
     }
     if !rules.is_empty() {

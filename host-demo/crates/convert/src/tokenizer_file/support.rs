@@ -375,7 +375,7 @@ fn converts_spaces(normalizer: &&Value) -> bool {
     normalizer["type"] == "Precompiled" || normalizer["type"] == "Nmt"
 }
 
-/// Returns true if a token of the model's vocabulary consists of numbers and other characters. Added tokens do not
+/// Returns true if the vocabulary has a token that contains numbers and other characters together. Added tokens do not
 /// count, because they are found before words are split.
 fn mixes_numbers(json: &Value) -> bool {
     let added: Vec<_> = list(&json["added_tokens"]).filter_map(|token| token["content"].as_str()).collect();

@@ -67,7 +67,8 @@ fn left_types(schema: &Map<String, Value>) -> Option<Vec<&'static str>> {
     };
     let has = |name| excluded.contains(&name);
     let mut left = of(schema)?;
-    // This is not supported because only fractional numbers would be left, and a grammar cannot match only these.
+    // A schema that excludes integers but allows numbers is not supported, because only fractional numbers would be
+    // left, and a grammar cannot match only these.
     if has("integer") && !has("number") && left.contains(&"number") {
         return None;
     }

@@ -89,7 +89,7 @@ const ELEMENTS: usize = 4;
 /// Maximum number of listed values for which `uniqueItems` is enforced. The number is low because each set of used
 /// values takes a rule.
 const MOST_DISTINCT: usize = 8;
-/// A limit beyond this many characters or elements is left out, because no answer is so long.
+/// A maximum length in a schema above this number of characters or elements is ignored, because no answer is so long.
 const BEYOND: u32 = 1 << 20;
 
 /// The rules of one or more schemas.

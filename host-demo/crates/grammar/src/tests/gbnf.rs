@@ -98,7 +98,8 @@ fn recursion_and_ambiguity() {
     gbnf(palindromes, &["", "a", "abba", "ababa", "aabaa"], &["ab", "abab", "aab"]);
     // A call at the end of a rule takes no stack, so the text can be arbitrarily long.
     gbnf("root ::= \"a\" root | \"b\" other\nother ::= \"c\" root | \"\"", &[&"abc".repeat(500)[..1499], "b"], &["c"]);
-    // This grammar nests as deep as the stack allows. At the limit, it can still return.
+    // Texts of this grammar can nest as deep as the parser's stack allows. At the deepest level, a closing bracket must
+    // still be possible.
     let nested = "root ::= \"[\" root \"]\" | \"x\"";
     let deep = |n: usize| format!("{}x{}", "[".repeat(n), "]".repeat(n));
     gbnf(nested, &[&deep(1), &deep(60)], &["[x", "[[x]", &deep(1000)]);

@@ -157,7 +157,8 @@ fn many_names() {
         &json!({ "allOf": [{ "required": names }, { "required": backwards }] }),
         "$.allOf[1].required: this is too much work",
     );
-    // Each listed property or element copies the rule that the other schema has for unlisted properties or elements.
+    // The work is limited, because each of the listed properties (or elements) gets a copy of the other schema's rule
+    // for unlisted ones.
     let large = json!({ "enum": vec!["x".repeat(1000); 100] });
     schema(
         &json!({ "allOf": [{ "properties": all }, { "additionalProperties": large }] }),

@@ -41,7 +41,7 @@ pub fn random_text(grammar: &Grammar<'_>, random: &mut Random) -> Option<String>
         }
         let mut bytes: Vec<u8> = (0..=255).filter(|byte| state.allows(grammar, [*byte].into_iter())).collect();
         assert!(!bytes.is_empty() || state.is_complete(), "a dead end after {:?}", String::from_utf8_lossy(&text));
-        // Bytes that end strings and lists are preferred, because they would be rare among all bytes.
+        // Prefers bytes that end strings and lists, because they would be rare if all bytes were equally likely.
         let ends: Vec<u8> = bytes.iter().copied().filter(|byte| b"\"]},".contains(byte)).collect();
         if !ends.is_empty() && random.below(3) == 0 {
             bytes = ends;

@@ -45,7 +45,7 @@ pub use wanted::{StrictCalls, ThoughtLimit, Wanted};
 pub struct Workbench<'b, 't, 'm> {
     /// The vocabulary. `None` disables text, stop strings, grammars and the vocabulary's end tokens.
     pub tokenizer: Option<&'b Tokenizer<'t, 't>>,
-    /// Caches the tokens that grammars allow; required by settings with a grammar.
+    /// A cache of the sets of tokens that grammars allow. `None` is only possible if no answer has a grammar.
     pub masks: Option<&'b mut Masks<'m>>,
     /// Memory for [`Sampler::new`]. It grows if an answer needs more.
     pub scratch: &'b mut Vec<u8>,

@@ -25,7 +25,7 @@ impl Arrivals {
         self.0.iter().skip(known).any(|command| match command {
             Command::Generate(job) if !job.settings.scores_prompt && !job.settings.reads_anew => {
                 let cached = cache.best(&job.prompt, &job.settings.lora, job.scope).map_or(0, |(_, shared)| shared);
-                // A prompt that is cached whole has its last token read again.
+                // If the whole prompt is cached, its last token is read again nevertheless, to compute its logits.
                 is_short((job.prompt.len() - cached).max(1))
             }
             _ => false,

@@ -36,8 +36,8 @@ pub struct Counters {
     pub token_rate: Histogram,
     /// True if the server is shutting down and refuses new requests.
     pub stopping: AtomicBool,
-    /// True if the server is shutting down and the time for open requests has passed: their answers end with
-    /// [`STOPPED`](super::STOPPED).
+    /// True if the server is shutting down and requests that were still open have used up their time. Their answers
+    /// then end with [`STOPPED`](super::STOPPED).
     pub ended: AtomicBool,
 }
 

@@ -144,8 +144,8 @@ impl Scheduler<'_, '_, '_> {
         contexts.iter().zip(readings).map(score).collect()
     }
 
-    /// Returns the score of each option of prompt `at`. Tokens that the prompt shares with the previous prompt, or with
-    /// an earlier conversation, are not computed again.
+    /// Computes the score of each option for one of the prompts of a decision, number `at`. Tokens that this prompt
+    /// shares with the previous prompt, or with an earlier conversation, are not computed again.
     fn score(&mut self, decision: &Decision, at: usize) -> Result<Vec<f64>> {
         let Decision { readings, scope, lora, .. } = decision;
         let Reading { ids, scored } = &readings[at];

@@ -95,7 +95,8 @@ impl Scheduler<'_, '_, '_> {
         Ok(())
     }
 
-    /// Reads the next `counts` tokens of the conversations. Returns false if there are none, or if the pass was stopped.
+    /// Runs a pass in which each conversation reads its next tokens; `counts` has the number for each conversation.
+    /// Returns false if there were no tokens to read, or if the pass was stopped.
     fn run_pieces(&mut self, counts: &[usize], commands: &Receiver<Command>) -> Result<bool, Error> {
         let each = self.running.iter_mut().map(|running| (&mut running.context, &*running.progress));
         let (contexts, answers): (Vec<_>, Vec<_>) = each.unzip();

@@ -175,7 +175,8 @@ impl RequestMemory {
         self.answers.meter(is_streamed, None)
     }
 
-    /// Returns the bytes of a response; `None` if there is no room for them. The bytes count until they are sent.
+    /// Converts the text of a response to bytes that count as used memory until they are sent. Returns `None` if there
+    /// is no room for them.
     pub fn response(&self, text: String, slot: Option<Arc<ConnectionSlot>>) -> Option<Bytes> {
         let meter = self.answers.meter(false, slot);
         meter.hold(text.len()).then(|| Bytes::from_owner(ResponseText { text, _meter: meter }))
@@ -566,7 +567,8 @@ mod tests {
         assert_eq!(memory.answers.used.load(Ordering::Relaxed), 0);
     }
 
-    /// A body that does not arrive is refused if other clients wait for its memory. It keeps no part of a share.
+    /// A request body whose bytes do not arrive is refused if other clients wait for its memory. Its client's share of
+    /// the memory is then free again.
     #[test]
     fn slow_bodies_give_way() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();

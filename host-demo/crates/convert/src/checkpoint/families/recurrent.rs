@@ -99,7 +99,7 @@ fn mamba2(keys: &mut Keys<'_>) -> Result<()> {
     norm(keys)
 }
 
-/// Returns a factor of Falcon-H1. The conversion multiplies weights by these factors.
+/// Returns a factor in the config of Falcon-H1; 1 if it is missing. The conversion multiplies weights by these factors.
 fn factor(config: &Config, name: &str) -> Result<f32> {
     Ok(config.float(&[name])?.unwrap_or(1.0))
 }

@@ -67,8 +67,8 @@ fn cohere(keys: &mut Keys<'_>) -> Result<()> {
     keys.set("expert_feed_forward_length", width);
     let dense = leading_dense(c).or(c.number(&["first_k_dense_replace"])?).unwrap_or(0);
     keys.set("leading_dense_block_count", dense);
-    // The flag for normalized weights also stands for a softmax over the chosen experts, because both give the same
-    // weights.
+    // `expert_weights_norm` also stands for a softmax over only the chosen experts, because dividing the weights by
+    // their sum gives the same weights.
     let is_softmax = c.text("expert_selection_fn") == Some("softmax");
     keys.set("expert_weights_norm", is_softmax || c.flag("norm_topk_prob").unwrap_or(false));
     if let Some(shared) = c.number(&["num_shared_experts"])?.filter(|shared| *shared > 0) {

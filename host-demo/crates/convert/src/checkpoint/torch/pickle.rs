@@ -329,7 +329,8 @@ impl Machine {
         self.tuple(all)
     }
 
-    /// Counts copied references, because their number can grow with the square of the number of steps.
+    /// Counts references that are copied while the pickle runs, because their number can grow with the square of the
+    /// number of steps. Fails above a limit.
     fn copied(&mut self, count: usize) -> Result<()> {
         self.copies += count;
         ensure!(self.copies < COPIES, "it builds its dictionary in too many steps");
@@ -394,7 +395,7 @@ fn storage(id: &Item) -> Object {
     }
 }
 
-/// Returns the encoding for the class of a storage or for a type.
+/// Returns the encoding of values for the name of a torch storage class or type; `None` if the name is unknown.
 fn coding(class: &str) -> Option<Coding> {
     Some(match class {
         "torch.FloatStorage" | "torch.float32" => Coding::F32,
