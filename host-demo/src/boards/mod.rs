@@ -312,8 +312,8 @@ mod tests {
     #[test]
     fn every_worker_has_a_stack() {
         let board = own(Some(MIB), &[64 * KIB]);
-        // 64 KiB have room for a stack of 16 KiB, 1 KiB of statics, 1 KiB of workspace and a cache of 46 KiB. With two
-        // stacks, there is room for a cache of 30 KiB.
+        // The 64 KiB of RAM have room for a stack of 16 KiB, statics of 1 KiB, a workspace of 1 KiB and a cache of 46
+        // KiB. Each further worker has a stack of its own, which leaves 16 KiB less for the cache.
         for (workers, context) in [(1, 46), (2, 30), (3, 14)] {
             let fit = board.fit(1000, PROGRAM, workers, 1000, need(KIB, KIB));
             assert_eq!(fit, Fit::Context { longest: context, ram: 0, flash: Some(MIB - PROGRAM - 1000) });

@@ -25,8 +25,8 @@ enum Meaning {
     Ignored(&'static str),
     /// Refused with this advice.
     Refused(&'static str),
-    /// The flag is accepted with this value, which turns the step or the limit off. Any other value is refused with
-    /// this advice.
+    /// If the flag has this value, which turns a step or a limit off, it is accepted and has no effect. Any other value
+    /// is refused with this advice.
     Unless(f64, &'static str),
 }
 

@@ -66,7 +66,8 @@ pub fn run(args: &Args) -> Result<()> {
         let (adapter, scale) = adapters::open(text)?;
         add(&model, &adapter.gguf()?, scale, &mut products).with_context(|| adapter.name().to_owned())?;
     }
-    // If the head is the token embedding, the head becomes a separate tensor.
+    // In a model whose head is the token embedding, the adapter may change only one of the two. The head is then
+    // written as a tensor of its own.
     let is_tied = model.spec().has_head() && gguf.tensor(HEAD).is_none();
     let embedding = gguf.tensor(EMBEDDING).filter(|_| is_tied);
     let head = embedding.filter(|_| products.iter().any(|(name, _)| [EMBEDDING, HEAD].contains(&name.as_str())));

@@ -98,7 +98,7 @@ const CHAT_TEMPLATE: &str = "tokenizer.chat_template";
 pub fn run(args: &Args) -> Result<()> {
     let file = ModelFile::open(args.input.as_path())?;
     let gguf = file.gguf()?;
-    // A file with only a vocabulary can be packed. Other files without a model cannot.
+    // A file with only a vocabulary can be packed. Other files that contain no model, such as adapters, cannot.
     if let Some(why) = foreign::gguf(&args.input, &gguf).filter(|_| gguf.tensor_count() > 0) {
         bail!("{}: {why}", file.name());
     }

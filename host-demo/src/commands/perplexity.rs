@@ -101,8 +101,8 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the tokens to run: the tokens of the text, or the tokens that were saved with the other model's
-/// log-probabilities.
+/// Returns the tokens to be scored. If the log-probabilities of another model are given, these are the tokens for which
+/// they were saved; otherwise the tokens of the text.
 fn corpus(args: &Args, open: &OpenModel, base: Option<&Base>) -> Result<Corpus> {
     let (context, tokenizer) = (open.options.context, open.vocabulary()?);
     let Some(base) = base else {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::common::{committed, error, fixtures, json as output, lines, path, skip, stdout, stdout_with};
 use crate::serve::Server;
 
-/// A model whose drafts are accepted, and the option for its drafts.
+/// A model whose proposed tokens are usually right, and the value of the option that turns these proposals on.
 struct Case {
     model: PathBuf,
     draft: String,

@@ -295,7 +295,7 @@ fn a_model_of_the_hub_runs() {
             && hub.seen("/elsewhere/small-Q4_K_M.gguf token") == 0
     );
     assert!(hub.seen("/elsewhere/small-Q4_K_M.gguf") == 1);
-    // The second command sends no requests, so it needs no network.
+    // If the model is in the cache, the command sends no requests, and therefore works without a network.
     let asked = hub.seen("");
     for environment in [&[][..], &[("HF_HUB_OFFLINE", "1")], &[("HF_ENDPOINT", "http://127.0.0.1:9")]] {
         let again = hub.run_with(&args, environment);

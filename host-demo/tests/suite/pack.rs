@@ -250,7 +250,8 @@ fn a_wrong_byte_names_its_tensor() {
         assert!(error(&["inspect", path(&damaged), "--verify"]).contains("is damaged"));
         assert!(error(&["generate", "-m", path(&damaged), "-p", "a", "--check-tensors"]).contains("is damaged"));
     }
-    // Files of other programs have no hashes. If another program renames a tensor, the hashes do not match the tensors.
+    // Files of other programs have no hashes. In a packed file whose tensor was renamed by another program, the hashes
+    // do not match the tensors any more.
     assert!(error(&["inspect", path(&file), "--verify"]).contains("has no hashes"));
     let packed = packed(&file, directory.path()).0;
     let bytes = std::fs::read(&packed).unwrap();

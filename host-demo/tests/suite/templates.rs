@@ -99,8 +99,9 @@ struct Way {
     is_streamed: bool,
 }
 
-/// Returns the ways to ask; each request is sent both whole and streamed. `bias` makes delimiters of calls likely, for
-/// models that may also answer with text.
+/// Returns requests that lead to a call in different ways: with a forced call, or with a free choice. Each is sent both
+/// whole and streamed. `bias` makes the delimiters of calls likely, for requests that the model may also answer with
+/// text.
 fn ways(bias: &Value) -> Vec<Way> {
     let named = json!({ "type": "function", "function": { "name": "get_weather" } });
     let forced = [

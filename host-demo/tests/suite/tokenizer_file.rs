@@ -102,7 +102,8 @@ fn texts_are_normalized() {
     assert!(error(&["tokenize", "-p", "a", "-m", path(&model()), "--tokenizer", path(&file)]).contains("Prepend"));
 }
 
-/// Steps other than NFC are applied in the order of the file.
+/// A tokenizer may convert texts before it splits them. NFC is applied separately; all other steps are applied in the
+/// order of the file.
 #[test]
 fn texts_are_converted_step_by_step() {
     for (steps, wanted) in [
@@ -279,8 +280,9 @@ fn pieces_with_merges() {
     assert_eq!(ids(&tokenizer, "o <tool> o"), json!([1, 263, 259, 272, 259, 263]));
 }
 
-/// Without byte tokens, each unknown character, or each run of unknown characters, becomes an unknown token. In
-/// SentencePiece's BPE, the start of a word can only be marked by `▁`.
+/// If a vocabulary has no byte tokens, each character that it lacks, or each run of such characters, becomes an unknown
+/// token. A file is refused if its tokens do not mark the start of a word by `▁`, because SentencePiece's BPE has no
+/// other way.
 #[test]
 fn pieces_without_bytes() {
     let merges = ["▁ h", "e l", "▁h el", "l o", "▁hel lo"];

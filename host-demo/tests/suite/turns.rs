@@ -235,7 +235,7 @@ fn a_call_that_the_limit_cuts_is_no_text() {
 #[test]
 fn a_closing_mark_that_the_limit_cuts_is_no_text() {
     let template = format!("{{% if tools %}}{{{{ tools | tojson }}}}{{% endif %}}{CHATML}");
-    // `len` is the number of tokens of the call without its closing delimiters.
+    // In each case, `len` is the number of the script's tokens that make up the call, without its closing delimiters.
     for (script, len) in [
         (
             &[

@@ -58,7 +58,8 @@ fn look(right: impl Fn(u32) -> bool) -> u32 {
     gate
 }
 
-/// Wakes sleeping threads. Must be called after every change of the gate that a thread may wait for.
+/// Wakes the threads that sleep. Must be called after each change of the gate, because a thread may wait for this
+/// change.
 fn changed() {
     if ASLEEP.load(SeqCst) > 0 {
         wake(&GATE);

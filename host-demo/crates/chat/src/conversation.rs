@@ -110,8 +110,8 @@ impl Style {
         self.thoughts.variables(asked)
     }
 
-    /// Returns the settings of a gate that waits for the end of the thought opened by `prompt`; `None` if no thought is
-    /// open.
+    /// If `prompt` ends inside a thought, returns the settings of a gate that waits for the end of the thought;
+    /// otherwise `None`.
     pub fn thought_gate(&self, prompt: &str) -> Option<GateSettings> {
         let form = self.dialect.opened_by(prompt.trim_end())?;
         Some(GateSettings { until: form.close.clone(), is_thought: true, then: None })

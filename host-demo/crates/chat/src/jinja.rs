@@ -42,7 +42,7 @@ pub struct Inputs {
 pub enum Failure {
     /// The template is invalid Jinja, or runs for too long.
     Broken(anyhow::Error),
-    /// The template rejects this conversation with this message.
+    /// The template itself has rejected the conversation, with this message.
     Refused(String),
 }
 

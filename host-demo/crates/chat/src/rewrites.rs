@@ -96,8 +96,8 @@ impl Conversation {
         !is_single
     }
 
-    /// Puts an empty user message before an answer that begins the conversation. Returns false if no answer begins the
-    /// conversation.
+    /// If the conversation begins with an answer, puts an empty user message before this answer. Returns false if the
+    /// conversation begins otherwise.
     fn user_first(&mut self) -> bool {
         let first = self.messages.iter().position(|message| message.role != "system");
         let Some(at) = first.filter(|at| self.messages[*at].role == "assistant") else { return false };

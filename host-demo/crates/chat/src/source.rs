@@ -27,7 +27,7 @@ pub const ADD: &str = "py_add";
 /// `a.b.c` to as many levels, and compiles and drops these levels recursively, without a limit: a longer chain could
 /// exhaust the stack.
 const MOST_WORDS: usize = 4096;
-/// Maximum number of assignments. The number is limited because each assignment may nest a value by one level.
+/// Maximum number of assignments in a template. They are limited because each can nest a value by one level more.
 const MOST_ASSIGNMENTS: usize = 4096;
 
 /// Returns `source` rewritten for minijinja, or an error if an expression is too long or there are too many

@@ -79,7 +79,8 @@ impl Components {
     }
 }
 
-/// Returns the normalized spelling of a part, and its roles.
+/// Classifies a component of a model's name. Returns its normalized spelling, and the roles that it may have: size,
+/// version, finetune and so on.
 fn part_of(part: &str, after_first: bool, weights: u64) -> (String, Roles) {
     let lower = part.to_ascii_lowercase();
     let mut roles = Roles::default();

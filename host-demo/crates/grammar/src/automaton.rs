@@ -72,7 +72,7 @@ impl<'r> Nfa<'r> {
 
     /// Appends an expression to a state. Returns the state where the expression ends.
     fn build(&mut self, expr: &'r Expr, from: u32) -> Result<u32> {
-        // Every expression costs a step, because even an expression without states takes time.
+        // Charges the budget for the expression itself, because even an expression that adds no states takes time.
         self.budget.steps(1)?;
         Ok(match expr {
             Expr::Bytes(bytes) => {
@@ -435,7 +435,8 @@ pub fn merge_alike(nodes: &mut [Node], starts: &mut [u32]) {
             node.join_ranges();
             let place = *alike.entry(node.hashed()).or_insert(at);
             if place == at || nodes[place as usize] != node {
-                // The nodes are compared, because the node `place` may have changed since it was inserted.
+                // Compares the nodes and not only their hashes, because the node `place` may have changed since its
+                // hash was stored.
                 alike.insert(node.hashed(), at);
                 nodes[at as usize] = node;
                 continue;

@@ -55,7 +55,7 @@ pub fn table(mut nodes: Vec<Node>, starts: HashMap<usize, u32>, root: usize, bud
     }
     let has_tokens = nodes.iter().flat_map(|node| &node.letters).any(|(letter, _)| callee(*letter).is_none());
     let mut words = vec![MAGIC, at as u32, places[&start_of(root)], u32::from(has_tokens) * HAS_TOKENS];
-    // Computed again, because transitions were removed and equal nodes were merged.
+    // The needs of all nodes are computed once more, because transitions were removed and equal nodes were merged.
     let needs = self::needs(&nodes, &starts, budget)?;
     for number in &order {
         let node = &nodes[*number as usize];

@@ -226,7 +226,7 @@ fn called(rules: &mut Rules, root: usize, shared: Vec<usize>, budget: &Budget) -
 /// rules.
 fn post_order(rules: &Rules, root: usize) -> (Vec<usize>, HashSet<usize>) {
     let (mut order, mut recursive) = (Vec::new(), HashSet::new());
-    // True while a rule is on the current path, false when it is finished.
+    // True for a rule that is on the path from the root to the current rule, false for a rule that is finished.
     let mut on_way: HashMap<usize, bool> = HashMap::from([(root, true)]);
     let mut way = vec![(root, rules.0[root].expr.rules(), 0)];
     while let Some((rule, named, at)) = way.last_mut() {

@@ -186,8 +186,8 @@ fn anything() -> Expr {
     one_of(&Chars::any()).repeat(0, None)
 }
 
-/// Matches texts that contain a match of the expression. Without anchors, any text may follow the match; with
-/// `anywhere`, any text may also precede it.
+/// Matches every text that contains a match of the expression. Unless the expression ends with an anchor, any text may
+/// follow the match. With `anywhere`, any text may also precede it, unless the expression begins with an anchor.
 fn found(ast: &Ast, anywhere: bool, budget: &Budget) -> Result<Expr> {
     let mut by_ends = ByEnds::new();
     alternatives(ast, anywhere, &mut by_ends, (one_of, budget))?;

@@ -277,7 +277,8 @@ fn choose(files: &[String], name: &Name) -> Result<String> {
         Some(quant) => with(quant),
         None => DEFAULTS.iter().find_map(|quant| with(quant)).or(models.first().copied()),
     };
-    // Only whole files are models, but a repository may also have models in byte parts.
+    // If the repository has no model in a whole file, it may have a model that was cut into byte parts. The error then
+    // says how to join them.
     let wholes: Vec<String> = files.iter().filter_map(|file| whole_of(file)).map(str::to_owned).collect();
     let whole = match &name.quant {
         Some(quant) => with_quant(&wholes.iter().collect::<Vec<_>>(), quant).first().map(|whole| (*whole).clone()),

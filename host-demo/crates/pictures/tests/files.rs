@@ -165,7 +165,8 @@ fn a_large_picture_is_refused_before_its_memory() {
     }
     let message = decode(&headers(20_000, 20_000)[0].1, &Limits::DEFAULT).unwrap_err().to_string();
     assert!(message.contains("20000 by 20000") && message.contains("make it smaller"), "{message}");
-    // If a file is within the limits, it takes no more memory than stated, even if its pixels are missing.
+    // A file within the limits takes at most the memory that the limits promise, even if the file ends before its
+    // pixels.
     let limits = Limits { side: 2000, pixels: 1_000_000 };
     for (name, bytes) in headers(1000, 1000) {
         let (_, most) = measured(&bytes, &limits);

@@ -145,7 +145,8 @@ pub struct Lattice<const D: usize> {
     /// True if the search starts with the best scale of plain rounding instead of the scale of the largest magnitude.
     rounded_first: bool,
     again: Again,
-    /// True if only seven of eight signs are stored. The number of negative signs must then be even.
+    /// True if the format stores only seven of eight signs. The number of negative signs in eight must then be even,
+    /// because readers derive the eighth sign.
     even_signs: bool,
     /// A group counts as zeros if all of its magnitudes are below this value.
     tiny: f32,

@@ -5,7 +5,8 @@ use std::str::FromStr;
 
 use arenite::sampler::{Link, Params};
 
-/// Sampling steps in order: first the penalties, if `penalties` is true, then the steps in `order`.
+/// The sampling steps of a request, in order. If `penalties` is true, the penalties come first; then come the steps in
+/// `order`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Samplers {
     penalties: bool,

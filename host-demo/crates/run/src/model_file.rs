@@ -26,7 +26,8 @@ pub struct ModelFile {
     pieces: Vec<&'static [u8]>,
     /// The files; several for a split model.
     held: Vec<Bytes>,
-    /// The encoder of pictures, and true if the user named this file.
+    /// The path of the encoder of pictures. The flag is true if the user named this file, and false if the program
+    /// found it beside the model.
     projector: Option<(PathBuf, bool)>,
     /// True if [`parse`](Self::parse) compares the tensors with their hashes and looks for NaN and infinity in all
     /// weights.

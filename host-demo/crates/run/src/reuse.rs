@@ -75,7 +75,8 @@ pub fn rewind_to(
     Ok((kept, donor))
 }
 
-/// A copy of an earlier conversation, and the blocks of its tokens that a prompt will reuse.
+/// Where a prompt can take tokens from without computing them again: a copy of an earlier conversation's context, and
+/// the blocks of its tokens that will be reused.
 pub struct Donor {
     pub context: Context,
     blocks: VecDeque<Block>,

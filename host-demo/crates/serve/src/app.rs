@@ -219,7 +219,7 @@ impl App {
         self.readers.run(open.asker.client, move || work(&app)).await.ok_or_else(failed)?
     }
 
-    /// Receives a request, and processes its JSON on a reader thread.
+    /// Receives the body of a request. Parses it as JSON, and calls `work` with it, on a reader thread.
     pub async fn asked<T: Send + 'static>(
         self: &Arc<Self>,
         request: Request<HttpBody>,

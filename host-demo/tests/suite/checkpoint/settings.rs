@@ -230,7 +230,8 @@ fn special_tokens_outside_of_the_vocabulary_are_left_out() {
         case["config"][field] = 50256.into();
     }
     write_tiny(&case, &folder);
-    // The tokenizer's own settings name the tokens that begin and end a text, but no padding token.
+    // The tokenizer's own settings name tokens for the beginning and the end of a text, but none for padding. Only the
+    // padding id of the config is therefore missing in the first case.
     for left_out in [&["pad_token_id"][..], &["bos_token_id", "eos_token_id", "pad_token_id"]] {
         let ran = arenite(&["convert", "hf", path(&folder), path(&model)]);
         let stderr = String::from_utf8_lossy(&ran.stderr);

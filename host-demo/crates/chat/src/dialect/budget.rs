@@ -66,7 +66,7 @@ impl ThoughtBudget {
         Ok(next)
     }
 
-    /// Adds the text of a token. Returns false if no further thought can follow.
+    /// Counts a token of the answer by its text. Returns false if the answer can contain no further thought.
     pub fn push(&mut self, piece: &str) -> bool {
         if self.reader.is_thinking() {
             self.left = self.left.saturating_sub(1);

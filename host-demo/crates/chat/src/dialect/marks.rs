@@ -17,7 +17,8 @@ const CLOSE: char = '\u{fdd1}';
 const CLOSE_CONTROL: char = '\u{fdd2}';
 const ALL: [char; 3] = [OPEN, CLOSE, CLOSE_CONTROL];
 
-/// The tokens of a vocabulary that are delimiters. A *wrapped* spelling is a spelling between two noncharacters.
+/// The tokens of a vocabulary that are delimiters of thoughts and calls. A *wrapped* spelling is a token's spelling
+/// between two noncharacters, which tell the token from a text that looks the same.
 #[derive(Clone, Debug, Default)]
 pub struct Marks {
     /// Wrapped spellings by token id.

@@ -71,8 +71,8 @@ pub enum Syntax<S> {
     Named { lead: S, before: S, id: S, between: S, after: S },
     /// A call element with one element for each parameter. `pad` surrounds values.
     Tagged { call: Tag<S>, parameter: Tag<S>, pad: &'static str },
-    /// A name, then pairs of a key and a value. The three delimiters in `call` are written before each call, after the
-    /// name, and after the call; each may be empty.
+    /// Name and arguments without brackets: a name, then pairs of a key and a value. The delimiters in `call` are
+    /// written before each call, after the name and after the call; each may be empty.
     Keyed { call: [S; 3], key: (S, S), value: (S, S) },
     /// `[name(key=value), ...]`, also without brackets.
     Python,

@@ -14,7 +14,7 @@ pub enum Place {
     List,
     /// JSON text in the system message's field `tools`: Phi-4-mini.
     Text,
-    /// A message of the role `functions` after the system message: FireFunction 1.
+    /// In a message of the role `functions`, which follows the system message: FireFunction 1.
     Message,
 }
 

@@ -170,7 +170,8 @@ impl Probe {
     /// Finds out how to pass calls to a template. Returns the form in which the template writes calls, if the form is
     /// known.
     fn look_at_calls(&mut self, template: &dyn Template, dialect: &mut Dialect) -> Option<Own> {
-        // The delimiters are not wrapped, because templates write them as text.
+        // Looks for delimiters in their plain spelling, without the noncharacters that wrap delimiters elsewhere,
+        // because templates write them as text.
         let written = Dialect::all(&Marks::default());
         for (id, (as_text, content)) in IDS.iter().flat_map(|id| GIVEN.map(|given| (*id, given))) {
             let render = |has_result| template.render(&conversation(id, as_text, content, has_result), &tools(), false);

@@ -60,8 +60,8 @@ pub struct Reader {
 enum State {
     /// Only spaces so far.
     Start,
-    /// Inside a thought, up to the delimiter `close`. `has_begun` is true once text of the thought was returned; `end`
-    /// is the delimiter after the content that follows the thought.
+    /// The text read so far ends inside a thought, which the delimiter `close` will end. `has_begun` is true once text
+    /// of the thought was returned. `end` is the delimiter after the content that follows the thought.
     Thought {
         close: String,
         has_begun: bool,

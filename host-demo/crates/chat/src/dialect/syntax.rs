@@ -94,7 +94,8 @@ fn item(form: &CallForm<String>, tools: &Tools, input: &mut Literals<'_>, is_end
             if is_first_mark || !before.is_empty() {
                 input.eat(before)?;
             }
-            // Without a delimiter, text is held back only while it may become a name.
+            // In a form without an opening delimiter, text is only held back while it may be the beginning of a
+            // function's name.
             if is_first_mark && before.is_empty() && !tools.begins(input.rest().lines().next().unwrap_or_default()) {
                 return Err(Unread::No);
             }

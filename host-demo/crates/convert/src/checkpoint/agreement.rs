@@ -124,7 +124,8 @@ fn windows(spec: &Spec<'_>, _: &Gguf<'_>, config: &Config) -> Option<Difference>
     let length = |own| if spec.stack() == Stack::Encoder { window } else { own };
     let own: Vec<_> = (0..spec.layers).map(|index| spec.layer(index).window().map(length)).collect();
     let wanted = types.iter().map(|kind| is_local(kind).then_some(window));
-    // If no layer of the model has a window, `dropped_window` writes a note instead.
+    // If the converted model has no window in any layer, there is no difference to report here, because
+    // `dropped_window` writes a note.
     if own.iter().all(Option::is_none) && !types.iter().all(|kind| !is_local(kind)) || wanted.eq(own) {
         return None;
     }

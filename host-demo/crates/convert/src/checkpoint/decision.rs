@@ -315,7 +315,8 @@ const JOINT: &[(&str, &str)] = &[
     ("residual_scorer.3", "decision.scorer_out"),
 ];
 
-/// Parts of the layers of clef's head (torch's `TransformerDecoderLayer`), including its routing layers.
+/// Names of the modules in a layer of clef's head, in the checkpoint and in GGUF. A layer is torch's
+/// `TransformerDecoderLayer`, to which clef adds routing.
 const JOINT_LAYER: &[(&str, &str)] = &[
     ("norm1", "attn_norm"),
     ("self_attn.in_proj", "attn"),

@@ -188,8 +188,8 @@ mod tests {
         }
         let known: BTreeSet<&str> = ALL.iter().copied().flatten().map(|family| family.architecture).collect();
         for architecture in arenite::model::ARCHITECTURES {
-            // These architectures have no family here. `convert seq2seq` writes seq2seq, values in config.json select
-            // nomic-bert-moe and nemotron_h_moe, and assistants are not converted.
+            // Architectures that no entry of the table converts: `convert seq2seq` writes seq2seq, other entries write
+            // nomic-bert-moe and nemotron_h_moe for certain values in config.json, and assistants are not converted.
             let others = ["seq2seq", "nomic-bert-moe", "nemotron_h_moe", "gemma4-assistant"];
             let is_other = others.contains(architecture);
             assert!(is_other || known.contains(architecture), "{architecture} has no entry");

@@ -224,7 +224,8 @@ impl Keys<'_> {
         Ok(())
     }
 
-    /// Writes that rotary positions are not scaled, unless the config has a scaling.
+    /// If the config has no scaling of rotary positions, writes the key that says so. Otherwise readers would apply
+    /// their default for this architecture.
     pub fn unscaled(&mut self) {
         if !self.header.has(&format!("{}.rope.scaling.type", self.architecture)) {
             self.set("rope.scaling.type", "none");

@@ -106,8 +106,8 @@ pub struct Leaf<'f> {
     /// Factors of columns. ModelOpt multiplies the inputs of a matrix by `pre_quant_scale`, which has the same effect
     /// as multiplying the columns.
     pub of_columns: Option<Arc<[f32]>>,
-    /// If set, each value is multiplied by this number, the product is rounded to -1, 0 or 1, and the result is divided
-    /// by the number.
+    /// For weights of -1, 0 and 1. If set, each value is multiplied by this number and rounded to -1, 0 or 1; the
+    /// result is divided by the number again.
     pub rounding: Option<f32>,
 }
 

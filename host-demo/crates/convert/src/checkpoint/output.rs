@@ -44,8 +44,8 @@ enum Values<'f> {
 
 /// The parts of a new tensor.
 struct Parts<'f> {
-    /// Each part with a sort key. The key is the index in a stack, or the index of the row in the tables and the index
-    /// of the view.
+    /// The views of which the tensor consists, each with a sort key. In a stack, the key is the view's index. Otherwise
+    /// it is the index of the row in the tables, then the index of the view.
     parts: Vec<((usize, usize), View<'f>)>,
     stacked: bool,
 }
@@ -259,7 +259,8 @@ fn add<'f>(
         views.len(),
         to.len()
     );
-    // If the row has only one name, all views are parts of the same tensor.
+    // If a row of the table has only one name for several views, they are parts of the same tensor. The name is then
+    // repeated for each view.
     let to = to.into_iter().cycle();
     for (i, (view, to)) in views.into_iter().zip(to).enumerate().filter(|(_, (view, _))| view.len() > 0) {
         let (layer, to) = to.strip_prefix('/').map_or((place.layer.as_str(), to), |to| ("", to));

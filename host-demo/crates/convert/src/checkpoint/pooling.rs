@@ -189,7 +189,8 @@ pub fn keys(directory: &Path, keys: &mut Keys<'_>) -> Result<()> {
             other => bail!("modules.json has a module {other}, which is not supported"),
         }
     }
-    // Without a classifier, `classifier_pooling` has no effect, so values other than mean and cls are ignored.
+    // `classifier_pooling` only has an effect in a classifier. In other models, values other than mean and cls are
+    // therefore ignored.
     let ranks = ranks(keys);
     match keys.config.text("classifier_pooling").filter(|name| ranks || matches!(*name, "mean" | "cls")) {
         Some("mean") => keys.set("classifier.pooling_type", 1u32),

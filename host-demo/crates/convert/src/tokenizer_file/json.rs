@@ -111,8 +111,8 @@ pub fn read(wanted: &Model<'_>, json: &Value, notes: &mut Vec<String>) -> Result
     Ok(vocabulary)
 }
 
-/// The values of the keys `model` and `pre` for a vocabulary of characters whose merges, not scores, determine the
-/// tokens.
+/// Values of the keys `model` and `pre` for a vocabulary whose tokens consist of characters (not bytes) and are built
+/// by merges, not chosen by scores.
 type Merging = (&'static str, Option<&'static str>);
 
 const GEMMA4: Merging = ("gemma4", None);
@@ -180,7 +180,8 @@ fn byte_level(wanted: &Model<'_>, json: &Value, vocabulary: &mut Vocabulary) -> 
     let ignores_merges = json["model"]["ignore_merges"] == true;
     let name = expressions::name(&json["pre_tokenizer"], ignores_merges);
     let name = match (name, wanted.pre) {
-        // For an unknown expression, use the name in the model's file.
+        // If the expression that splits words is unknown, the vocabulary takes the pre-tokenizer that the model's file
+        // names.
         (Err(_), Some(pre)) => String::from_utf8_lossy(pre).into_owned(),
         (name, _) => name?.to_owned(),
     };

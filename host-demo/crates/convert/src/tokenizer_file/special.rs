@@ -93,8 +93,8 @@ pub fn chat_templates(folder: &Path, settings: &Value) -> Result<Vec<(String, St
 /// Makes `bos_token` empty in templates if the settings have no start token, as transformers does. Otherwise programs
 /// that read GGUF files would use the model's start token, which many models have but do not use.
 pub fn without_start(templates: Vec<(String, String)>, settings: &Value) -> Vec<(String, String)> {
-    // For these classes, a missing setting means that there is no start token. All other classes have a start token by
-    // default.
+    // In these tokenizer classes there is no start token unless the settings name one. All other classes have a start
+    // token by default.
     let class = settings["tokenizer_class"].as_str().map(|class| class.strip_suffix("Fast").unwrap_or(class));
     let is_plain = matches!(class, None | Some("PreTrainedTokenizer" | "TokenizersBackend" | "Qwen2Tokenizer"));
     let has_none = match settings.get("bos_token") {
@@ -232,8 +232,8 @@ impl Special {
         let has_none =
             |name: &str| texts.get(name).is_none() && settings.get(format!("{name}_token")).is_some_and(Value::is_null);
         let is_known = |name: &str| special.ids.iter().any(|(known, _)| *known == name) && !has_none(name);
-        // If the token has no id, the flag is written as false: readers would otherwise add their default token, which
-        // is some other text.
+        // If a flag says that a token is added to texts, but this token has no id, the flag is written as false.
+        // Otherwise readers would add their default id, which is some other token here.
         let adds = texts
             .adds
             .iter()

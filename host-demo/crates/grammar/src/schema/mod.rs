@@ -130,7 +130,8 @@ struct Reader<'s> {
     all: &'s mut Schemas,
     /// Rules of the schemas with `$ref` or `allOf`, by the schema's text.
     named: HashMap<String, usize>,
-    /// Schemas with `$ref` or `allOf` that are not yet converted. Each entry has the rule, the schema and the path.
+    /// Schemas with `$ref` or `allOf` that still have to be converted. Each entry has the number of the rule to fill,
+    /// the schema, and the schema's path.
     left: VecDeque<(usize, Map<String, Value>, String)>,
     depth: usize,
 }

@@ -7,7 +7,7 @@ use super::texts::{Random, random_text};
 use super::{accepts, check};
 use crate::{Budget, from_json_schema};
 
-/// Checks that the grammar accepts a text of each valid value, and no text of an invalid value.
+/// Checks that the grammar accepts at least one spelling of each valid value, and no spelling of an invalid value.
 fn exactly(schema: &Value, valid: &[Value], invalid: &[Value]) {
     let table = from_json_schema(schema, &Budget::of_command()).unwrap_or_else(|error| panic!("{schema}: {error:#}"));
     let validator = jsonschema::options().should_validate_formats(true).build(schema).unwrap();

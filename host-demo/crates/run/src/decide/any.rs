@@ -61,7 +61,8 @@ fn in_chat(
     let conversation = style.conversation(&[message], &[]);
     let quiet = Map::from_iter([("enable_thinking".to_string(), Value::Bool(false))]);
     let (prompt, _) = style.prompt(renderer, conversation, &quiet, Ending::Answer).map_err(anyhow::Error::msg)?;
-    // The end of the turn ends the answer, so that an option which is the beginning of another option has no advantage.
+    // In a chat, the token that ends the turn is scored as a part of each answer. Otherwise an option that is the
+    // beginning of another option would have an advantage.
     let end = text::token(tokenizer, renderer.stop()).or(tokenizer.eos());
     let how = Encode { add_special: false, parse_special: false };
     // The answer begins with the question's name, because SmolLM2 then chooses the right text more often. Yes-or-no

@@ -85,7 +85,8 @@ mod tests {
             tokens += n;
             pace.add(0, n > 0);
         }
-        // In the long run, one pass of 256 has a draft of one token, which costs a tenth of a pass.
+        // After many refused drafts, only one of 256 passes has a draft, of one token, so that few proposed tokens are
+        // wasted.
         assert!(tokens < 100, "{tokens}");
         assert_eq!(pace.length(8, 0.0), 0);
     }

@@ -23,7 +23,7 @@ enum Style {
     /// A text with the tile's position before each tile, a line break after each line of tiles, and an overview at the
     /// end.
     Marked,
-    /// If there are several views: a text before each tile, and a text before the overview.
+    /// For a picture with several views: a text before each tile, and a text before the overview.
     Tiled,
     /// A token after each line of rows, such as `[IMG_BREAK]`.
     Lines,

@@ -113,8 +113,9 @@ impl Step {
 #[derive(Debug)]
 pub struct NewToken {
     pub id: TokenId,
-    /// The text that may be shown now. It is empty if the token's text was held back, and longer than the token's text
-    /// if earlier text was held back. Delimiters are enclosed in noncharacters (see `dialect/marks.rs`).
+    /// The text that this token adds to what may be shown. It is empty if the token's text is held back, and longer
+    /// than this text if earlier text was held back until now. Delimiters are enclosed in noncharacters (see
+    /// `dialect/marks.rs`).
     pub text: String,
     pub logprob: Option<Logprob>,
 }

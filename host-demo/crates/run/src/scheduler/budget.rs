@@ -23,7 +23,8 @@ const EQUAL: usize = 256;
 /// At most one pass of this many is only for short rests of prompts. A larger share would slow down all other answers.
 const TURN: usize = 2;
 
-/// Properties of a model that determine how the tokens of a pass are divided, and a count of passes.
+/// Decides how many tokens each conversation gets in a pass. Holds the sizes of the model that matter for this, and
+/// counts passes.
 #[derive(Clone, Copy, Debug)]
 pub struct PassBudget {
     /// Maximum number of tokens in a pass.
@@ -161,7 +162,7 @@ mod tests {
         assert_eq!(budget.of_pass(&prompts(&[1, 30, 2])), [0, 0, 2]);
         assert!(!budget.may_stop());
         budget.end_pass(false);
-        // The stopped pass again; only then the next one may be stopped.
+        // Runs the stopped pass again. Only after it has ended may the next pass be stopped.
         assert_eq!((budget.of_pass(&all), budget.may_stop()), (vec![1, 30], false));
         budget.end_pass(false);
         assert_eq!((budget.of_pass(&all), budget.may_stop()), (vec![1, 30], true));

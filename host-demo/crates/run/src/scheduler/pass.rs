@@ -123,7 +123,8 @@ impl Scheduler<'_, '_, '_> {
         // The states of recurrent layers and of a predicting layer cannot return to the beginning of a pass.
         let has_states = spec.is_recurrent() || self.engine.plan().options.own_drafts;
         let may_stop = self.budget.may_stop() && counts.len() < self.parallel && !has_states;
-        // After the first half of the layers, the rest of the pass costs less than the layers that would run again.
+        // Only the first half of the layers may be stopped. After this half, finishing the pass costs less than to run
+        // these layers again.
         let mut left = if may_stop { spec.layers / 2 } else { 0 };
         let mut pass = self.engine.begin(&mut works)?;
         let mut is_stopped = false;

@@ -97,7 +97,8 @@ pub struct Job {
 }
 
 impl Job {
-    /// Returns true if each of the two answers may continue the context of the other.
+    /// Returns true if answers to this request and to `other` may continue each other's conversations: they belong to
+    /// the same client and have the same adapters.
     pub fn may_share_with(&self, other: &Self) -> bool {
         self.scope == other.scope && self.settings.lora == other.settings.lora
     }

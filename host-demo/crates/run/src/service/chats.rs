@@ -172,7 +172,8 @@ impl Service {
         if first.is_ok() || tools.iter().all(|tool| tool.strict) {
             return first;
         }
-        // All attempts share one budget, so that a client's functions cannot multiply the work.
+        // All attempts to compile a grammar share one budget. Otherwise a client could multiply the work by declaring
+        // many functions.
         let budget = grammar::Budget::of_request();
         let mut loose: Vec<Tool> = tools.iter().map(|tool| (*tool).clone()).collect();
         for tool in loose.iter_mut().filter(|tool| !tool.strict) {

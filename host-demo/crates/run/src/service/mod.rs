@@ -168,7 +168,7 @@ pub struct Prepared {
     pub jobs: Vec<(Arc<[TokenId]>, Arc<Settings>, u64)>,
     /// The text of the prompt for each answer. The prompt may have opened a thought.
     pub prompts: Vec<Arc<str>>,
-    /// Number of prompts in the request. Every prompt has the same number of answers.
+    /// Number of prompts in the request. The answers in `jobs` are divided evenly among them.
     pub prompt_count: usize,
     /// The functions that may be called.
     pub tools: Arc<Tools>,

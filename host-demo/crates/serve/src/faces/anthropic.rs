@@ -52,8 +52,8 @@ pub(super) const MESSAGES: &[Row<Asked>] = &[
     Row(&["thinking"], Use::Reads(thinking)),
     Row(&["output_format"], Use::Reads(schema)),
     Row(&["output_config"], Use::Reads(output)),
-    // Refused because Anthropic's service would connect to other servers, run code in a container, or summarize the
-    // conversation.
+    // These fields are refused, because Anthropic's service would connect to other servers, run code in a container, or
+    // summarize the conversation.
     Row(&["mcp_servers"], Use::Refused(Neutral::Empty)),
     Row(&["container"], Use::Refused(Neutral::Empty)),
     Row(&["thread"], Use::Reads(thread)),

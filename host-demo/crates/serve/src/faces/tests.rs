@@ -161,8 +161,8 @@ const CHECKED: &[&str] = &[
     "truncation_direction",
 ];
 
-/// For each field that is read, some value changes the request, either alone or together with a conversation or a
-/// prompt.
+/// Each field that a table claims to read has an effect: there is a value that changes the request, either by itself or
+/// together with a conversation or a prompt.
 #[test]
 fn fields_that_are_read_have_an_effect() {
     fn check<T: Default + std::fmt::Debug>(tables: &[&[Row<T>]]) {
@@ -195,7 +195,8 @@ fn fields_that_are_read_have_an_effect() {
     for_all_tables!(check);
 }
 
-/// The pictures of every interface are at the right places in the text.
+/// In the requests of every interface, pictures can stand between texts. Checks that each picture gets the right place
+/// in the prompt.
 #[test]
 fn pictures_have_their_places() {
     use arenite_request::{Input, Prompt};

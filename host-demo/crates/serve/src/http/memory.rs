@@ -619,7 +619,8 @@ mod tests {
         let other = memory.response("x".repeat(40 << 20), None).unwrap();
         runtime.block_on(async { assert!(task.await.unwrap_err().is_cancelled()) });
         drop(large);
-        // A response that would itself be the largest gets no memory.
+        // If a new response would be larger than all responses in memory, it is refused instead of dropping another
+        // response.
         assert!(memory.response("x".repeat(100 << 20), None).is_none());
         drop(other);
         assert_eq!(memory.answers.used.load(Ordering::Relaxed), 0);

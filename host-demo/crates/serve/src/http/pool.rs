@@ -193,7 +193,8 @@ impl<'p> Pace<'p> {
 mod tests {
     use super::*;
 
-    /// A client has at most its share, or a single body, and clients that have less come first.
+    /// A client gets at most its share of the memory (or one body, if a single body is larger). Clients that have less
+    /// memory are served first.
     #[tokio::test(flavor = "current_thread")]
     async fn clients_take_turns() {
         let pool = Pool::new(10, 5, Duration::from_secs(1));

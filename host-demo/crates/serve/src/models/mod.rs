@@ -70,8 +70,8 @@ pub struct Models {
     token: String,
     /// Arguments of this process, which are passed on to the processes of the models.
     arguments: Vec<OsString>,
-    /// The process of each model. This list is never locked while a lock inside a [`ProcessSlot`] is held, because
-    /// `take` locks in the opposite order.
+    /// The process of each model. To avoid deadlocks, this list is never locked while a lock inside a [`ProcessSlot`]
+    /// is held, because `take` locks in the opposite order.
     slots: Mutex<Vec<Option<Arc<ProcessSlot>>>>,
     /// Notified when memory may have become free.
     freed: Notify,
@@ -98,7 +98,7 @@ struct ProcessSlot {
     /// Number of requests that the process is answering.
     leases: AtomicUsize,
     used: Mutex<Instant>,
-    /// The time that a request has set in place of [`Models::idle`].
+    /// How long the model stays loaded without requests, if a request has set this in place of [`Models::idle`].
     idle: Mutex<Option<Option<Duration>>>,
     /// The model file when the process was started.
     file: FileStamp,

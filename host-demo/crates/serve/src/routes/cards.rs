@@ -72,7 +72,7 @@ impl<'s> ModelCard<'s> {
         if !is_of_anthropic(headers) {
             return json!(self);
         }
-        // The time is 0, because Anthropic's documentation prescribes this for an unknown time.
+        // `created_at` is the beginning of 1970, because Anthropic's documentation prescribes this for an unknown time.
         json!({
             "type": "model", "id": self.id, "display_name": self.id, "created_at": "1970-01-01T00:00:00Z",
             "lifecycle": "active", "max_input_tokens": self.max_model_len, "max_tokens": self.max_model_len,

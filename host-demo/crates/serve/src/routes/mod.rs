@@ -285,7 +285,7 @@ async fn rerank(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Resu
     let (open, (pairs, ranked, lora)) = app.asked(request, read).await?;
     let tokens = token_count(&pairs);
     let made = app.vectors(&open, pairs, lora).await?;
-    // The size has no bound, because an answer that contains the documents may be long.
+    // The response may be as long as needed if it repeats the documents, because the documents may be long.
     let bytes = if ranked.returns_documents { usize::MAX } else { made.bytes() };
     app.write(&open, bytes, move |app| vectors::ranking(&app.service, &ranked, &made.vectors, tokens)).await
 }

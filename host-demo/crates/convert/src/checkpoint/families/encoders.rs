@@ -177,7 +177,8 @@ fn nomic(keys: &mut Keys<'_>) -> Result<()> {
         _ if c.number(&["max_position_embeddings"])?.is_some() => {}
         (Some(8192), 2048) => keys.set("context_length", 2048u32),
         (Some(2048), 2048) => keys.set("context_length", 512u32),
-        // Positions beyond `trained` are scaled, so the context ends at `trained`.
+        // The config extends the context by scaling positions beyond `trained`. GGUF cannot express this scaling, so
+        // the context ends at `trained`.
         (Some(positions), trained) if positions > trained && c.float(&["rotary_scaling_factor"])?.is_some() => {
             keys.set("context_length", trained);
         }
