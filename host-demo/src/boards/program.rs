@@ -88,7 +88,8 @@ pub const MARGIN: usize = 3;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flash {
     pub bytes: usize,
-    /// False if the target, the level or a feature was not measured.
+    /// False if `bytes` is an estimate, because the size was not measured for this target, optimization level or one of
+    /// the features.
     pub is_measured: bool,
 }
 

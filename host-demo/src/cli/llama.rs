@@ -192,7 +192,7 @@ const COMMANDS: [&str; 17] = [
     "listen",
     "imatrix",
 ];
-/// Commands of ollama and programs of llama.cpp, and the replacement for each.
+/// Advice for users of other programs: commands of ollama and programs of llama.cpp, and what to use in their place.
 const OTHERS: &[(&[&str], &str)] = &[
     (&["push", "cp"], "models are files in the cache of the Hugging Face hub; see `arenite pull`"),
     (&["login"], "set HF_TOKEN to an access token of the Hugging Face hub"),

@@ -22,7 +22,8 @@ pub struct Wrap {
     /// Spaces before the word.
     spaces: usize,
     word: String,
-    /// The first characters of the current line after the indentation.
+    /// The beginning of the current line's text, after the indentation, to recognize lines that open or close a code
+    /// block.
     start: String,
     /// The fence of the open code block; empty outside of one.
     fence: String,

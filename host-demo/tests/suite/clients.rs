@@ -247,7 +247,7 @@ fn a_limit_of_zero_tokens_only_reads_the_prompt() {
     }
 }
 
-/// Steps that are not listed are off, and the listed steps run in the order of the list.
+/// A request can list sampling steps. Steps that are not listed are off, and the others run in the order of the list.
 #[test]
 fn requests_order_the_sampling_steps() {
     let server = Server::start(&[]);

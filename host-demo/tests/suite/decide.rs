@@ -191,8 +191,8 @@ fn states_in_a_list_are_answered_as_alone() {
     }
 }
 
-/// The probabilities of a model without decision keys. The prompt begins with the question, and the question is read
-/// only once.
+/// A model whose file has no keys for decisions answers by the probabilities of the options. Its prompt begins with the
+/// question, which is then read only once for all states.
 #[test]
 fn states_share_the_question() {
     let states: Vec<String> = (0..40).map(|at| format!("Tim had {at} dogs.")).collect();
@@ -288,7 +288,8 @@ fn other_types_are_refused_by_name() {
     assert!(said.contains("decision models of the type unknown are not supported"), "{said}");
 }
 
-/// The options of a model without decision keys. Their probabilities are in the same proportion as in `arenite score`.
+/// The probabilities of options, from a model whose file has no keys for decisions, are in the same proportion as those
+/// from `arenite score`.
 #[test]
 fn other_models_answer_by_their_own_probabilities() {
     let state = "Tim had a dog. The dog ran to the park.";

@@ -324,7 +324,8 @@ fn models_are_listed_for_anthropics_clients() {
     assert_eq!(get("/v1/models/m", "").1["object"], "model");
 }
 
-/// A conversation that is longer than the context can be counted and shown, but not answered.
+/// A request whose conversation is longer than the context can be counted, and its prompt can be shown; only an answer
+/// is refused.
 #[test]
 fn long_conversations_are_counted() {
     let talk = start(&["a"], &[], &[], CHATML);

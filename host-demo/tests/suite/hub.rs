@@ -212,7 +212,8 @@ fn serve(
         let location = format!("{linked}Location: {host}/elsewhere/{}\r\n", file.unwrap_or_default());
         return answer("302 Found", &location, b"", false);
     }
-    // The ETags of other servers may look like hashes, and an `X-Linked-Etag` from such a server does not count.
+    // Only the hub's own header is the hash of the contents. Other servers may send an ETag that looks like a hash, or
+    // even `X-Linked-Etag`, which must be ignored.
     let other = ["ETag", "X-Linked-Etag"][usize::from(manners.redirects)];
     let other = format!("{other}: \"{}\"\r\n", "ab".repeat(32));
     let linked = if path.starts_with("/me/") { &linked } else { &other };

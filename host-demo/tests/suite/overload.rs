@@ -159,7 +159,7 @@ fn prompts_that_cannot_fit_are_refused_by_their_length() {
     assert!(!answer["error"]["message"].as_str().unwrap().contains("at least"), "{answer}");
 }
 
-/// The answer to a client that does not read is abandoned. Meanwhile, the next client is served.
+/// An answer whose client does not read it is abandoned. Until then, other clients are served.
 #[test]
 fn stalled_readers_lose_their_place() {
     let server = Server::start(&["--parallel", "2", "--cache-scope", "server"]);

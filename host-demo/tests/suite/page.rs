@@ -274,7 +274,7 @@ console.log(JSON.stringify({ branches, chosen, places, request, talk, copy, titl
     let Some(found) = module(source) else { return };
     let d = json!([{ "type": "text", "text": "x.txt:\n" }, { "type": "text", "text": "d" }]);
     assert_eq!(found["branches"], json!([["a", "b"], ["a", "c"], ["a", "b", d, "e"], ["f"]]));
-    // Each branch is shown up to its newest message: c is newer than b.
+    // For each question, the page shows the branch with the newest message: here c, which is newer than b.
     assert_eq!(found["chosen"], json!([2, 4, 2, 5]));
     assert_eq!(found["places"], json!([[0, 5], [1, 2], [1, 2], [3], [4], [0, 5]]));
     let call = json!({ "id": "1", "type": "function", "function": { "name": "g", "arguments": "{\"q\": 1}" } });

@@ -97,7 +97,8 @@ fn thoughts_and_schemas() {
     let talk = start(&["<think>", "Hm.", "</think>", "\n\n", "Hello."], &[], &["<think>", "</think>"], CHATML);
     let message = talk.chat(json!({}))["message"].clone();
     assert_eq!((&message["content"], &message["reasoning_content"]), (&json!("Hello."), &json!("Hm.")));
-    // The grammar does not allow a thought, unless the prompt has opened one.
+    // A schema in the request constrains the whole answer. It leaves no room for a thought, unless the prompt has
+    // already opened one.
     let message = talk.chat(json!({ "json_schema": { "const": { "tag": "<think>" } } }))["message"].clone();
     assert_eq!(
         serde_json::from_str::<Value>(message["content"].as_str().unwrap()).unwrap(),

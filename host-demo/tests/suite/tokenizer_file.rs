@@ -335,7 +335,8 @@ fn unigram() {
         ]},
     });
     assert_eq!(ids(&tokenizer, "hello  world hélo"), json!([7, 3, 8, 9, 10, 5, 11, 3, 2, 6, 1]));
-    // Without a post-processor, no tokens are added to a text. Without a prefix, the first word has no space.
+    // Without a post-processor, the tokenizer adds no tokens to a text. If the scheme is "never", it puts no space
+    // before the first word.
     tokenizer["post_processor"] = Value::Null;
     assert_eq!(ids(&tokenizer, "lo lo"), json!([3, 6, 3, 6]));
     tokenizer["pre_tokenizer"]["prepend_scheme"] = "never".into();

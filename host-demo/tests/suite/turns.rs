@@ -426,7 +426,8 @@ fn items_of_responses_may_be_named() {
             assert_eq!(count(&short), count(&whole));
         }
     }
-    // If a client names an item that is not kept, this is an error, unless the item is a thought.
+    // A request may name an item of an earlier answer by its id. If the item was not kept, this is an error, except for
+    // a thought, which is then left out.
     let items = answer(json!(false), false);
     let error = talk.refused("/v1/responses", &json!({ "input": [user, named(&items[1]), user] }));
     let message = error["message"].as_str().unwrap();

@@ -166,7 +166,8 @@ impl ControlTokens {
             }
         }
         let mut quoted = self.occurrences(&text);
-        // A mark that only touches a control token does not count: the ranges must overlap.
+        // Of the control tokens in the text, keeps those that overlap a range marked as the user's text. A range that
+        // only touches a token does not count.
         quoted.retain(|token| marked.iter().any(|mark| mark.start < token.end && token.start < mark.end));
         Prompt { text, quoted, pictures: Vec::new() }
     }

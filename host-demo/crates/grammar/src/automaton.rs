@@ -417,7 +417,8 @@ pub fn merge_alike(nodes: &mut [Node], starts: &mut [u32]) {
     }
     // For each node, the node that replaces it; a node that remains has its own number.
     let mut same: Vec<u32> = (0..nodes.len() as u32).collect();
-    // The last node with each hash. Nodes that are different but have the same hash are not merged.
+    // The last node with each hash. A hash has only one entry here, so that of several different nodes with the same
+    // hash only the last one can be merged with others.
     let mut alike = HashMap::with_capacity_and_hasher(nodes.len(), BuildHasherDefault::<Hashed>::default());
     // Start with the highest numbers, because final nodes mostly have high numbers, so that most chains are merged in
     // one round.

@@ -10,7 +10,8 @@ use serde_json::Value;
 
 /// The remaining budget of one grammar.
 pub struct Budget {
-    /// Number of states and transitions of all rules together, before and after determinization.
+    /// Number of states and transitions that all rules of the grammar may have together. They are counted both before
+    /// and after automata are made deterministic.
     states: Part,
     /// Number of steps: states visited, and schema values copied or compared.
     steps: Part,

@@ -211,7 +211,7 @@ pub struct Thinking {
     pub budget: Option<i64>,
     /// The first field that turned thoughts on.
     pub field: Option<&'static str>,
-    /// True if turning thoughts on is refused for a model that does not think.
+    /// True if a model that does not think must refuse a request that turns thoughts on.
     pub is_required: bool,
     /// True if thoughts are left out of the answer.
     pub is_hidden: bool,

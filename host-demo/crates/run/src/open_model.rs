@@ -89,7 +89,8 @@ impl OpenModel {
                 DraftFile::Layers(layers) => (Some(layers), None),
                 DraftFile::Model(file) => (None, Some(file)),
             },
-            // It is not an error if the file does not fit, because it may belong to another model in the same folder.
+            // If the file beside the model does not fit, no error is reported, because the file may belong to another
+            // model in the same folder.
             DraftChoice::Beside(path) => match DraftFile::open(path) {
                 Ok(DraftFile::Layers(layers)) if layers.fit(&file) => (Some(layers), None),
                 _ => (None, None),

@@ -38,7 +38,11 @@ enum Output {
 const RELEVANT: [&str; 5] = ["yes", "relevant", "true", "entailment", "label_1"];
 
 impl Output {
+    /// Finds the output that scores a document's relevance.
+    ///
     /// # Errors
+    ///
+    /// The model is a classifier, and none of its classes means that a document is relevant.
     ///
     /// No class means that a document is relevant.
     fn new(labels: &[String], has_template: bool) -> Result<Self> {

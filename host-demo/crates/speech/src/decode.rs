@@ -20,7 +20,7 @@ use arenite_text::{decode as text_of, log_of_sum};
 pub const STOPPED: &str = "stopped";
 /// Temperatures that are tried in turn, as in OpenAI's program.
 const TEMPERATURES: [f32; 6] = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0];
-/// Compression ratio above which a text counts as repeating itself.
+/// A text that compresses by more than this ratio counts as repeating itself.
 const REPEATED: f32 = 2.4;
 /// A text with a lower mean log-probability is not trusted.
 const UNLIKELY: f32 = -1.0;

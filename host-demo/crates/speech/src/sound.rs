@@ -319,7 +319,7 @@ impl Trim {
         Self { delay: delay.into(), padding: end.saturating_sub(padding.into())..end, held: Vec::new() }
     }
 
-    /// Returns the samples that are kept, of `samples` that begin at position `at`.
+    /// Returns those of `samples`, which begin at position `at` of the sound, that belong to the part to keep.
     fn cut(&mut self, at: u64, mut samples: Vec<f32>) -> Vec<f32> {
         let end = at + samples.len() as u64;
         let within = |position: u64| position.clamp(at, end).abs_diff(at) as usize;

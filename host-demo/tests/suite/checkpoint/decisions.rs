@@ -348,7 +348,7 @@ fn decision_models_are_those_of_llama_cpps_converter() {
             };
             assert!(is_right, "{kind} {}", tensor.name);
         }
-        // The text of the template differs from llama.cpp's, but the prompts are the same.
+        // The template differs from the one that llama.cpp's converter writes, but gives the same prompts.
         let template = new.str("tokenizer.chat_template", "systemone").unwrap().unwrap();
         let template = std::str::from_utf8(template).unwrap();
         let file = with_template(&reference, template, folder.path().join("template.gguf"));

@@ -183,8 +183,8 @@ fn windows_and_layers_are_not_left_out_in_silence() {
     }
 }
 
-/// A note names each setting that is left out: slopes of MPT other than 8, because transformers ignores them, and
-/// dynamic scaling, because it begins only after the context.
+/// Some settings are left out, with a note that names them: ALiBi slopes of MPT other than 8, because transformers
+/// ignores them, too; and dynamic scaling, because it only begins beyond the context.
 #[test]
 fn settings_that_are_left_out_are_said() {
     let directory = tempfile::tempdir().unwrap();

@@ -3,7 +3,7 @@
 
 use serde_json::{Number, Value};
 
-/// Noncharacter before and after the digits, which does not occur in other texts.
+/// Noncharacter that is put before and after the digits of a long integer. It does not occur in other texts.
 const MARK: char = '\u{fdd3}';
 /// Minimum number of digits of an integer that has more than 64 bits.
 const MANY: usize = 19;

@@ -88,8 +88,8 @@ impl Constraint<'_> {
     /// One or more calls in a form.
     pub fn calls_in(&self, form: &CallForm<String>, tools: &[&Tool], is_parallel: bool) -> Piece {
         let most = if is_parallel { MOST_CALLS } else { 1 };
-        // The start of the first call stands before the rule, not in it, so that a grammar without the start has the
-        // same rule.
+        // The text before the first call's name (`head`) is outside of the rule for a call. A grammar of calls without
+        // this text therefore shares the rule.
         let calls = Piece::Alt(tools.iter().map(|tool| self.call(form, tool)).collect());
         let one = Piece::Seq(vec![self.head(form), Piece::Rule(Arc::new(calls))]);
         let several = |between: &str| {
@@ -329,7 +329,7 @@ impl Constraint<'_> {
         Piece::Seq(vec![value_of(tool, name), self.mark(close)])
     }
 
-    /// An unquoted text that the parameter's schema allows, then the closing delimiter.
+    /// Matches an argument without quotes: a text that the parameter's schema allows, then the closing delimiter.
     fn texts(&self, tool: &Tool, name: &str, close: &str) -> Piece {
         let schema = tool.schema(name).unwrap_or(&Value::Null);
         let values = schema.get("enum").and_then(Value::as_array).map(Vec::as_slice);
@@ -356,7 +356,7 @@ fn fence(form: &CallForm<String>) -> (&'static str, &'static str) {
 /// The value of an argument, in JSON.
 fn value_of(tool: &Tool, name: &str) -> Piece {
     let mut schema = tool.schema(name).cloned().unwrap_or(Value::Bool(true));
-    // Add the definitions, because references in this part of the schema point to them.
+    // Adds the definitions of the whole schema, because references in the parameter's schema point to them.
     for key in ["$defs", "definitions"] {
         if let (Some(defs), Some(schema)) = (tool.parameters.get(key), schema.as_object_mut()) {
             schema.entry(key).or_insert_with(|| defs.clone());

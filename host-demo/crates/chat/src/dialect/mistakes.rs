@@ -91,8 +91,8 @@ fn text_with_mistakes_that_is_no_call() {
     }
 }
 
-/// The time is proportional to the length of the call. If it were proportional to the square of the length, this test
-/// would take days.
+/// Reads a long call in small pieces, in time proportional to its length. If the time were proportional to the square
+/// of the length, this test would take days.
 #[test]
 fn a_long_call_in_small_pieces() {
     let code = "if (a[b]) {\n\tc(\"\\d\");\n}\n".replace('"', "'").repeat(100_000);

@@ -116,8 +116,9 @@ pub fn look(template: &dyn Template, dialect: &mut Dialect) -> Probe {
     let without_tools = template.render(&question, &Value::Null, true);
     let mut probe = Probe {
         place,
-        // Any change of the prompt counts, because some templates do not write the functions. For example, a template
-        // may only count them, for a model that knows its functions from training.
+        // The template shows functions if the prompt differs with and without them, even if it does not contain a
+        // function's name. For example, a template may only count the functions, for a model that knows them from
+        // training.
         shows_tools: with_tools.is_some_and(|text| text.contains(NAME) || Some(&text) != without_tools.as_ref()),
         shows_texts: without_tools.as_ref().is_some_and(|text| text.contains(SAID)),
         shows_calls: false,

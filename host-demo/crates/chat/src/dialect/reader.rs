@@ -35,7 +35,8 @@ pub struct Reader {
     /// White space at the end of the content so far. If more content or the end of the answer follows, the white space
     /// is returned. If a function call or the wrapper's closing delimiter follows, it is dropped.
     spaces: String,
-    /// The delimiter that ends the content, from a wrapper or from the form of the thought; empty if there is none.
+    /// The delimiter that ends the content. It comes from the wrapper of the answer or from the form of the thought;
+    /// empty if there is none.
     wrapper: String,
     /// True once the delimiter `wrapper` was read: spaces after the delimiter are dropped.
     has_ended: bool,
@@ -52,7 +53,7 @@ pub struct Reader {
     calls: usize,
     /// True while only spaces came after a call.
     is_after_call: bool,
-    /// Number of bytes at the start of `held` that come from the end of the prompt.
+    /// Number of bytes at the start of `held` that the model did not generate, because they are the end of the prompt.
     implied: usize,
 }
 
@@ -220,7 +221,8 @@ impl Reader {
                 State::Call(forms) => self.call(parts, &forms, is_end),
                 State::Channel(channel) => self.channel(parts, channel, is_end),
             }
-            // The loop ends with the first round that changes nothing; the bound is a safeguard.
+            // The loop ends with the first round that changes nothing. The limit on rounds is a safeguard against
+            // endless loops.
             rounds += 1;
             if before.0 == self.state && before.1 == self.held.len() || rounds > 1 << 20 {
                 return;
@@ -331,7 +333,8 @@ impl Reader {
         self.dialect.wrappers.iter().any(|(open, _)| self.held.starts_with(open.as_str()))
     }
 
-    /// Begins the content, which may be calls without a delimiter.
+    /// Switches from a thought, or from the start, to the content of the answer. The content may begin with a call,
+    /// also with one that has no delimiter.
     fn begin_content(&mut self, is_end: bool) {
         let text = self.held.trim_start();
         let mut marks = self.dialect.calls.iter().map(|form| form.trigger()).filter(|mark| !mark.is_empty());
@@ -579,8 +582,8 @@ impl Reader {
         forms.map(|form| form.close.as_str()).filter(|mark| !mark.is_empty())
     }
 
-    /// Returns true if the text that was held back has the name of a function in quotes, as calls without a delimiter
-    /// do.
+    /// Calls in some forms have no delimiter. Returns true if the text held back so far contains the name of a declared
+    /// function in quotes, as such calls do.
     fn names_function(&self) -> bool {
         self.tools.0.iter().any(|tool| self.held.contains(&format!("\"{}\"", tool.name)))
     }

@@ -26,7 +26,7 @@ macro_rules! added {
 added! {
     /// Adds one to norm weights that are stored relative to one.
     plus_one 1.0;
-    /// PLaMo's norms after attention are stored relative to 1/5.
+    /// Adds 1/5, because PLaMo stores the weights of norms after attention relative to this number.
     plus_fifth 0.2;
     /// PLaMo's norms after the feed-forward are stored relative to 5^-1.5.
     plus_eleventh 0.089_442_72;

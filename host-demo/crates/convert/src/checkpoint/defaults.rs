@@ -78,7 +78,8 @@ pub fn fill_rope(kind: &str, version: &str, is_stated: bool, rope: &mut Map<Stri
         return;
     }
     complete(rope, &defaults[global]);
-    // If the default bases of global and local layers are equal, a base in the config also applies to local layers.
+    // In families whose global and local layers have the same default base, a base in the config applies to both. In
+    // all others, local layers keep their own default.
     let base = &defaults[local]["rope_theta"];
     if *base != defaults[global]["rope_theta"] && !rope.contains_key(local) {
         rope.insert(local.to_owned(), json!({ "rope_theta": base }));

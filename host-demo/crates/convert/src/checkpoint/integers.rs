@@ -218,7 +218,8 @@ pub fn bitsandbytes(checkpoint: &mut Checkpoint<'_>) -> Result<()> {
         };
         let (rows, columns, block) = (*rows, *columns, block as usize);
         ensure!(
-            // The bytes may be stored as wider numbers (`bnb_4bit_quant_storage`).
+            // The bytes of the codes are counted, not the stored numbers, because these may be wider than bytes
+            // (`bnb_4bit_quant_storage`).
             codes.bytes.len() == (rows * columns).div_ceil(2) && book.len() == 16,
             "the tensor {name} does not have the {rows} x {columns} weights that {state} names"
         );
@@ -309,7 +310,8 @@ mod tests {
             let want: Vec<f32> = want.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
             assert_eq!(got.len(), 4 * want.len());
             let rows = got.chunks(64).step_by(4).flatten();
-            // Some libraries round the product before they add the bias, others round only the sum.
+            // The bound on the error allows for rounding: some libraries round the product before they add the bias,
+            // others only the sum.
             let error = rows.zip(&want).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
             assert!(error < 1e-6, "{settings}: {error:e}");
             // Single columns, as from a transposed view.

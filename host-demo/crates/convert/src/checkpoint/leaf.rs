@@ -198,7 +198,8 @@ pub enum Groups {
     /// A group is this number of consecutive weights, counted through the whole matrix, so that it may extend over the
     /// end of a row.
     Flat(usize),
-    /// Weights of the whole matrix that are this number of weights apart from each other.
+    /// A group consists of weights that are this number of weights apart from each other, counted through the whole
+    /// matrix.
     Apart(usize),
 }
 

@@ -9,8 +9,8 @@ use serde_json::Value;
 use super::config::{Config, is_same};
 use super::output::Output;
 
-/// Settings that change results. The second text is the value that a family implies if it does not read the setting, as
-/// JSON.
+/// Settings of a config that change results. If a family does not read such a setting, its models behave as if it had
+/// the second value (in JSON), so that any other value must be refused.
 const IMPLIED: &[(&str, &str)] = &[
     ("alibi", "false"),
     ("altup_correct_scale", "true"),

@@ -82,7 +82,8 @@ pub fn read(wanted: &Model<'_>, json: &Value, notes: &mut Vec<String>) -> Result
             true => CONTROL,
             false => USER_DEFINED,
         };
-        // An added token without a score in the model is found only by its spelling.
+        // An added token that has no score in the model must not take part in the segmentation by scores. It is only
+        // found by its spelling, before that.
         let unscored = if kind == USER_DEFINED && model["type"] == "Unigram" { f32::NEG_INFINITY } else { 0.0 };
         let score = vocabulary.tokens.get(&u32::try_from(id).unwrap_or(u32::MAX)).map_or(unscored, |token| token.score);
         // Only vocabularies that spell a space as `▁` are changed, because in all others `▁` stands for itself.

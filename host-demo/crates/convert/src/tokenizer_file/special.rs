@@ -191,7 +191,8 @@ impl Special {
                 Some(all) => all.iter().for_each(|processor| self::processor(processor, &mut texts)),
                 None => self::processor(processor, &mut texts),
             }
-            // Called a second time, because a post-processor can name tokens that the settings do not name.
+            // Looks for the stand-ins again, because the post-processor may have named tokens that the settings do not
+            // name.
             texts.stand_in();
             if drops_unknown(json) {
                 texts.by_name.remove("unk");

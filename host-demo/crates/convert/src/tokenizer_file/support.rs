@@ -138,8 +138,8 @@ fn words(json: &Value, pre_tokenizers: &[&Value], steps: &mut Vec<Step>, notes: 
 /// Checks how spaces are kept and marked.
 fn spaces(json: &Value, normalizers: &[&Value], pre_tokenizers: &[&Value], notes: &mut Vec<String>) -> Result<()> {
     let kinds = kinds(pre_tokenizers);
-    // A text that is stripped gets no space at the end, as in SentencePiece. In Hugging Face's tokenizer, `Strip` drops a
-    // space at the end only if `Strip` comes after the map, because the map converts other characters to spaces.
+    // If texts are stripped, the core drops a space at the end, as SentencePiece does. Hugging Face's tokenizer drops
+    // it only if `Strip` comes after the character map, because the map turns other characters into spaces.
     let mut after_map = normalizers.iter().rev().take_while(|it| it["type"] != "Precompiled");
     let is_before_map = !after_map.any(|it| strips_end(it)) && normalizers.iter().any(|it| strips_end(it));
     let splits = kinds.contains(&"WhitespaceSplit");

@@ -256,7 +256,7 @@ fn switches() {
         &[json!(4)],
         &[json!(3), json!(5)],
     );
-    // `nullable` is a keyword of OpenAPI; the validator does not support it.
+    // Only tests the grammar with given texts, because the validator does not support `nullable`, a keyword of OpenAPI.
     let nullable = |schema: Value, good: &[&str], bad: &[&str]| {
         check(&schema.to_string(), &from_json_schema(&schema, &Budget::of_command()).unwrap(), good, bad);
     };

@@ -141,7 +141,8 @@ fn of_combinations() {
         json!({ "oneOf": [{ "type": "null" }, { "type": "object", "required": ["a"] }, { "type": "object", "properties": { "a": {} } }] }),
         &ambiguous(1, 2),
     );
-    // A value of an alternative inside the first alternative could also satisfy the second alternative.
+    // The first schema of `oneOf` has alternatives of its own. A value that satisfies one of these could also satisfy
+    // the second schema.
     let kinds = json!([{ "properties": { "kind": { "type": "string" } } }, { "type": "string" }]);
     schema(
         json!({ "oneOf": [{ "properties": { "p": {} }, "anyOf": kinds }, { "type": "object", "required": ["kind"] }] }),

@@ -214,7 +214,8 @@ fn looking_ahead() {
     schema(r#"{"pattern": "^(?=[a-c])(?!b)[a-z]{1,2}$"}"#, &["\"a\"", "\"cz\""], &["\"b\"", "\"d\"", "\"abc\""]);
 }
 
-/// A limit that the pattern already implies needs no states; a large limit is counted by calls.
+/// A limit on the length of a text takes no states if the text's pattern already implies it. A large limit is counted
+/// by calls of rules.
 #[test]
 fn lengths() {
     let uri = |most: u32| format!(r#"{{"format": "uri", "minLength": 1, "maxLength": {most}}}"#);

@@ -62,7 +62,7 @@ mod tests {
 
     use super::*;
 
-    /// The expected texts come from the function in llama.cpp that `text` follows.
+    /// The expected texts were computed by the function of llama.cpp's that `text` follows.
     #[test]
     fn values_are_flattened() {
         let nested = json!({"a": [1, {"b": null, "c": [true, "x"]}], "d": {"e": 12.5}, "f": false});

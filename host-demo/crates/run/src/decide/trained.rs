@@ -152,7 +152,7 @@ impl DecisionModel {
         !matches!(self.kind, Type::Laya | Type::Clef)
     }
 
-    /// Reorders the options of a request: they get the order that the answer has.
+    /// Puts the options of a request's questions in the order that the answer will have.
     pub fn arrange(&self, request: &mut Request) {
         if self.kind == Type::Clef {
             for question in request.questions.iter_mut().filter(|question| question.kind == Kind::Choice) {

@@ -69,7 +69,8 @@ pub struct Sight {
 /// Sizes of pictures. One of these pictures has the largest possible number of views (if the processor cuts pictures
 /// into tiles) or of patches (otherwise).
 const LARGE: [(usize, usize); 4] = [(4096, 4096), (4096, 2048), (2048, 4096), (4096, 400)];
-/// Range in bytes of [`Known::limit`], which is a multiple of the size of the largest picture's rows.
+/// Lower and upper bound, in bytes, of [`Known::limit`]. Between the bounds, the limit is a multiple of the size of the
+/// largest picture's rows.
 const ROWS: (usize, usize) = (64 << 20, 1 << 30);
 
 /// Patches that are computed together.

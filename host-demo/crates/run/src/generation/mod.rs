@@ -88,7 +88,7 @@ impl End {
         matches!(self, Self::Length | Self::Context)
     }
 
-    /// True if a limit or a stop string ended the answer before the model did.
+    /// True if the answer was ended from outside, by a limit or a stop string, and not by the model itself.
     pub fn is_unfinished(self) -> bool {
         self.is_cut() || self == Self::Stop
     }

@@ -20,7 +20,8 @@ const LEAST: usize = 8;
 /// Prompts with at most this many unread tokens are read in the order of their arrival, because otherwise others that keep
 /// arriving would overtake them. Longer ones are read after them, the shortest first.
 const EQUAL: usize = 256;
-/// At most one pass of this many is only for short rests of prompts. A larger share would slow down all other answers.
+/// At most one of this many passes may be reserved for short rests of prompts. If there were more, all other answers
+/// would become slower.
 const TURN: usize = 2;
 
 /// Decides how many tokens each conversation gets in a pass. Holds the sizes of the model that matter for this, and
@@ -31,10 +32,10 @@ pub struct PassBudget {
     batch: usize,
     /// The position at which attention takes as long as the multiplication with the weights.
     double: usize,
-    /// Number of passes since the last pass that was only for short rests of prompts.
+    /// Number of passes since the last one that was reserved for short rests of prompts.
     shared: usize,
-    /// True if the last pass for all was stopped. It is not stopped again, because requests that keep arriving could stop
-    /// it forever.
+    /// True if the last pass that was for all answers was stopped before its end. Its repetition must not be stopped,
+    /// because requests that keep arriving could otherwise stop it forever.
     stopped: bool,
 }
 

@@ -210,7 +210,8 @@ mod tests {
         let first = pool.acquire(1, 4).await.unwrap();
         let more: Vec<_> = (0..3).map(|_| ask(1, 4)).collect();
         settle().await;
-        // The share of the first client is used up, and there is room for other clients.
+        // The further bodies of client 1 have to wait, because its share is used up. For other clients there is still
+        // room.
         assert!(more.iter().all(|task| !task.is_finished()));
         let second = pool.acquire(2, 6).await.unwrap();
         assert!(second.bytes() == 6 && pool.is_wanted(2) && !pool.is_wanted(1));
