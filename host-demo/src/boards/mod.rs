@@ -92,7 +92,8 @@ pub static BOARDS: &[Board] = &[
         .runs(Core::CortexM33, 160, 300)
         .builds_for(Thumbv8m),
     board("NUCLEO-F746ZG", "STM32F746", MIB, &[320 * KIB]).runs(Core::CortexM7, 216, 400),
-    // The QSPI flash is mapped. Only half of the SDRAM's data lines are connected.
+    // 16 MB of QSPI flash are mapped into memory. Of the 16 MB of SDRAM only half can be used, because only half of its
+    // data lines are connected.
     board("STM32F746G-DISCO", "STM32F746", 16 * MIB, &[320 * KIB, 8 * MIB]).runs(Core::CortexM7, 216, 36),
     // AXI SRAM, SRAM1 to 3 (contiguous), DTCM, SRAM4.
     board("NUCLEO-H743ZI", "STM32H743", 2 * MIB, &[512 * KIB, 288 * KIB, 128 * KIB, 64 * KIB]).runs(

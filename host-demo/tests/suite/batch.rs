@@ -135,7 +135,8 @@ fn lines_of_one_custom_id_are_told_and_ids_have_the_prefixes_of_their_answers() 
     assert_eq!(response["usage"]["output_tokens"], 2, "{response}");
 }
 
-/// Spreadsheets and PowerShell write a byte order mark. Blank lines are counted because editors count them, too.
+/// Spreadsheets and PowerShell write a byte order mark at the start of a file: it is skipped. Blank lines count for the
+/// line numbers in errors, because editors count them, too.
 #[test]
 fn a_byte_order_mark_is_skipped_and_blank_lines_are_counted() {
     let good =

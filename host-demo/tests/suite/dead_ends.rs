@@ -444,7 +444,8 @@ fn unknown_types_of_tensors() {
     }
 }
 
-/// Before May 2024, files of byte-level vocabularies did not name their rules for splitting texts.
+/// Files of byte-level vocabularies from before May 2024 do not name their rules for splitting texts. Such a file still
+/// works, with a warning.
 #[test]
 fn a_vocabulary_without_its_pre_tokenizer() {
     let files = Files::new();

@@ -47,7 +47,8 @@ fn nobody_waits_for_slow_requests() {
             })
             .collect();
         std::thread::sleep(Duration::from_millis(50));
-        // If `/health` waited for a slow request, one slow request would end during each request to `/health`.
+        // Counts how many slow requests end while `/health` is answered. If `/health` had to wait for a slow request,
+        // one would end each time.
         let ended = || slow.iter().filter(|slow| slow.is_finished()).count();
         let (mut asked, mut waited) = (0, 0);
         while ended() < slow.len() {

@@ -575,7 +575,7 @@ fn without_a_key_nobody_learns_which_prompts_are_known() {
     };
     let secret = "a b c d e f g h i j k l m n o p q r s t ".repeat(4);
     assert_eq!(cached(&secret), 0);
-    // A prompt that begins like the secret prompt but continues differently is answered as if nothing were cached.
+    // A guess that begins like the secret prompt but continues differently must be answered as if nothing were cached.
     for guess in [120, 100, 60, 20].map(|len| &secret[..len]) {
         assert_eq!(cached(&format!("{guess}z")), 0, "{guess}");
     }

@@ -152,7 +152,8 @@ fn answers_continue_in_a_full_context() {
     assert_eq!((&whole["truncated"], &whole["tokens_predicted"]), (&json!(true), &json!(300)));
     let text = |answer: &Value| answer["content"].as_str().unwrap().to_string();
     assert!(text(&whole).starts_with(&text(&cut)[..text(&cut).len() - 10]));
-    // One token at the start is kept, and half of the remaining 254 tokens are dropped once.
+    // When the context is full, one token at the start is kept, and half of the 254 tokens after it are dropped. This
+    // happens once.
     let read = whole["tokens_evaluated"].as_u64().unwrap();
     assert_eq!(whole["tokens_cached"], json!(read + 299 - 127));
     let kept = post(

@@ -385,7 +385,7 @@ fn words_with_characters_without_a_token() {
     assert_eq!(ids(&tokenizer, "hXeéll Xhell hellX XX o"), json!([0, 7, 7, 7, 4]));
 }
 
-/// Lowercase and the removal of accents are separate settings.
+/// In a WordPiece tokenizer, converting to lowercase and removing accents are separate settings.
 #[test]
 fn word_pieces_with_accents() {
     let tokens = [

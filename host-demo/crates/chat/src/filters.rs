@@ -183,7 +183,8 @@ fn indent(value: &Value, args: Rest<ValueOrKwargs>) -> Result<String, Error> {
     };
     let text = string(value) + "\n";
     let lines = methods::lines(&text, false);
-    // Otherwise a short template could fill the memory with the indentation of many empty lines.
+    // Refuses too much indentation. Otherwise a short template could fill the memory with the indentation of many empty
+    // lines.
     if space.len().saturating_mul(lines.len()) > MOST_INDENTATION {
         return Err(Error::new(ErrorKind::InvalidOperation, "the indentation of a text is too long"));
     }

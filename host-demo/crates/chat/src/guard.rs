@@ -270,7 +270,8 @@ impl Prompt {
     /// Encodes the prompt. Adds BOS if the file requests it and the template has not written it.
     pub fn encode(&self, tokenizer: &Tokenizer<'_, '_>) -> Result<Vec<TokenId>> {
         let bos = tokenizer.bos().filter(|_| tokenizer.add_bos());
-        // True if a BOS at the start was written by the template. A user's text may begin with the same spelling.
+        // If the prompt begins with the spelling of BOS, it may come from the template or from a user's text. This is
+        // true if it comes from the template.
         let is_own = self.quoted.first().is_none_or(|quoted| quoted.start > 0);
         let missing = bos.filter(|bos| !(is_own && self.text.as_bytes().starts_with(tokenizer.spelling(*bos))));
         let mut ids = Vec::from_iter(missing);

@@ -176,7 +176,8 @@ impl Functions {
     }
 }
 
-/// Returns the functions without their types; none without functions.
+/// Returns the declared functions without the object around each of them (`{"type": "function", ...}`). Without
+/// functions, returns none.
 fn bare(tools: &Value) -> Value {
     let function = |tool: Value| tool.get_attr("function").ok().filter(|inner| !inner.is_undefined()).unwrap_or(tool);
     match tools.try_iter().ok().filter(|_| tools.is_true()) {
@@ -318,7 +319,8 @@ mod tests {
         }
     }
 
-    /// Row 21 of the list of hostile files: a file may contain a hostile template.
+    /// A model file may contain a hostile template, which must not run without end. (This is row 21 of the list of
+    /// hostile files.)
     #[test]
     fn row_21_templates_without_end_are_stopped() {
         let nested = |depth: usize, open: &str, inner: &str, close: &str| {

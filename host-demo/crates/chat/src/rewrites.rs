@@ -202,7 +202,8 @@ impl Conversation {
         tools.iter().filter_map(name).all(|name| texts.clone().any(|text| text.contains(&name)))
     }
 
-    /// The texts that a prompt must show: the system messages and the results of functions.
+    /// The texts that every prompt must contain: those of the system messages, and the results of functions. The number
+    /// is the index of the message.
     fn must_show(&self) -> impl Iterator<Item = (usize, &str)> {
         let has_text = |message: &Message| message.role != "user" && message.role != "assistant";
         let messages = self.messages.iter().enumerate().filter(move |(_, message)| has_text(message));

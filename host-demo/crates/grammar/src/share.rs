@@ -36,7 +36,7 @@ pub fn repeated_parts(rules: &mut Rules, budget: &Budget) -> Result<Vec<usize>> 
 /// A part of an expression.
 struct Known {
     hash: u64,
-    /// Number of descriptions of the expression's own parts, which follow this description.
+    /// The descriptions of the expression's parts follow this description. This is their number.
     inner: usize,
     may_be_rule: bool,
 }

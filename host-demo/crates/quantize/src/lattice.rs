@@ -304,7 +304,8 @@ fn put_scales(block: &Block, out: &mut [u8]) {
     }
 }
 
-/// Packs four groups of seven signs and the scale of the 32 weights of group `i`.
+/// Packs the signs of the 32 weights of group `i`, seven bits for each eight weights, and the group's scale in the
+/// upper four bits.
 fn signs_and_scale(block: &Block, i: usize) -> [u8; 4] {
     let signs = block.signs[4 * i..][..4].iter().rev().fold(0, |bits, &signs| bits << 7 | u32::from(signs));
     (signs | u32::from(block.scales[i]) << 28).to_le_bytes()

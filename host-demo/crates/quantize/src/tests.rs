@@ -53,8 +53,8 @@ fn encoders_that_need_importance_say_so() {
     }
 }
 
-/// The architecture; the numbers of layers, heads, key heads, experts and columns; and true if output and embedding are
-/// tied.
+/// Facts about a test model: the architecture; the numbers of layers, heads, key heads, experts and columns; and true
+/// if the output is the embedding.
 type Model = (&'static str, u32, u32, u32, u32, u64, bool);
 
 fn model(name: &str) -> Model {

@@ -207,7 +207,8 @@ impl OpenModel {
         let kv = runtime::kv(kv, self.gguf());
         let options = Options::new().context(context).batch(batch).kv(kv).workers(self.workers.count());
         let options = self.eyes().map_or(options, |eyes| eyes.planned(options));
-        // Two contexts are planned, because the earlier conversation is kept while a prompt reuses its tokens.
+        // Reusing tokens takes two contexts, because the earlier conversation must be kept while the prompt copies
+        // tokens from it.
         let options = if self.options.reuse > 0 { options.contexts(2) } else { options };
         self.cell.borrow_owner().lora.planned(options)
     }

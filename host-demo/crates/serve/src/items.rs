@@ -132,7 +132,8 @@ mod tests {
         json!({ "id": id, "type": "message", "role": "assistant", "content": [{ "text": "x".repeat(len), "logprobs": [1] }] })
     }
 
-    /// Returns the length of the text that a client finds under each of these ids.
+    /// Looks up these ids as a request of the client does. For each id, returns the length of the item's text, or
+    /// `None` if the client finds no item.
     fn found(items: &KeptItems, client: Option<u64>, ids: &[&str]) -> Vec<Option<usize>> {
         let references: Vec<Value> = ids.iter().map(|id| json!({ "type": "item_reference", "id": id })).collect();
         let mut body = json!({ "input": references });

@@ -84,7 +84,8 @@ pub fn encode(tokenizer: &Tokenizer<'_, '_>, text: &[u8], how: Encode) -> Result
         };
         match count {
             Err(Error::BufferTooSmall { given, .. }) if given == scratch.len() && given < most => {
-                // Free the old memory first, so that the old and the new memory are never held at the same time.
+                // Frees the old memory before the new memory is allocated, so that both are never held at the same
+                // time.
                 drop(std::mem::take(&mut scratch));
                 scratch = vec![0; most.min(given.saturating_mul(2))];
             }

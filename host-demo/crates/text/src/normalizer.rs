@@ -253,7 +253,8 @@ fn steps(names: &[u8]) -> Result<Vec<Step>> {
 pub fn note(gguf: &Gguf<'_>) -> Option<String> {
     let Some(Value::Str(steps)) = gguf.get(KEY) else { return None };
     let steps = String::from_utf8_lossy(steps);
-    // `WhitespaceSplit` has almost no effect after the map, because the map leaves little white space.
+    // `WhitespaceSplit` has almost no effect after `Precompiled`, because the character map leaves hardly any white
+    // space but spaces.
     let as_sentencepiece = [names([Step::Precompiled]), names([Step::Precompiled, Step::WhitespaceSplit])];
     if as_sentencepiece.iter().any(|known| *known == steps) {
         return Some(format!(

@@ -64,7 +64,7 @@ fn matrices(
             Some(chosen) if is_expert(&tensor) => (experts.max(1), (chosen.used as u64).min(experts.max(1))),
             _ => (1, 1),
         };
-        // Assume that the tokens of a pass choose different experts.
+        // The estimate assumes that the tokens of a pass choose different experts, as far as there are enough experts.
         let read = used.saturating_mul(tokens.div_ceil(passes.max(1))).min(all);
         sum.bytes += (tensor.data.len() as u64 / all).saturating_mul(read).saturating_mul(passes);
         sum.multiplications += columns.saturating_mul(rows).saturating_mul(used).saturating_mul(tokens);

@@ -288,7 +288,8 @@ impl Constraint<'_> {
 
     fn tagged(&self, tool: &Tool, call: &Tag<String>, parameter: &Tag<String>, pad: &str) -> Piece {
         let text = |text: &str| Piece::Text(text.into());
-        // Most forms put each element on its own line. Values are on their own lines only if `pad` is a line break.
+        // In most forms, each element is on a line of its own. A value is on its own line only if `pad` is a line
+        // break.
         let opening = unwrapped(&call.open);
         let is_tight = ["<function name", "<|open|>"].iter().any(|start| opening.starts_with(start));
         let line = if is_tight || opening.contains("steptml") { "" } else { "\n" };
@@ -365,7 +366,7 @@ fn value_of(tool: &Tool, name: &str) -> Piece {
     Piece::Schema(schema)
 }
 
-/// Returns the grammar of each parameter, and true if the parameter is required.
+/// Returns the grammars of a function's arguments. The flag of each is true if the argument is required.
 fn pairs(tool: &Tool, pair: &dyn Fn(&str) -> Piece) -> Vec<(Piece, bool)> {
     let required = tool.parameters.get("required").and_then(Value::as_array);
     let is_required = |name: &str| required.is_some_and(|list| list.iter().any(|other| other == name));

@@ -49,7 +49,7 @@ impl Marks {
         Self { by_id, spelled }
     }
 
-    /// Makes a vocabulary in which each spelling is a user-defined token.
+    /// Makes the delimiters for a test: each spelling is a user-defined token, whose id is its index.
     #[cfg(test)]
     pub fn from_spellings(tokens: &[&str]) -> Self {
         let wrapped = |token: &&str| (token.to_string(), format!("{OPEN}{token}{CLOSE}"));

@@ -208,8 +208,8 @@ impl Probe {
     /// question as one text.
     fn look_at_parts(&mut self, template: &dyn Template, question: Option<&str>) {
         let text = json!({ "type": "text", "text": SAID });
-        // Search for the list's notation, because a template that does not know parts writes the list itself, or
-        // nothing.
+        // A template that does not know lists of parts writes the list itself, with its key `type`, or nothing. Looks
+        // for both signs in the prompt.
         let shown = |parts: Value| {
             let rendered = template.render(&json!([{ "role": "user", "content": parts }]), &Value::Null, true);
             rendered.filter(|text| text.contains(SAID) && !text.contains("'type'") && !text.contains("\"type\""))

@@ -247,7 +247,7 @@ impl Reader {
             self.state = next;
             return;
         }
-        // The answer may close an empty thought, or a thought that the prompt did not open.
+        // The answer may begin by closing a thought: an empty one, or one that the prompt did not open.
         if let Some(form) = dialect.thoughts.iter().find(|form| text.starts_with(form.close.as_str())) {
             self.wrapper.clone_from(&form.end);
             self.held.drain(..skipped + form.close.len());

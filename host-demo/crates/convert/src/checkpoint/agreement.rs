@@ -89,8 +89,8 @@ fn activation(spec: &Spec<'_>, gguf: &Gguf<'_>, config: &Config) -> Option<Diffe
         Activation::ReluSquared => "relu2",
         _ => "",
     };
-    // A key cannot change the function for the feed-forward alone, because the recurrent mixers of these models also
-    // use it.
+    // These models also use the function in their recurrent mixers. A key would change it there, too, so that none is
+    // offered.
     let is_mixed = spec.is_recurrent() && !["kimi-linear", "bailingmoe3"].contains(&architecture);
     let is_known = ["silu", "gelu_pytorch_tanh", "gelu", "relu", "relu2"].contains(&name);
     let keys = if is_known && !is_mixed { vec![("hidden_activation", Meta::from(name))] } else { Vec::new() };
@@ -152,8 +152,8 @@ fn rope_scaling(spec: &Spec<'_>, gguf: &Gguf<'_>, config: &Config) -> Option<Dif
     let kind = config.rope_type()?;
     let rope = spec.rope(false).or(spec.rope(true)).filter(|_| spec.positions() == Positions::Rotary)?;
     let local = config.rope_outer("sliding_attention");
-    // If global layers rotate, frequency divisors in the file apply only to the global layers, and not to the local
-    // layers.
+    // The divisors of rotary frequencies in a file apply only to global layers, if these have rotary positions. A
+    // scaling in the config that also holds for local layers then cannot be written as divisors.
     let is_shared = spec.rope(false).is_some() && spec.rope(true).is_some() && local.is_none();
     let follows = match kind {
         "linear" => matches!(rope.scaling, Scaling::Linear { .. }),
@@ -178,7 +178,8 @@ fn rope_scaling(spec: &Spec<'_>, gguf: &Gguf<'_>, config: &Config) -> Option<Dif
     (!is_right).then(|| Difference::new(LOCAL_SCALING, kind, Vec::new()))
 }
 
-/// Compares which layers have rotary positions. The elements of `no_rope_layers` for these layers are 1.
+/// Compares which layers have rotary positions. Despite its name, `no_rope_layers` has a 1 for a layer with rotary
+/// positions.
 fn rotated(spec: &Spec<'_>, _: &Gguf<'_>, config: &Config) -> Option<Difference> {
     const FIELD: &str = "no_rope_layers";
     let list = config.get(FIELD)?.as_array().filter(|list| list.len() == spec.layers)?;

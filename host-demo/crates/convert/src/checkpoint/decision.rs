@@ -249,7 +249,8 @@ impl Head {
         Ok(())
     }
 
-    /// Adds clef's head. Its first `routing` layers are routing layers; the scoring layers follow.
+    /// Adds the head of a model of the type clef. The first `routing` layers of the head route, the layers after them
+    /// score.
     fn joint(self, routing: u64, outputs: &mut Vec<Output<'_>>) -> Result<()> {
         let mut scales = [None; 3];
         for (name, shape, values) in self.0 {

@@ -44,7 +44,7 @@ pub struct Family {
     pub architecture: &'static str,
     /// Another architecture for some configs.
     pub variant: fn(&Config) -> Option<&'static str>,
-    /// Tables of tensor names, searched before the common names.
+    /// Tables of the family's own tensor names. They are searched before the common names.
     pub names: &'static [&'static [Row]],
     /// Writes the architecture's metadata.
     pub keys: fn(&mut Keys<'_>) -> Result<()>,

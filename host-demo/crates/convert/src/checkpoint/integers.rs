@@ -86,8 +86,8 @@ pub fn gptq(checkpoint: &mut Checkpoint<'_>, settings: &Value) -> Result<()> {
         let stated = group_size(settings, columns);
         let size = if columns.div_ceil(stated) == groups { stated } else { columns.div_ceil(groups) };
         let groups_of = match listed {
-            // If the groups consist of consecutive columns, they are not listed, because decoding is faster without
-            // a list.
+            // A list of groups is dropped if each group consists of consecutive columns, because decoding is faster
+            // without a list.
             Some(list) => {
                 let list: Vec<u32> = values(&list).into_iter().map(|group| group as u32).collect();
                 ensure!(list.iter().all(|group| (*group as usize) < groups), "{stem}g_idx has a group without factors");
@@ -149,7 +149,7 @@ pub fn compressed(checkpoint: &mut Checkpoint<'_>) -> Result<()> {
             scales.shape
         );
         let listed = listed.map(|list| values(&list).into_iter().map(|group| group as u32).collect::<Vec<_>>());
-        // Older files store a list that consists of -1 if there are no groups to list.
+        // Older files have a list of groups that consists of -1 if there is nothing to list.
         let groups_of = match listed {
             Some(list)
                 if list.len() == columns && list.iter().all(|group| (*group as usize) < groups) && groups > 1 =>

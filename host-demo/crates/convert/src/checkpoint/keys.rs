@@ -320,8 +320,8 @@ impl Keys<'_> {
 
     /// Returns a note if rotary positions are scaled for texts that are longer than the context.
     pub fn dynamic_scaling(&self) -> Option<String> {
-        // HunYuan's scaling by `alpha` is not meant here, because it does not depend on the length; the families write
-        // it.
+        // HunYuan also writes a scaling of the type "dynamic", with `alpha`. It does not depend on the length of a
+        // text, and the families convert it.
         let is_dynamic = self.config.rope_type() == Some("dynamic") && self.config.rope("alpha").is_none();
         (is_dynamic || self.config.get("rotary_scaling_factor").is_some()).then(|| {
             "the rotary positions of texts that are longer than the context are not scaled, unlike in the checkpoint \

@@ -144,7 +144,8 @@ pub enum Order {
         /// Number of words of a line.
         words: usize,
     },
-    /// The first words of all lines come first, then the second words of all lines, and so on.
+    /// All lines are interleaved: the first words of all lines come first, then the second words of all lines, and so
+    /// on.
     Interleaved {
         /// Number of lines.
         lines: usize,

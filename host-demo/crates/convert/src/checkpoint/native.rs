@@ -46,7 +46,7 @@ const KNOWN: [&str; 23] = [
     "model_parallel_size",
 ];
 
-/// Tensor names of experts, and frequencies that follow from the settings.
+/// Names of the tensors of experts. Rotary frequencies have no name in GGUF, because they follow from the settings.
 #[rustfmt::skip]
 const EXPERTS: &[Row] = &[
     ("feed_forward.gate", "ffn_gate_inp", same),
@@ -64,7 +64,8 @@ pub const FAMILY: Family = Family {
     ..Family::PLAIN
 };
 
-/// Converts `params.json` to a config. `None` if the checkpoint has another form.
+/// Converts Meta's or Mistral's `params.json` to a config with the names of transformers. `None` if the checkpoint is
+/// not of this kind.
 pub fn config(folder: &Path, checkpoint: &Checkpoint<'_>, notes: &mut Vec<String>) -> Result<Option<Config>> {
     let path = folder.join("params.json");
     let size = |name: &str, dim: usize| checkpoint.tensors.get(name).and_then(|leaf| leaf.shape.get(dim)).copied();

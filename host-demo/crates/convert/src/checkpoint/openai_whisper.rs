@@ -21,7 +21,8 @@ const NO_SPEECH: &str = "\" # ( ) * + / : ; < = > @ [ \\ ] ^ _ ` { | } ~ 「 」
 /// Symbols of music: their first token is not generated.
 const MUSIC: &str = "♩ ♪ ♫ ♬ ♭ ♮ ♯";
 
-/// The special tokens of a model: the texts of the tokens with the ids `first`, `first + 1`, and so on.
+/// The special tokens of a Whisper model. Their ids follow each other from `first` on; `texts` has their texts in this
+/// order.
 pub struct Special {
     pub first: u32,
     texts: Vec<String>,

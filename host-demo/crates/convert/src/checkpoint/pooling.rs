@@ -11,7 +11,8 @@ use super::output::Output;
 use super::tensors::{Checkpoint, Files};
 use super::view::View;
 
-/// Returns the modules listed in a folder: the last component of each module's type, and the path of the module.
+/// Returns the modules that `modules.json` in a folder lists. For each module, returns the last component of its type
+/// and its path.
 fn modules(directory: &Path) -> Result<Vec<(String, String)>> {
     let path = directory.join("modules.json");
     if !path.is_file() {

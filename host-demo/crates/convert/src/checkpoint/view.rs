@@ -205,7 +205,8 @@ impl<'f> View<'f> {
         ensure!(is_scaled && factors.iter().all(|half| half.dims.is_none()), wrong());
         let axes = &self.leaf.strides;
         let axis_of = |stride: usize| axes.iter().position(|axis| *axis <= stride).unwrap_or(0);
-        // Start and stride of a factor for each dimension of the view.
+        // For each of the two factors, where it starts and with what stride it is read along each dimension of the
+        // view.
         let mut starts = factors.each_ref().map(|half| half.start);
         let mut left = self.start;
         for (axis, stride) in axes.iter().enumerate() {

@@ -171,8 +171,9 @@ impl Whole {
         Ok(())
     }
 
-    /// Biases become columns of second matrices. A module without a change of its bias gets a column of zeros, and a
-    /// module whose matrix does not change gets a pair of its own.
+    /// Adds changes of biases to the adapter: each becomes a further column of the second matrix of its module. A
+    /// module whose bias does not change gets a column of zeros, and a module whose matrix does not change gets a new
+    /// pair of matrices.
     fn put_biases(&mut self, adapter: &Checkpoint<'_>, settings: &Settings, model: Option<&Model<'_>>) -> Result<()> {
         self.biases.retain(|_, bias| bias.iter().any(|x| *x != 0.0));
         self.has_bias = !self.biases.is_empty();

@@ -112,8 +112,8 @@ impl<'s> Checkpoint<'s> {
         Ok(checkpoint)
     }
 
-    /// Reads the seven dimensions. The second value is true if the output matrix is tied, which the sign of the
-    /// vocabulary size tells.
+    /// Reads the seven sizes at the start of a llama2.c checkpoint. The flag is true if the output matrix is the
+    /// embedding, which the file marks by a positive vocabulary size.
     fn numbers(file: &[u8], at: usize) -> Result<(Self, bool)> {
         let words = file
             .get(at..)

@@ -172,7 +172,8 @@ fn collect<'v>(value: &'v Value, found: &mut Vec<&'v str>) -> Result<()> {
         "Split" => match (&value["pattern"]["Regex"], &value["pattern"]["String"]) {
             (Value::String(expression), _) => {
                 let (behavior, is_inverted) = (value["behavior"].as_str(), value["invert"] == true);
-                // An expression that ends with white space matches every character, so `Removed` removes no text.
+                // The behavior `Removed` with `invert` drops the text that the expression does not match. An expression
+                // that ends with the alternative `\s+` matches every character, so that nothing is dropped.
                 let keeps_all = match behavior {
                     // This expression splits the text after each line, which the rest of the chain would do anyway.
                     Some("MergedWithNext") => expression == LINE_STARTS && !is_inverted,

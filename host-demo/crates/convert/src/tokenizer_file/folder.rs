@@ -408,8 +408,8 @@ impl Vocabulary {
             (0..rows as u32).map(|id| self.tokens.remove(&id).unwrap_or_else(|| unused(id))).collect();
         for (name, value) in self.keys {
             let key = format!("tokenizer.ggml.{name}");
-            // The post-processor and the settings take precedence over this value, because `false` is only unigram's
-            // default.
+            // `false` is only the default of a unigram vocabulary. If the settings or the post-processor have already
+            // set the key, their value stays.
             if name != "add_bos_token" || !header.has(&key) {
                 header.set(&key, value);
             }
@@ -538,8 +538,8 @@ mod tests {
         let xlm_roberta = [("tokenizer.json", unigram.as_bytes())];
         let six = ["<unk>", "<s>", "</s>", "▁a", "▁", "a"];
         let roberta = ["<s>", "<pad>", "</s>", "<unk>", "▁a", "<mask>", "<x>"];
-        // Gemma 4 keeps its merges. Only the type of its <unk> is compared, because transformers changes the types of
-        // other tokens.
+        // Gemma 4's vocabulary keeps its merges in the file. Of its token types, only that of `<unk>` is compared with
+        // llama.cpp, because transformers changes the types of the other tokens.
         for (architecture, files, first, others, kinds, merges) in [
             (
                 "phi3",

@@ -5,12 +5,13 @@ use serde_json::Value;
 use super::parts::{list, part};
 use arenite_text::normalizer::{Step, apply};
 
-/// Returns the normalizer that the core applies while it searches a text for these tokens.
+/// For WordPiece with a `BertNormalizer`, the core applies this normalizer to a text before it looks for normalized
+/// tokens. Returns the normalizer; `None` for other tokenizers.
 fn bert(json: &Value) -> Option<&Value> {
     part(&json["normalizer"], "BertNormalizer").filter(|_| json["model"]["type"] == "WordPiece")
 }
 
-/// Returns the text of an added token, as normalized texts have it.
+/// Returns an added token's text as it occurs in a text that was already normalized.
 pub fn text(json: &Value, token: &Value) -> String {
     let text = token["content"].as_str().unwrap_or_default();
     let Some(bert) = bert(json).filter(|_| token["normalized"] == true) else { return text.to_owned() };

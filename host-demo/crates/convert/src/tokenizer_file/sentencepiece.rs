@@ -148,7 +148,8 @@ mod tests {
     use arenite_gguf_writer::Header;
     use arenite_text as text;
 
-    /// The map of `spm_train --normalization_rule_tsv` for the rules tab to space, "A" to "a" and "H" to "h".
+    /// A character map as `spm_train --normalization_rule_tsv` makes it, from three rules: tab becomes a space, "A"
+    /// becomes "a" and "H" becomes "h".
     fn charsmap() -> Vec<u8> {
         let mut nodes = [0u32; 256];
         for (at, node) in

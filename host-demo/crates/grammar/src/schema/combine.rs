@@ -73,8 +73,8 @@ impl Reader<'_> {
             }
         }
         if a.contains_key("properties") || b.contains_key("properties") {
-            // The properties are combined even if only one schema lists properties, because the other schema may forbid
-            // them.
+            // Combines the properties even if only one of the schemas lists properties, because the other schema may
+            // forbid them.
             a.insert("properties".into(), self.properties(&a, &b, path)?);
         }
         if a.contains_key("prefixItems") || b.contains_key("prefixItems") {

@@ -353,7 +353,8 @@ impl Reader<'_> {
     /// Matches the listed values that the rest of the schema allows.
     fn values(&mut self, values: &[Value], schema: &Map<String, Value>, path: &str) -> Result<Expr> {
         let mut allowed = Vec::new();
-        // Called once and not for each value, because a client chooses the number of values.
+        // Notes a difference in the format once for the whole list and not for each value, because a client chooses the
+        // number of values.
         if values.iter().any(Value::is_string) {
             self.differ_in_format(schema, path);
         }

@@ -108,7 +108,7 @@ impl Reader<'_> {
         let rest = rest.map(|rest| Expr::Rule(self.all.rules.add(format!("{path}.additionalProperties"), rest)));
         let place = format!("{path} (counted properties)");
         let before = |count: u32| if count == 0 { Expr::empty() } else { comma() };
-        // The expressions that follow the listed members, by the number of members present.
+        // For each number of listed members that are present, the expression that can follow the last of them.
         let ends = (0..=most).map(|count| {
             let room = max.map(|max| max.saturating_sub(count));
             match &rest {

@@ -42,7 +42,8 @@ pub(super) fn string(schema: &Map<String, Value>, path: &str, budget: &Budget) -
     if conditions.is_empty() {
         return Ok(pattern::any_char().repeat(min, max));
     }
-    // Leave out a limit that a pattern enforces anyway, because an intersection takes many states.
+    // A limit on the length is left out if a pattern or format already implies it, because intersecting automata takes
+    // many states.
     let is_kept = conditions.iter().any(|one| one.least >= min)
         && max.is_none_or(|max| conditions.iter().any(|one| one.most.is_some_and(|most| most <= max)));
     let mut conditions: Vec<Expr> = conditions.into_iter().map(|one| one.expr).collect();

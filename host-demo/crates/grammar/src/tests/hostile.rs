@@ -15,7 +15,8 @@ fn gbnf(text: &str, says: &str) {
     assert!(error.contains(says) && error.len() < 1000, "{error} instead of {says}");
 }
 
-/// Puts the schema `one` in the first of three properties; the error must name this property.
+/// Checks that a schema is refused as one of three properties of an object, and that the error names this property,
+/// `one`.
 fn property(one: Value, says: &str) {
     let text = json!({ "type": "string", "maxLength": 20 });
     let properties = json!({ "small": text, "one": one, "other": text });

@@ -754,7 +754,7 @@ fn listed_names() {
         r#"{"oneOf": [{"properties": {"a": {}}, "propertyNames": {"enum": ["a", "b"]}}, {"type": "object", "required": ["b"]}]}"#,
         "$.oneOf[0]: a value could also satisfy oneOf[1]",
     );
-    // Further conditions on names may also come from a reference.
+    // A condition on names that comes from a reference is combined with the condition on listed names.
     schema(
         r##"{"propertyNames": {"$ref": "#/$defs/e"}, "additionalProperties": {"type": "null"}, "$defs": {"e": {"pattern": "^x"}}}"##,
         &["{}", r#"{"x1": null}"#],

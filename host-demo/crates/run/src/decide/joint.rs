@@ -350,7 +350,8 @@ impl Joint {
         Ok(options)
     }
 
-    /// Returns the vectors of the questions after attention to each other and to the prompt.
+    /// Returns a vector for each question, computed by layers in which the questions attend to each other and to the
+    /// prompt.
     fn read_fields(&self, options: &Rows, memory: &Rows, vectors: &Vectors) -> Result<Rows> {
         let (head, owners) = (&self.head, &vectors.owners);
         let mut fields = head.linear("decision.proj_question", &vectors.questions)?;

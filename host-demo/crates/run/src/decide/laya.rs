@@ -78,7 +78,8 @@ mod tests {
     fn long_parts_are_cut_and_the_state_is_not() {
         let whole = prompt(5, &[3, 4]);
         assert_eq!(LAYOUT.cut(&whole, 2).unwrap(), (whole.clone(), vec![7, 11]));
-        // Each option is cut to (40 - 16) / 2 tokens, and the question gets the rest.
+        // Of the 40 tokens for question and options, 16 are reserved for the question. Each of the two options is cut
+        // to (40 - 16) / 2 tokens, including its `[MASK]`, and the question gets what is left.
         assert_eq!(LAYOUT.cut(&prompt(50, &[20, 30]), 2).unwrap().0, prompt(16, &[11, 11]));
         // At least 4 tokens of each option and 8 tokens of the question are kept.
         assert_eq!(LAYOUT.cut(&prompt(50, &[9; 12]), 12).unwrap().0, prompt(8, &[3; 12]));

@@ -72,8 +72,8 @@ impl Scored {
     pub fn shareable(&self, len: usize) -> usize {
         match self {
             Self::Labels(_) => len.saturating_sub(1),
-            // Only tokens before the end of the first option may be reused, because the states at the ends of all
-            // options are needed.
+            // The scores need the states at the ends of all options. Therefore only the tokens before the end of the
+            // first option can be taken from the cache.
             Self::Ends(ends) => ends.first().copied().unwrap_or(0).min(len.saturating_sub(1)),
             Self::Marks { .. } | Self::Joint(_) => 0,
         }

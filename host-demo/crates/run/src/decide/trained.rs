@@ -34,7 +34,8 @@ enum Type {
     Lev,
     /// The options are labels after the prompt. One prompt lists all questions.
     Nimble,
-    /// An option's score compares the vector of a token in the prompt with the vector of the last token.
+    /// The options are in the prompt, each followed by a certain token. An option's score compares the vector of this
+    /// token with the vector of the prompt's last token.
     Kev,
     /// An encoder scores the `[MASK]` token before each option.
     Laya,
@@ -59,7 +60,7 @@ enum Options {
     Labels(Vec<(String, TokenId)>),
     /// The token that ends each option.
     Ends(TokenId),
-    /// The text of the token before each option, and the layout of the prompt.
+    /// The text of the token that stands before each option, and the layout that says how prompts are cut.
     Marks(String, Layout),
     Joint(Arc<JointHead>),
 }

@@ -64,8 +64,8 @@ impl Wanted<'_> {
         let budget = match thoughts {
             ThoughtLimit::UpTo(tokens) => Some(tokens),
             ThoughtLimit::Usual if settings.table.is_some() => Some(settings.limit.unwrap_or(room).min(room) / 2),
-            // A limit that is never reached. The budget is needed nevertheless: it closes a thought in which the model
-            // ends, and shows where stop strings apply.
+            // There is no limit on thoughts, but the budget is needed nevertheless, with a limit that is never reached:
+            // it closes a thought in which the model ends its answer, and it shows where stop strings apply.
             ThoughtLimit::Usual | ThoughtLimit::Unlimited => {
                 (settings.table.is_some() || !settings.stops.is_empty()).then_some(usize::MAX)
             }

@@ -115,7 +115,7 @@ impl Answer<'_> {
         Ok(())
     }
 
-    /// Returns the part of the model's thought that has been generated so far; empty if the model does not think.
+    /// Returns the thought of the model, as far as it has been generated; empty if the model does not think.
     pub fn thought(&self) -> &str {
         &self.thought
     }

@@ -79,7 +79,7 @@ mod tests {
         test(&mut Scheduler::new(engine, tokenizer, masks, 4, Arc::new(Counters::default()), drafts));
     }
 
-    /// Runs a scheduler until it has answered all commands of a channel, and `job`.
+    /// Runs a scheduler for a test until it has answered the request `job`.
     fn run(scheduler: &mut Scheduler<'_, '_, '_>, job: Box<Job>) {
         let (sender, commands) = channel();
         sender.send(Command::Generate(job)).unwrap();

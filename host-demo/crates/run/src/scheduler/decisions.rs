@@ -212,8 +212,8 @@ impl Scheduler<'_, '_, '_> {
         for mark in marks {
             buffer[..dim].copy_from_slice(&self.engine.states()[mark * dim..][..dim]);
             let out = self.engine.headed(&mut buffer)?;
-            // If there are several values, choose the one for the type of question, because some models have a score
-            // for each type.
+            // Some models have a score for each type of question. `kind`, the type of this question, selects one of
+            // them.
             scores.push(f64::from(out[if out.len() > 1 { kind.min(out.len() - 1) } else { 0 }]));
         }
         Ok(scores)

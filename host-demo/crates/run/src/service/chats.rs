@@ -46,8 +46,8 @@ impl Service {
         let sights = self.sights("messages", prompt, request.context.is_empty())?.after(request.context.clone());
         let is_free = matches!(request.choice.must, Must::Auto | Must::Never);
         settings.table = self.chat_form(request, prepared)?;
-        // If calls are possible, line breaks are not restricted, because a call may need line breaks that are not the
-        // model's first choice.
+        // A schema alone restricts line breaks to what the model writes first. If calls are possible, this does not
+        // apply, because a call may need line breaks that are not the model's first choice.
         settings.is_json = is_free
             && request.schema().is_some()
             && !self.style.is_in_messages()

@@ -532,7 +532,8 @@ pub const THINKING: &[Row<Asked>] = &[
     Row(
         &["thinking"],
         Use::Reads(|asked, field| {
-            // Some templates have a switch with this name, so some programs send true or false.
+            // `thinking` may also be true or false, because some templates have a switch with this name, which programs
+            // then set directly.
             if let Value::Bool(is_on) = field.value {
                 asked.request.thinking.turn(field.name, *is_on);
                 return Ok(());

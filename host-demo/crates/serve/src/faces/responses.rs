@@ -77,7 +77,8 @@ const OTHERS: &[Row<Asked>] = &[
             Ok(())
         }),
     ),
-    // Ignored because these fields are about tools of the service, the service's storage, or reports.
+    // These fields are ignored, because they are about tools of OpenAI's service, about what the service stores, or
+    // about reports.
     Row(
         &["max_tool_calls", "context_management", "client_metadata", "access_programs", "background_options", "image"],
         Use::Harmless,

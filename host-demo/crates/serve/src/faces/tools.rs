@@ -98,7 +98,8 @@ pub fn choice(asked: &mut Asked, field: &Field<'_>) -> Result<()> {
                 format!("tool_choice asks for a tool of type `{other}`, and only functions can be called here");
             return Err(field.refused(message));
         }
-        // The name without an object, as text-generation-inference and huggingface_hub write it.
+        // A plain string is the name of a function. text-generation-inference and huggingface_hub write it instead of
+        // an object that contains the name.
         name if asked
             .request
             .tools

@@ -419,7 +419,8 @@ async fn metrics(State(app): State<Arc<App>>) -> Response {
         ("kv_bytes", "gauge", "Bytes of KV cache", app.kv as u64),
         ("uptime_seconds", "gauge", "Seconds since the start", app.started.elapsed().as_secs()),
     ];
-    // These values are shown only if clients share the cache, because they depend on the requests of other clients.
+    // The following values reveal what other clients do. They are therefore shown only if the clients share the cache
+    // anyway.
     let shared = [
         ("requests_total", "counter", "Answers that were started", load(&counters.requests)),
         ("answer_tokens_total", "counter", "Tokens of answers", load(&counters.answer_tokens)),

@@ -26,7 +26,8 @@ pub const POST_NORMS: &[Row] = &[
 ];
 
 pub fn keys(keys: &mut Keys<'_>) -> Result<()> {
-    // True for architectures whose head width is written even without `head_dim`, if the model type is `llama`.
+    // In these architectures, the width of a head is written to the file if the model type is `llama`, even if the
+    // config has no `head_dim`.
     let has_width = matches!(keys.architecture, "llama" | "arcee" | "afmoe");
     keys.common()?;
     let width = keys.config.head_width()? as u32;
@@ -264,7 +265,7 @@ pub const ALL: &[Family] = &[
             logit_scale(k)?;
             k.number("attention.sliding_window", &["sliding_window"])?;
             k.vocab_size()?;
-            // Other fractions are refused, because llama.cpp and transformers treat them differently.
+            // A `rotary_pct` below 1 is refused, because llama.cpp and transformers treat it differently.
             k.config.only("rotary_pct", &Value::from(1.0))?;
             let head = k.config.head_width()? as u32;
             k.set("rope.dimension_count", head);

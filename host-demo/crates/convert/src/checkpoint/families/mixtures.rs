@@ -39,7 +39,8 @@ pub const ALL: &[Family] = &[
         ]],
         keys: |k| {
             llama::keys(k)?;
-            // transformers ignores these fields, so only the values that its code implies are accepted.
+            // transformers ignores the following fields. The model therefore behaves as if they had the values below,
+            // and any other value is refused.
             for (name, only) in [("route_norm", true.into()), ("score_func", "sigmoid".into()), ("n_group", 1.into())] {
                 k.config.only(name, &only)?;
             }

@@ -68,7 +68,8 @@ fn plain(keys: &mut Keys<'_>) -> Result<()> {
 
 fn experts(keys: &mut Keys<'_>) -> Result<()> {
     plain(keys)?;
-    // llama.cpp divides the weights by their sum in all of these architectures except qwen2moe.
+    // llama.cpp divides the weights of experts by their sum in every architecture that uses this function, except
+    // qwen2moe.
     keys.normed_weights(keys.architecture != "qwen2moe");
     keys.maybe("expert_feed_forward_length", &["moe_intermediate_size"])?;
     keys.maybe("expert_shared_feed_forward_length", &["shared_expert_intermediate_size"])
