@@ -320,7 +320,7 @@ mod tests {
             assert_eq!(fit, Fit::Context { longest: context, ram: 0, flash: Some(MIB - PROGRAM - 1000) });
         }
         assert_eq!(board.fit(1000, PROGRAM, 4, 1000, need(KIB, KIB)), Fit::RamTooSmall);
-        // A stack does not fit into the small region, but the statics do.
+        // The region of 4 KiB is too small for a stack, but the statics fit into it.
         let fit = own(Some(MIB), &[64 * KIB, 4 * KIB]).fit(1000, PROGRAM, 2, 20, need(KIB, KIB));
         assert!(matches!(fit, Fit::Context { longest: 20, ram, .. } if ram == 12 * KIB), "{fit:?}");
     }

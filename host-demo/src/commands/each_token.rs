@@ -90,7 +90,7 @@ fn grouped(tagged: Vec<Tagged>, word: impl Fn(&[TokenId]) -> Result<String>) -> 
     }
     groups.retain(|(name, _)| name != "O");
     let entity = |(_, group): (String, Vec<Tagged>)| {
-        // Other prefixes of labels are not shown either, such as `S-` in `S-PER`.
+        // A label's prefix is not shown: `B-`, `I-`, or any other, such as `S-` in `S-PER`.
         let label = group.first().map_or("", |token| &token.label.label);
         let entity_group = label.split_once('-').map_or(label, |(_, name)| name).to_owned();
         let ids: Vec<TokenId> = group.iter().map(|token| token.id).collect();

@@ -265,7 +265,7 @@ fn tokenize_and_detokenize_are_inverse() {
 
 #[test]
 fn jsonl_takes_what_is_not_quite_text() {
-    // The lines are a stray byte, which Python writes as a lone surrogate, another lone surrogate, and a valid escape.
+    // Three lines: a stray byte, which Python writes as a lone surrogate; another lone surrogate; and a valid escape.
     let ids = stdout_with(&["tokenize", "--jsonl"], b"\"a\\udcffb\"\n\"\\ud800\"\n\"\\u00e9\"\n");
     assert_eq!(ids.lines().count(), 3);
     let text = stdout_with(&["detokenize", "--jsonl"], ids.as_bytes());

@@ -75,7 +75,8 @@ fn commands_read_pictures() {
             let by_text = run(&[&["generate", "-p", text], &greedy[..]].concat());
             let wanted = prompt["greedy"].to_string();
             assert_eq!(by_text.trim().replace(' ', ""), wanted, "{name}");
-            // The tokens of the picture are given as ids, and the batch size cuts the prompt at other places.
+            // Now gives the picture's tokens as ids, and reads the prompt in batches of another size. The answer must
+            // stay the same.
             let by_ids = run(&[&["generate", "--ids", &ids, "-b", "16"], &greedy[..]].concat());
             assert_eq!(by_ids, by_text, "{name}");
             assert_eq!(run(&["tokenize", "-p", text]).trim(), ids, "{name}");

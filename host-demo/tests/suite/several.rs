@@ -147,7 +147,7 @@ fn answers_go_on_while_others_are_loaded() {
     let said = server.text(&of("two", good()));
     assert_eq!(count(streamed), whole);
     assert_eq!(loaded(&server), ["one", "two"]);
-    // There is memory for only one model, so the second model waits until the answer of the first one ends.
+    // With memory for only one model, the second model must wait until the answer of the first model has ended.
     let server = start(folder.path(), &["--memory", "900M"]);
     let streamed = stream(&server, &of("one", long()));
     std::thread::scope(|scope| {

@@ -282,7 +282,8 @@ fn fields_mean_what_they_say() {
         let error = talk.refused(path, &asked(json!({ field: value })));
         assert_eq!((&error["param"], &error["code"]), (&json!(field), &json!("unsupported_parameter")));
     }
-    // If a field has the wrong type, or if the template ignores the field, the error names it.
+    // An error names the field that caused it: a field with a value of the wrong type, or a field that the template
+    // ignores.
     for (field, value) in
         [("temperature", json!("hot")), ("echo", json!(true)), ("documents", json!([{ "text": "x" }]))]
     {
@@ -339,7 +340,7 @@ fn a_prompt_that_is_shown_may_end_with_any_message() {
     assert_eq!(prompt(denied), format!("{asks}b<|im_end|>\n<|im_start|>assistant\n"));
     let closed = json!({ "messages": messages, "add_generation_prompt": false });
     assert_eq!(prompt(closed), format!("{asks}b<|im_end|>\n"));
-    // An answer to such a prompt begins where the last message ends.
+    // If a request sets `add_generation_prompt` to false, the answer begins directly after the last message.
     let answer = talk.good("/v1/chat/completions", &asked(json!({ "add_generation_prompt": false })));
     let (usual, closed) = (talk.good("/v1/chat/completions", &asked(json!({}))), &answer["usage"]["prompt_tokens"]);
     assert!(closed.as_u64() < usual["usage"]["prompt_tokens"].as_u64(), "{answer}");

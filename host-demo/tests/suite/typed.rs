@@ -103,7 +103,7 @@ fn steps_of_choosing_in_any_order() {
     assert_ne!(told(&["--typical", "0.1"]), usual);
 }
 
-/// Each step changes the text. The value that turns a step off does not change it.
+/// Each of these sampling steps changes the text of an answer, unless it has the value that turns it off.
 #[test]
 fn further_steps_of_choosing() {
     let told = |more: &[&str]| {

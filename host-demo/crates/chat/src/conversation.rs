@@ -122,7 +122,8 @@ impl Style {
         let in_lines = |message: Message| if self.probe.knows_parts { message } else { message.in_lines() };
         let messages = messages.iter().map(|message| self.message(in_lines(message.clone()))).collect();
         let mut conversation = Conversation { messages, tools: tools.to_vec(), warning: None };
-        // If the template shows calls, the model was trained with calls, so the prompt is left unchanged.
+        // A template that shows calls belongs to a model that was trained with calls. Its prompt is left unchanged even
+        // if the template does not show the functions.
         if !tools.is_empty() && !self.probe.shows_tools && !self.probe.shows_calls {
             let text = self.instructions(tools);
             let messages = &mut conversation.messages;

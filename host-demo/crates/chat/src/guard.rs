@@ -140,8 +140,8 @@ impl ControlTokens {
     }
 
     fn longest_at(&self, text: &str) -> Option<usize> {
-        // Prefixes of `text` sort at or before `text`, and all entries between a prefix and `text` begin with the same
-        // character.
+        // In the sorted list, every prefix of `text` comes at or before `text`. The entries between such a prefix and
+        // `text` all begin with the same character, so the search ends at another first character.
         let after = self.spelled.partition_point(|token| token.as_str() <= text);
         let mut candidates = self.spelled[..after].iter().rev();
         let first = text.chars().next()?;

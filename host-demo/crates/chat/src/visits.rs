@@ -26,8 +26,8 @@ const CHEAP: [&str; 8] = ["length", "count", "first", "last", "default", "d", wo
 /// Tags whose words get no [`VISIT`](words::VISIT), because most of these words are names.
 const BINDING: [&str; 9] = ["macro", "call", "block", "import", "from", "include", "extends", "filter", "endblock"];
 
-/// Adds the filter [`VISIT`](words::VISIT), and the tests that compare values. These tests take fuel for the left
-/// value; `in` takes fuel for both values.
+/// Registers the filter [`VISIT`](words::VISIT), and replaces the tests that compare values, so that they take fuel for
+/// the left value. `in` takes fuel for both values.
 pub fn add_to(environment: &mut Environment<'_>) {
     environment.add_filter(words::VISIT, |state: &mut State<'_, '_>, value: Value| visit(state, value));
     type Compare = fn(&Value, &Value) -> bool;

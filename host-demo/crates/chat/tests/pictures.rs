@@ -65,7 +65,8 @@ fn pictures_stand_where_the_template_shows_them() {
     assert_eq!(rendered(BOTH, pad, &plain).as_deref(), Ok("[user]Hello."));
     let kept = "<|im_start|>User: Hello.<end_of_utterance>\nAssistant:";
     assert_eq!(rendered(PARTS_ONLY, "<image>", &plain).as_deref(), Ok(kept));
-    // A system message that the template refuses is joined to the first message, and so are its pictures.
+    // If the template refuses system messages, their text is put before the first message's text, and their pictures
+    // before its pictures.
     let system = [message("system", json!("Be kind.")), two[2].clone(), two[0].clone()];
     assert_eq!(rendered(STRICT, "<image>", &system).as_deref(), Ok("[user]Be kind.\n\nAnd <1><2>?\n\n<3>One."));
     // A request is refused if the template drops a picture.

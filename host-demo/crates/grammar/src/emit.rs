@@ -21,7 +21,8 @@ const DEPTH: u32 = 64;
 
 const NEVER: u32 = u32::MAX;
 
-/// Builds the table of `nodes`. `starts` has the first node of each rule.
+/// Converts the nodes of all rules to the words of a table. `starts` has the first node of each rule, `root` is the
+/// rule of whole texts.
 pub fn table(mut nodes: Vec<Node>, starts: HashMap<usize, u32>, root: usize, budget: &Budget) -> Result<Vec<u8>> {
     let needs = needs(&nodes, &starts, budget)?;
     if needs[starts[&root] as usize] > DEPTH {

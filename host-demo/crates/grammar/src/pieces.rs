@@ -20,7 +20,7 @@ pub enum Piece {
     Token(u32),
     /// Any text that does not contain this one.
     Without(String),
-    /// Like [`Self::Without`], with a minimum and a maximum number of characters.
+    /// Any text without this text, with at least and at most so many characters.
     Between(String, u32, Option<u32>),
     /// A JSON value that matches a schema.
     Schema(Value),
@@ -33,7 +33,8 @@ pub enum Piece {
     /// A piece that occurs several times: the piece becomes one rule, so that the states are not repeated for each
     /// occurrence.
     Rule(Arc<Piece>),
-    /// Pieces in this order, with the second field between any two. A piece whose flag is false is optional.
+    /// The pieces of the list in this order, with the piece in the second field between any two. A piece whose flag is
+    /// false is optional.
     Members(Vec<(Piece, bool)>, Box<Piece>),
 }
 

@@ -60,7 +60,8 @@ impl Name {
             "`{text}` is not a name of a model: give USER/REPO or USER/REPO:QUANT, such as ggml-org/Qwen3-0.6B-GGUF:Q8_0"
         );
         let (repository, quant) = match text.split_once(':') {
-            // This is accepted because `latest` stands for the default quantization in Ollama's names.
+            // The quantization `latest` counts as none, because it stands for the default quantization in Ollama's
+            // names.
             Some((repository, "latest")) => (repository, None),
             Some((repository, quant)) => (repository, Some(quant.to_owned())),
             None => (text, None),

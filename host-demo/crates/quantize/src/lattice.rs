@@ -16,7 +16,8 @@ pub struct Block {
     pub d: f16,
     /// Index of the codebook point for each 8 or 4 weights.
     pub indices: [u16; 64],
-    /// Sign bits: one byte for each 8 weights, with the first weight in the lowest bit.
+    /// Signs of the weights: one byte for each 8 weights. The lowest bit belongs to the first weight; a set bit means
+    /// negative.
     pub signs: [u8; 32],
     /// Code of each group's scale.
     pub scales: [u8; 16],
@@ -378,8 +379,8 @@ impl<const D: usize> Lattice<D> {
         }
     }
 
-    /// Finds the points for the magnitudes of a group. Returns the scale of the group; `None` if the group counts as
-    /// zeros.
+    /// Finds the codebook's point for each group of 8 or 4 magnitudes, and the scale that these groups share. Returns
+    /// the scale; `None` if all weights count as zeros.
     fn group_of(&self, x: &[f32], weights: &[f32], indices: &mut [u16]) -> Option<f32> {
         let codebook = self
             .codebook

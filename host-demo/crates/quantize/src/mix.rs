@@ -74,7 +74,7 @@ const KINDS: [TensorType; 28] = {
     ]
 };
 
-/// Types for models that were trained in these types. They are never a substitute for other types.
+/// Types that only suit models that were trained for them. The quantizer never substitutes them for another type.
 const TRAINED: [TensorType; 5] = {
     use TensorType::*;
     [TQ1_0, TQ2_0, Q1_0, Q2_0, MXFP4]

@@ -151,7 +151,7 @@ pub fn kv(choice: Option<KvType>, gguf: &Gguf<'_>) -> KvType {
     choice.unwrap_or(if gguf.get(LLAMA2C_VERSION).is_some() || is_encoder() { KvType::F32 } else { KvType::F16 })
 }
 
-/// A key that only files converted from checkpoints of llama2.c have.
+/// A metadata key that only models converted from llama2.c's checkpoints have.
 const LLAMA2C_VERSION: &str = "llama2c.version";
 
 /// The memory of one session or engine.

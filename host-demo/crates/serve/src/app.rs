@@ -43,7 +43,7 @@ const MOST_FIRST: usize = 64;
 /// Determines which clients share the cache of conversations, and which counts each client is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheScope {
-    /// A prompt continues only conversations of the same client, so that answers tell a client nothing about the
+    /// A prompt continues only conversations of its own client. Answers therefore tell a client nothing about the
     /// prompts of other clients.
     Client,
     /// All clients share the conversations and see all metrics.

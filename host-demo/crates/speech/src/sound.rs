@@ -307,7 +307,8 @@ struct Trim {
     /// The range of the samples after the sound. They are held back: if files are joined, the next file follows, and
     /// these samples are kept.
     padding: Range<u64>,
-    /// Samples in `padding`. They are held until it is known that the file ends there.
+    /// Samples that have arrived and may belong to the padding at the end of the file. They are held until it is known
+    /// that the file ends there.
     held: Vec<f32>,
 }
 
@@ -429,7 +430,8 @@ impl Converter {
         self.waiting.drain(..converted);
         self.written += samples.len() - before;
         if !is_open {
-            // Cut only the end, because the output has no delay at its start.
+            // The converted sound has no delay at its start. Therefore only its end is cut, to the length that
+            // corresponds to the received samples.
             let len = (self.received as f64 * (RATE as f64 / f64::from(self.rate))).ceil() as usize;
             samples.truncate(samples.len().saturating_sub(self.written.saturating_sub(len)));
         }

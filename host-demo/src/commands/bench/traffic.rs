@@ -42,7 +42,8 @@ pub struct Run {
     pub tokens: usize,
     pub before: usize,
     pub batch: usize,
-    /// Size of a value in the KV cache, in 34ths of a byte (a q8_0 value takes about 36 of them).
+    /// Size of a value in the KV cache, in units of 1/34 byte, in which it is a whole number for every type. (A q8_0
+    /// value has 34/32 bytes, about 36 units.)
     pub value_34ths: u64,
 }
 

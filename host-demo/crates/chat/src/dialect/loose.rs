@@ -19,7 +19,8 @@ pub struct After<'m> {
 
 /// Parses a value at the start of a text. Returns the value and the length of its text.
 pub fn value(text: &str, after: After<'_>) -> Step<(Value, usize)> {
-    // Number of brackets around the arguments: one for the call, and one for a list of calls.
+    // Counts the brackets that may be missing at the end: one for the call and, if the text is a list of calls, one for
+    // the list.
     let outer = if text.starts_with('[') { 2 } else { 1 };
     let mut reader = Loose { input: Literals::new(text, ""), after, outer };
     let value = reader.value(0)?;

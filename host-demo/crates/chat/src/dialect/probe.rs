@@ -77,8 +77,8 @@ const SAID: &str = "PROBE-QUESTION";
 /// Identifiers of the call in the probe. Kimi K2's template writes the identifier instead of the name.
 const IDS: [&str; 2] = ["probe0001", "functions.probe_function:0"];
 
-/// Ways of passing a call to a template: true if the arguments are a text, and the content of the message. Command A
-/// Reasoning's template refuses null and an empty text as content.
+/// Ways of passing a call to a template. The flag is true if the arguments are a text instead of an object. The second
+/// value is the message's content: Command A Reasoning's template refuses null and an empty text as content.
 const GIVEN: [(bool, Option<&str>); 6] =
     [(false, None), (false, Some("")), (true, None), (true, Some("")), (false, Some(" ")), (true, Some(" "))];
 

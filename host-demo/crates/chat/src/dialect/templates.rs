@@ -178,7 +178,7 @@ impl Answer {
     }
 }
 
-/// Moves a position inside a delimiter to the start of the delimiter.
+/// If a position is inside a delimiter such as `<|end|>`, moves it back to the delimiter's start.
 fn whole_marks(text: &str, at: usize) -> usize {
     match (text[..at].rfind('<'), text[..at].rfind('>')) {
         (Some(open), close) if close.is_none_or(|close| close < open) => open,

@@ -144,8 +144,8 @@ fn every_form_is_read() {
     }
 }
 
-/// The answers of Functionary 2 begin after `<|recipient|>`. The answers of Llama 4 may have text between their
-/// delimiters.
+/// Checks two dialects with special rules: an answer of Functionary 2 begins after `<|recipient|>`, and an answer of
+/// Llama 4 may have text between the delimiters of its calls.
 #[test]
 fn text_and_calls_of_functionary_2_and_llama_4() {
     let oslo = ("get_weather".to_string(), json!({ "city": "Oslo" }));

@@ -66,8 +66,8 @@ pub fn settle(header: &mut Header, config: &Config, architecture: &str) -> Resul
 /// Compares the activation function of the feed-forward.
 fn activation(spec: &Spec<'_>, gguf: &Gguf<'_>, config: &Config) -> Option<Difference> {
     let architecture = gguf.architecture().unwrap_or_default();
-    // The published code of these architectures ignores the field. gpt-oss has a variant of SiLU, and Apertus has a
-    // function with learned weights.
+    // In these architectures, the published code does not read the function's name from the config: gpt-oss has a
+    // variant of SiLU, and Apertus has a function with learned weights.
     let is_fixed = architecture.starts_with("rwkv")
         || ["apertus", "gpt-oss", "jais", "refact", "smallthinker"].contains(&architecture);
     let named = match architecture {
@@ -138,7 +138,8 @@ fn rope_base(spec: &Spec<'_>, gguf: &Gguf<'_>, config: &Config) -> Option<Differ
     const KEY: &str = "rope.freq_base";
     let rope = spec.rope(false).or(spec.rope(true)).filter(|_| spec.positions() == Positions::Rotary)?;
     let base = config.rope_float("rope_theta")? as f32;
-    // A base in the file counts as correct, because some families multiply the base in the config by a factor.
+    // If the new file has a base, it counts as correct even if it differs from the config, because some families
+    // multiply the config's base by a factor.
     let is_written = gguf.get2(gguf.architecture().ok()?, KEY).is_some();
     (!is_written && rope.base != base).then(|| Difference::new("rope_theta", base, vec![(KEY, base.into())]))
 }

@@ -256,8 +256,8 @@ impl Head {
         for (name, shape, values) in self.0 {
             if let Some(at) = SCALES.iter().position(|scale| *scale == name) {
                 let value = *values.first().context("a scale has no value")?;
-                // Stores the scales as they are applied: the gate after a sigmoid, all others after `exp`, with the
-                // logarithm at most 100.
+                // Stores each scale in the form in which it is applied, so that readers need no function: the gate
+                // after a sigmoid, the other scales after `exp` (of at most `ln 100`).
                 let is_gate = at == 2;
                 scales[at] = Some(if is_gate { 1.0 / (1.0 + (-value).exp()) } else { value.min(100f32.ln()).exp() });
                 continue;

@@ -133,7 +133,8 @@ pub fn compressed(checkpoint: &mut Checkpoint<'_>) -> Result<()> {
         let [height, columns] = values(&shape)[..] else { bail!("the tensor {} has no two sizes", shape.name) };
         let columns = columns as usize;
         let bits = bits(words, columns).with_context(|| codes.name.clone())?;
-        // Older versions left bits of each word unused if codes of 3, 5, 6 or 7 bits did not fill it.
+        // Older versions of the format did not let codes of 3, 5, 6 or 7 bits extend over two words. Such files have
+        // unused bits in each word, and are refused.
         ensure!(
             height as usize == rows && words == (columns * bits).div_ceil(32),
             "the tensor {} has words with unused bits: not supported",

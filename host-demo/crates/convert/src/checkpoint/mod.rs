@@ -316,7 +316,8 @@ fn vocabulary(
 fn choose_types(outputs: &mut [Output<'_>], mix: Option<Mix>, config: &Config, architecture: &str) -> Result<()> {
     let plain = match mix {
         Some(mix) if matches!(mix.kind(), TensorType::F32 | TensorType::F16 | TensorType::BF16) => Some(mix.kind()),
-        // llama.cpp's converter also writes this type, but by a rule that differs from the rule of `llama-quantize`.
+        // `Q8_0` is a plain type here, as in llama.cpp's converter, whose rule for it differs from that of
+        // `llama-quantize`.
         Some(Mix::Q8_0) => Some(TensorType::Q8_0),
         _ => None,
     };
@@ -339,8 +340,9 @@ fn choose_types(outputs: &mut [Output<'_>], mix: Option<Mix>, config: &Config, a
         output.kind = match plain {
             _ if four => output.stored(),
             _ if output.stays_f32() => TensorType::F32,
-            // F32 is used because the products of integers and factors need more bits than half precision has. A
-            // quantized type would store the same weights, but its kernels round activations.
+            // Weights that another program has quantized to integers become F32, because the products of integers and
+            // factors have more bits than half precision. (A quantized type would store the same weights, but its
+            // kernels also round the activations.)
             _ if mix.is_none() && output.is_integer() => TensorType::F32,
             _ if mix.is_none() => output.stored(),
             Some(kind) => {

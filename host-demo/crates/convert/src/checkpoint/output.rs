@@ -53,7 +53,8 @@ struct Parts<'f> {
 /// The tensors and numbers of a converted checkpoint.
 pub struct Assembled<'f> {
     pub outputs: Vec<Output<'f>>,
-    /// Tensors that become metadata: numbers for the whole model, and lists with one number per layer.
+    /// Keys and values of the metadata that come from tensors: numbers for the whole model, and lists with one number
+    /// per layer.
     pub scalars: Vec<(&'static str, Meta)>,
     /// Messages about dropped tensors.
     pub notes: Vec<String>,

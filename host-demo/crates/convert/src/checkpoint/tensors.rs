@@ -203,7 +203,7 @@ fn own_name(name: &str) -> String {
 pub struct Checkpoint<'f> {
     /// Sorted by name.
     pub tensors: BTreeMap<String, Arc<Leaf<'f>>>,
-    /// Settings stored with the tensors: nanoGPT's, llama2.c's and OpenAI's.
+    /// The model's settings, if the file stores them with the tensors, as nanoGPT, llama2.c and OpenAI do.
     pub settings: Option<Value>,
     /// The bytes of each token, if they are stored with the tensors.
     pub tokens: Vec<&'f [u8]>,

@@ -175,7 +175,8 @@ fn collect<'v>(value: &'v Value, found: &mut Vec<&'v str>) -> Result<()> {
                 // The behavior `Removed` with `invert` drops the text that the expression does not match. An expression
                 // that ends with the alternative `\s+` matches every character, so that nothing is dropped.
                 let keeps_all = match behavior {
-                    // This expression splits the text after each line, which the rest of the chain would do anyway.
+                    // `LINE_STARTS` splits the text after each line. The other expressions of the chain split there
+                    // anyway, so it can be left out.
                     Some("MergedWithNext") => expression == LINE_STARTS && !is_inverted,
                     Some("Isolated") if expression == LINE_STARTS => false,
                     Some("Removed") => is_inverted && expression.ends_with(r"|\s+"),

@@ -214,7 +214,7 @@ fn added_tokens_that_overlap() {
     assert_eq!((count, cut), (4, [9, 1, 5, 9]));
 }
 
-/// Spaces are merged by a normalizer, which keeps one at the end of a text.
+/// A normalizer may merge runs of spaces into one. At the end of a text, one space is then kept.
 #[test]
 fn a_merged_space_at_the_end_is_kept() {
     let mut pieces = json!({

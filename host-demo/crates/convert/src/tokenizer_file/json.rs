@@ -77,7 +77,8 @@ pub fn read(wanted: &Model<'_>, json: &Value, notes: &mut Vec<String>) -> Result
         let id = token["id"].as_u64().with_context(|| format!("the added token {text:?} has no id"))?;
         let unknown = model["unk_token"] == text || model["unk_id"] == id;
         let kind = match is_control(token) {
-            // The unknown token of WordPiece and BPE is one of the control tokens.
+            // In WordPiece and BPE, the unknown token gets the type of a control token or of a user-defined token, like
+            // any other added token.
             _ if unknown && model["type"] != "WordPiece" && model["type"] != "BPE" => UNKNOWN,
             true => CONTROL,
             false => USER_DEFINED,
@@ -132,7 +133,8 @@ fn merging(wanted: &Model<'_>, json: &Value) -> Option<Merging> {
 
 /// Adds the rules for finding added tokens. A token may absorb white space beside it, or match only as a whole word.
 pub fn rules(json: &Value, vocabulary: &mut Vocabulary) {
-    // In a normalized text, no space is beside a token if the normalizer replaces spaces.
+    // A normalizer that replaces spaces leaves none beside a token. Tokens of normalized texts can then absorb no
+    // space.
     let keeps_spaces = !part(&json["normalizer"], "Replace").is_some_and(support::replaces_space);
     let mut rules = BTreeSet::new();
     for token in list(&json["added_tokens"]) {
@@ -231,7 +233,8 @@ fn pieces_by_merges(wanted: &Model<'_>, json: &Value, vocabulary: &mut Vocabular
         vocabulary.key("model", "llama");
         vocabulary.key("pre", "default");
         space_prefix(json, vocabulary);
-        // The key is written only if the value differs from SentencePiece's rule and has an effect.
+        // Without the key `fuse_unk`, readers do as SentencePiece does. The key is written only if the tokenizer
+        // differs from this and has no byte tokens, because it otherwise has no effect.
         if json["model"]["fuse_unk"] != true && json["model"]["byte_fallback"] != true {
             vocabulary.key("fuse_unk", false);
         }
@@ -341,7 +344,7 @@ fn word_pieces(json: &Value, vocabulary: &mut Vocabulary) -> Result<()> {
     let does = |name: &str| normalizer.is_some_and(|normalizer| normalizer[name] != false);
     let lowercase = does("lowercase");
     vocabulary.key("normalizer.lowercase", lowercase);
-    // The key is written only if its value differs from llama.cpp's default, which is the value of `lowercase`.
+    // `strip_accents` is written only if it differs from `lowercase`, which is its default in llama.cpp.
     let strips = normalizer.and_then(|normalizer| normalizer["strip_accents"].as_bool());
     if let Some(strips) = strips.filter(|strips| *strips != lowercase) {
         vocabulary.key("normalizer.strip_accents", strips);

@@ -311,7 +311,8 @@ pub fn adds_no_others(json: &Value, settings: &Value) -> bool {
     is_explicit && !is_byte_level(json)
 }
 
-/// Returns true if characters or bytes without a token are left out, regardless of the unknown token in the settings.
+/// Returns true if the tokenizer drops a character or byte for which it has no token, although the settings name an
+/// unknown token.
 fn drops_unknown(json: &Value) -> bool {
     (splits_words(json) || is_byte_level(json) && missing_bytes(json) > 0)
         && json["model"]["type"] == "BPE"
@@ -498,7 +499,8 @@ mod tests {
         }
     }
 
-    /// If the second value is true, transformers 5.24 renders the template without a start token.
+    /// The flag of a case is true if transformers 5.24 renders the template with an empty `bos_token` for these
+    /// settings.
     #[test]
     fn templates_have_no_start_token_if_the_tokenizer_has_none() {
         let template = |settings: &Value, text: &str| without_start(vec![(String::new(), text.to_owned())], settings);

@@ -658,8 +658,8 @@ fn is_allowed(value: &Value, all: &[Value], schema: &Map<String, Value>, path: &
             "exclusiveMaximum" => compared(number, |a, b| a < b),
             "minLength" => compared(length, |a, b| a >= b),
             "maxLength" => compared(length, |a, b| a <= b),
-            // Patterns and formats count as satisfied here, because the text of the value is later intersected with
-            // them.
+            // `pattern` and `format` count as satisfied here. They are checked later, when the text of the value is
+            // intersected with their automata.
             "type" | "nullable" | "pattern" | "format" => true,
             "unevaluatedProperties" => !value.is_object(),
             "unevaluatedItems" => !value.is_array(),

@@ -8,7 +8,8 @@ use arenite::TokenId;
 const OPTION: usize = 48;
 /// Number of tokens that are reserved for the question when options are cut.
 const RESERVED: usize = 16;
-/// Minimum number of tokens of an option with the `[MASK]` before it. The question has a minimum, too.
+/// Minimum number of tokens that are left of an option, including the `[MASK]` before it, and minimum number that are
+/// left of the question.
 const LEAST_OPTION: usize = 4;
 const LEAST_QUESTION: usize = 8;
 

@@ -57,7 +57,8 @@ impl Scored {
     /// Returns the number of tokens of the longest option that are read after the prompt.
     pub fn longest(&self) -> usize {
         match self {
-            // The last token of a label does not count, because only its probability is needed.
+            // The last token of a label needs no room in the context, because it is not read: only its probability is
+            // needed.
             Self::Labels(labels) => labels.iter().map(|label| label.len().saturating_sub(1)).max().unwrap_or(0),
             _ => 0,
         }

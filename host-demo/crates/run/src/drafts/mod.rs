@@ -255,7 +255,8 @@ fn own(
             break;
         }
         match engine.draft(&mut works) {
-            // This is not an error, because proposals must not take memory that conversations need.
+            // Without free pages, nothing is proposed, and no error is reported, because proposals must not take memory
+            // that conversations need.
             Err(Error::OutOfPages { .. }) => return Ok(()),
             done => done?,
         }

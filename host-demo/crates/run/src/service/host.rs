@@ -121,7 +121,8 @@ fn token_bytes(gguf: &Gguf<'_>, tokenizer: &Tokenizer<'_, '_>) -> Option<usize> 
     let keeps_text = matches!(gguf.str("tokenizer.ggml", "model"), Ok(Some(b"gpt2" | b"llama")))
         && matches!(tokenizer.normalizer(), b"" | b"NFC");
     let longest = (0..tokenizer.vocab_len() as TokenId).map(|id| tokenizer.spelling(id).len()).max();
-    // The number is at least four, because an unknown character of up to four bytes may be one token.
+    // Counts the longest token as at least four bytes, because an unknown character of up to four bytes may become one
+    // token.
     longest.filter(|_| keeps_text).map(|longest| SHRINKS * longest.max(4))
 }
 

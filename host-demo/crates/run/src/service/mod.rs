@@ -330,8 +330,8 @@ impl Service {
                         String::from_utf8_lossy(&text::decode(self.tokenizer(), &ids).unwrap_or_default()).into_owned();
                 }
             }
-            // If there is no answer, the prompt may have one token more, because a prompt that is only scored may fill
-            // the context.
+            // A prompt that is only scored may fill the whole context. A prompt to be answered must leave room for at
+            // least one token.
             let room = self.context + usize::from(settings.limit == Some(0));
             if ids.len() >= room && !request.is_counted {
                 let param = if is_chat { "messages" } else { "prompt" };

@@ -41,7 +41,8 @@ pub(super) const ROWS: &[Row<Embedded>] = &[
             Ok(())
         }),
     ),
-    // llama.cpp's own routes use the second name, Ollama's old route the third, and text-embeddings-inference the last.
+    // Four names of the texts to embed. `input` is OpenAI's, `content` is for llama.cpp's own routes, `prompt` for
+    // Ollama's old route, and `inputs` is that of text-embeddings-inference.
     Row(
         &["input", "content", "prompt", "inputs"],
         Use::Reads(|asked, field| {

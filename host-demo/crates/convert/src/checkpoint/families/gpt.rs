@@ -163,7 +163,8 @@ fn by_width<'f>(config: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
     Ok(vec![view.then(Step::Times(factor as f32))])
 }
 
-/// Checks that the first ALiBi slope is the slope for a maximum bias of 8.
+/// Checks that the stored ALiBi slopes are the usual ones, which GGUF implies (maximum bias 8), by comparing the first
+/// slope. Drops the tensor then.
 fn standard_slopes<'f>(config: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
     let heads = config.heads()?.max(1);
     let mut first = [0.0];
