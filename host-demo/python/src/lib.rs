@@ -65,7 +65,7 @@ fn interruptible<T: Send + 'static>(
     }
 }
 
-/// A prompt: a text, or messages as pairs of role and content.
+/// A prompt: a text, or a list of messages, each a pair of role and content.
 #[derive(FromPyObject)]
 enum Prompt {
     Text(String),

@@ -97,7 +97,8 @@ impl Core {
         match (self, kind) {
             (Self::CortexM7, TensorType::F32) => (0.75, 2.0), // sometimes issues two instructions per cycle
             (Self::CortexM7, _) => (0.75, 1.5),
-            // A VFMA takes three cycles, and a load of several registers one cycle more than their number.
+            // The upper limits come from the slowest instructions of these cores: a VFMA takes three cycles, and a load
+            // of several registers takes one cycle more than their number.
             (Self::CortexM4F | Self::CortexM33, TensorType::F32) => (1.0, 4.0),
             (Self::CortexM4F | Self::CortexM33, TensorType::F16 | TensorType::BF16) => (1.0, 2.6),
             _ => (1.0, 1.5),

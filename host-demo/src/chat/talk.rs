@@ -165,8 +165,8 @@ impl Talk<'_, '_, '_> {
         self.rng = generation.into_rng();
         let calls = self.calls(&begun, &said, stats.end.is_unfinished());
         let said = shown(&said);
-        // The known text is dropped after a stop text, because the tokens contain the stop text but the answer does
-        // not.
+        // After a stop string, the known text is dropped, because the session's tokens contain the stop string but the
+        // answer does not.
         self.known_text = (stats.end != End::Stop && opening.is_none()).then(|| prompt.text + &said);
         self.last = Some(stats);
         match stats.end {
@@ -301,7 +301,8 @@ impl Talk<'_, '_, '_> {
         eyes.read(prompt, true, self.tokenizer, self.open.machine(Limits::DEFAULT))
     }
 
-    /// Drops the first exchange after the system message, but not the last exchange.
+    /// Removes the oldest question and all messages up to the next question. Returns false if only one question is
+    /// left.
     fn forget_oldest(&mut self) -> bool {
         let users: Vec<_> = (0..self.messages.len()).filter(|at| is_from(&self.messages[*at], "user")).collect();
         let [first, second, ..] = users[..] else { return false };

@@ -93,7 +93,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json_schema", "grammar", "json"])]
     index: Option<PathBuf>,
 
-    /// True if the conversation ends with the answer to the first message.
+    /// True if the program ends after the answer to the first message.
     #[arg(skip)]
     once: bool,
 

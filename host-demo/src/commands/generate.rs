@@ -504,7 +504,7 @@ impl Printer {
 
 fn print_stats(stats: &Stats) {
     let count = |n: usize| format!("{n} token{}", if n == 1 { "" } else { "s" });
-    // The speed of a single token is not printed, because the first token comes from the pass of the prompt.
+    // After a single token, no speed is printed, because the first token is chosen in the last pass of the prompt.
     let speed = |rate: f64| if rate > 0.0 { format!(", {rate:.1} tok/s") } else { String::new() };
     let kept = if stats.kept_tokens > 0 { format!(" ({} from the session)", stats.kept_tokens) } else { String::new() };
     let kept = match stats.reused_tokens {

@@ -149,7 +149,7 @@ impl Chain {
         history.iter().for_each(|id| sampler.accept(*id));
         self.state.into_iter().for_each(|state| sampler.set_state(state));
         let mut found = Vec::new();
-        // All random numbers of this generator are 0, so that XTC always removes tokens.
+        // This generator gives only zeros, so the sampler XTC, which works at random, always removes tokens.
         sampler.candidates(logits, &mut Xorshift::new(0), |id, logit, prob| found.push((id, logit, prob)))?;
         found.sort_by_key(|(id, ..)| *id);
         let mut left = Left::default();

@@ -102,7 +102,7 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
         Some(ids) => open.options.context.unwrap_or_else(|| ids.len().max(args.n_tokens)),
         None => open.context(args.n_tokens),
     };
-    // Pages are planned only for the beams, because the session's own context stays empty.
+    // Only the contexts of the beams need pages, because the session's own context stays empty.
     let pages = args.beams.saturating_mul(context.div_ceil(16));
     let plan = open.plan(open.plan_options(context).beams(args.beams).pages(pages))?;
     let mut memory = Memory::new(&plan)?;

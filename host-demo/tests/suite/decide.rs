@@ -23,8 +23,8 @@ fn case(kind: &str) -> Option<(PathBuf, Value)> {
     Some((folder.join("model.gguf"), reference))
 }
 
-/// Returns the program whose answers are the reference. It is not always llama.cpp, because llama.cpp computes the GELU
-/// of encoders with less precision than the models were trained with.
+/// Returns the name of the program that computed the reference answers. llama.cpp is not used for all models, because
+/// it computes the GELU of encoders with less precision than the models were trained with.
 fn by(kind: &str) -> &'static str {
     if ["laya", "julia"].contains(&kind) { "python" } else { "llamacpp" }
 }
@@ -82,8 +82,8 @@ fn prompts_are_rendered_as_in_llama_cpp() {
     }
 }
 
-/// The example in the README of llama.cpp's server, with the name that TypeSafe's clients send for the model: the
-/// answer has the same fields in the same order.
+/// The request is an example from the README of llama.cpp's server, with the name that TypeSafe's clients send for the
+/// model. The answer has the same fields in the same order as in the README.
 #[test]
 fn the_example_of_the_documentation_has_its_answer() {
     let request = json!({

@@ -265,7 +265,7 @@ fn a_model_is_fetched_into_the_shared_cache() {
     let mut both = [sha256(&model()), sha256(&[1; 10])];
     both.sort();
     assert_eq!(hub.blobs(), both);
-    // All pieces of a split model are fetched together, and no other files are fetched.
+    // If the name matches a model that is split into pieces, all of its pieces are fetched, and no other files.
     let first = hub.pull("me/small:f16");
     assert_eq!(first, snapshot.join("two/small-F16-00001-of-00002.gguf"));
     assert_eq!(fs::read(snapshot.join("two/small-F16-00002-of-00002.gguf")).unwrap(), vec![4; 5000]);

@@ -121,7 +121,7 @@ fn packing_drops_what_a_device_does_not_need() {
     }
     assert!(after.contains(&"arenite.tokenizer.index".to_string()) && !after.contains(&"general.type".to_string()));
 
-    // `--keep` keeps further keys. A file may be replaced by its own packed form.
+    // A file may be replaced by its own packed form. `--keep` keeps keys that packing would drop.
     let once = std::fs::read(&out).unwrap();
     let status = arenite(&["pack", path(&out), path(&out)]).status;
     assert!(status.success() && std::fs::read(&out).unwrap() == once);
@@ -244,7 +244,8 @@ fn a_wrong_byte_names_its_tensor() {
                 assert!(error.contains(tensor["name"].as_str().unwrap()) && error.contains("is damaged"), "{error}");
             }
         }
-        // The end of the flash was not written. With `--check-tensors`, every command finds this damage.
+        // A device's flash whose end was not written has only bytes 0xff there. With `--check-tensors`, every command
+        // finds this damage.
         let len = std::fs::metadata(&file).unwrap().len() as usize;
         let damaged = damaged(&file, len - 5000, |bytes| bytes.fill(0xff));
         assert!(error(&["inspect", path(&damaged), "--verify"]).contains("is damaged"));

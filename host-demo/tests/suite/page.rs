@@ -252,7 +252,8 @@ const say = (from, role, content, more = {}) => {
   append(talk, { role, content, ...more });
   return talk.shown;
 };
-// Question a has the answers b and c. After b comes question d with answer e. There is a second first question, f.
+// The conversation branches: the question a has the answers b and c, and after b follow the question d and its answer
+// e. The question f is a second beginning of the conversation.
 const a = say(null, "user", "a");
 const b = say(a, "assistant", "b", { note: "1 token", tokens: 7 });
 const c = say(a, "assistant", "c");

@@ -27,7 +27,8 @@ fn rerankers_score_as_transformers_does() {
     }
 }
 
-/// A classifier's probability of a single class is the logistic function of transformers' score.
+/// A classifier with a single class gives the logistic function of its score as probability. The reference scores are
+/// those of transformers.
 #[test]
 fn classifiers_of_pairs() {
     for case in ["bert_reranker", "modern_bert_reranker"] {

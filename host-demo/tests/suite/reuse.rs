@@ -47,8 +47,8 @@ fn blocks_after_a_change_are_reused() {
     assert!(cached > 10 && cached < tokens - 10, "{cached} of {tokens}");
 }
 
-/// The answer is the same as without reuse if there is nothing to reuse. It is also the same in a model whose states
-/// have no positions.
+/// The option `--cache-reuse` changes no answer in a model whose states have no positions, because tokens cannot be
+/// moved there.
 #[test]
 fn models_without_movable_keys_read_all() {
     let model = committed("tests/fixtures/nemotron_h/model.gguf");

@@ -464,8 +464,8 @@ fn a_generator_computes_the_embeddings_of_the_command_line() {
             assert!((made.as_f64().unwrap() - wanted.as_f64().unwrap()).abs() < 1e-5, "{made} {wanted}");
         }
     }
-    // Values as the model computes them, by the fields of vLLM, Jina and llama.cpp, and in the bare list of
-    // text-embeddings-inference.
+    // Embeddings that are not scaled to length 1 are requested by the fields of vLLM, Jina and llama.cpp, and from
+    // text-embeddings-inference's endpoint, which answers with a list of vectors without other fields.
     let wanted = crate::common::json(&["embed", "-p", "The sea", "--no-normalize"]);
     let raw = |path: &str, body: Value, at: &str| {
         let (status, answer) = server.post(path, body.to_string().as_bytes());
@@ -525,7 +525,7 @@ fn pages_from_elsewhere_ask_for_nothing() {
     }
 }
 
-/// Clients write requests in several ways that mean the same.
+/// Clients write the same request in several forms. Forms with the same meaning are accepted.
 #[test]
 fn harmless_forms_of_requests_are_accepted_and_others_are_refused_in_a_line() {
     let server = Server::start(&[]);

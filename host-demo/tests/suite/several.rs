@@ -131,7 +131,7 @@ fn models_that_cannot_be_served_together() {
     let told = error(&["serve", "-m", file, "-m", file, "--memory", "100M", "--alias", "a", "--alias", "b"]);
     assert!(told.contains("`a` takes ") && told.contains("--memory leaves "), "{told}");
     assert!(error(&["serve", "-m", file, "-m", "missing.gguf"]).contains("missing.gguf"));
-    // In other commands, only the last model counts, as with other options.
+    // Only `serve` takes several models. In other commands, the last `-m` counts, as with other repeated options.
     assert!(error(&["tokenize", "-m", file, "-m", "missing.gguf", "-p", "a"]).contains("missing.gguf"));
 }
 

@@ -141,7 +141,7 @@ fn bodies_may_be_compressed() {
     assert_eq!(ask("gzip", &packed(&vec![b' '; 50 << 20])), 413);
 }
 
-/// The same tokens are kept as in llama.cpp: half of the tokens after the kept ones are dropped.
+/// If the context is full, half of the tokens after the first `n_keep` tokens are dropped, as in llama.cpp.
 #[test]
 fn answers_continue_in_a_full_context() {
     let body = json!({ "prompt": PROMPT, "n_predict": 300, "temperature": 0, "ignore_eos": true });

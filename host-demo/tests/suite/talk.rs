@@ -499,7 +499,8 @@ fn calls_are_run_from_the_command_line() {
         .write(path("m.gguf").as_ref());
     std::fs::write(path("tools.json"), json!([function("get_weather")]).to_string()).unwrap();
     let seen = path("seen");
-    // The script repeats the call after each result, until the maximum number of rounds is reached.
+    // The model calls the tool again after each result, until the maximum number of rounds is reached. The command
+    // notes each call in the file `seen`.
     let command = format!("cat >> {seen}; echo 3");
     let args = ["chat", "-m", &path("m.gguf"), "--temp", "0", "--tools", &path("tools.json"), "--tool-cmd", &command];
     let output = arenite_with(&args, b"hi\n");

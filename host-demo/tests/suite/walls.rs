@@ -155,7 +155,8 @@ fn a_long_sound_holds_nobody() {
     for _ in 0..3 {
         let (mut socket, body) = (connect_from(&server, OTHER), body.clone());
         socket.write_all(head("POST", UPLOAD, FORM, body_len).as_bytes()).unwrap();
-        // The body of a client's further sound is not read before the first sound of this client has ended.
+        // The server does not read the body of a client's next request with a sound before the client's first sound has
+        // been transcribed.
         let mut writer = socket.try_clone().unwrap();
         std::thread::spawn(move || writer.write_all(&body));
         holders.push(socket);

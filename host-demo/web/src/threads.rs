@@ -35,7 +35,7 @@ const NEXT: u32 = OPEN << 1;
 /// Number of spins before a thread sleeps. Spinning takes longer than the sampling of a token.
 const LOOKS: u32 = 1 << 19;
 
-/// Waits until `right` accepts the gate's value, and returns the value.
+/// Waits until `right` accepts the gate's value, and returns the value. The thread first spins and then sleeps.
 fn look(right: impl Fn(u32) -> bool) -> u32 {
     for _ in 0..LOOKS {
         let gate = GATE.load(SeqCst);

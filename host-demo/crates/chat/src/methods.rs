@@ -11,7 +11,7 @@ pub const WIDEST: usize = 1 << 16;
 
 /// Calls the method `name` of `value`. Methods that this file does not implement are left to minijinja.
 pub fn call(state: &mut State<'_, '_>, value: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
-    // These methods cost no fuel, because each reads one item or returns a view.
+    // These methods cost none of the template's fuel, because each of them reads one item or returns a view.
     if !matches!(name, "get" | "items" | "keys" | "values" | "copy") {
         visits::pay(state, value)?;
     }
@@ -128,7 +128,8 @@ fn of_others(value: &Value, name: &str, args: &[Value]) -> Result<Option<Value>,
             let at = value.try_iter()?.position(|item| item == *wanted);
             at.map(|at| Some(at.into())).ok_or_else(|| invalid(format!("{wanted:?} is not in list")))
         }
-        // Refused because a template must not change its inputs, as in transformers.
+        // Methods that change their value are refused because a template must not change its inputs. transformers
+        // refuses them with the same message.
         ("append" | "extend" | "insert" | "pop" | "remove" | "clear" | "update" | "setdefault" | "popitem", _) => {
             Err(invalid(format!("access to attribute '{name}' of this object is unsafe")))
         }

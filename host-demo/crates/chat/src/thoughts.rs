@@ -86,7 +86,7 @@ impl Thoughts {
         self.is_known || !self.switches.is_empty() || !self.efforts.is_empty()
     }
 
-    /// Returns the template's variables for the thoughts that a request asks for.
+    /// Returns the variables of the template that turn thoughts on or off, or set their effort, as a request asks.
     ///
     /// # Errors
     ///

@@ -107,7 +107,7 @@ fn no_text_of_the_system_or_of_a_function_is_hidden() {
 
 #[test]
 fn earlier_calls_are_in_the_form_of_the_model() {
-    // LFM2: the template names the mark, but does not write calls.
+    // LFM2: the template contains the delimiter of calls in a comment, but it does not write calls.
     let plain =
         "{# <|tool_call_start|> #}{% for message in messages %}[{{ message.role }}|{{ message.content }}]{% endfor %}";
     // Kimi K2 Thinking: the template writes identifiers instead of names.

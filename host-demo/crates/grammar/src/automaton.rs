@@ -40,7 +40,7 @@ impl<'r> Nfa<'r> {
     pub fn compile(expr: &'r Expr, inlined: &'r dyn Fn(usize) -> Option<&'r Expr>, budget: &'r Budget) -> Result<Dfa> {
         let mut nfa = Nfa { states: vec![State::default()], inlined, budget };
         let last = nfa.build(expr, 0)?;
-        // A state without transitions. The text may end in each set of states that contains this state.
+        // The end is a state of its own, without transitions. The text may end wherever a set of states contains it.
         let end = nfa.state()?;
         nfa.epsilon(last, end)?;
         nfa.determinize(end)
@@ -168,7 +168,7 @@ impl<'r> Nfa<'r> {
     fn product(&mut self, a: &'r Expr, b: &'r Expr, from: u32, ends: impl Fn(bool, bool) -> bool) -> Result<u32> {
         let (a, b) = (Self::compile(a, self.inlined, self.budget)?, Self::compile(b, self.inlined, self.budget)?);
         let end = self.state()?;
-        // A pair has `None` in place of a node of `b` if `b` no longer matches.
+        // A place is a pair of a node of `a` and a node of `b`. The second one is `None` once `b` no longer matches.
         let mut places = HashMap::from([((0, Some(0)), from)]);
         let mut left = vec![(0u32, Some(0u32))];
         while let Some((in_a, in_b)) = left.pop() {
@@ -257,8 +257,8 @@ impl<'r> Nfa<'r> {
         Ok(end)
     }
 
-    /// Returns the state where a member starts. The path from `some` to this state has a separator, the path from
-    /// `none_yet` has none.
+    /// Returns the state where the next member of an object starts. It is reached from `none_yet`, where no member was
+    /// written, without a separator, and from `some`, where a member was written, after a separator.
     fn enter(&mut self, none_yet: Option<u32>, some: Option<u32>, separator: &'r Expr) -> Result<u32> {
         let start = self.state()?;
         if let Some(none_yet) = none_yet {

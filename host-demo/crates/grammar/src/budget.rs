@@ -28,7 +28,8 @@ impl Part {
         Self { most, left: Cell::new(most) }
     }
 
-    /// Subtracts `count` from the part. If too little is left, sets the part to 0 and returns false.
+    /// Takes `count` out of this part of the budget. If less than `count` is left, sets the part to 0 and returns
+    /// false.
     fn take(&self, count: usize) -> bool {
         let left = self.left.get();
         self.left.set(left.saturating_sub(count));

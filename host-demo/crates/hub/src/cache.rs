@@ -162,8 +162,8 @@ impl Repository {
             let _ = fs::remove_file(&link);
             #[cfg(unix)]
             std::os::unix::fs::symlink(&target, &link)
-                // This is not an error if another process, which waited for the same contents, has already made the
-                // link.
+                // Another process, which waited for the same contents, may have made the link in the meantime. This is
+                // not an error.
                 .or_else(|error| if is_linked() { Ok(()) } else { Err(error) })
                 .with_context(cannot)?;
             #[cfg(not(unix))]

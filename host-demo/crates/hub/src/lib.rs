@@ -374,8 +374,8 @@ mod tests {
         assert_eq!(quant_of("x/UD-Q4_K_XL/m-UD-Q4_K_XL-00001-of-00002.gguf").as_deref(), Some("UD-Q4_K_XL"));
         assert_eq!(quant_of("gemma-3-270m-it-q8_0.gguf").as_deref(), Some("Q8_0"));
         assert_eq!(quant_of("model.gguf"), None);
-        // The name of a model may say that an importance matrix was used. The matrix itself has no quantization in its
-        // name.
+        // A file with a quantization in its name is a model, even if the name also says that an importance matrix was
+        // used. The file of the matrix itself has no quantization in its name.
         let matrix = ["m-imatrix.gguf", "m-Q4_K_M-imatrix.gguf", "imatrix.gguf"];
         assert_eq!(chosen(&matrix, "a/b").unwrap(), "m-Q4_K_M-imatrix.gguf");
         assert!(chosen(&matrix[..1], "a/b").is_err());

@@ -12,7 +12,8 @@ use half::f16;
 use super::lattice::{Block, Codebook};
 use super::search::{Fit, nearest, sum_of_squares, weigh};
 
-/// The values of the three levels: shifted up, and shifted down.
+/// The values of the three levels: for a group whose levels are shifted up, and for a group whose levels are shifted
+/// down.
 const VALUES: [[f32; 3]; 2] = [[-0.875, 0.125, 1.125], [-1.125, -0.125, 0.875]];
 
 static CODEBOOK: LazyLock<Codebook<8>> =

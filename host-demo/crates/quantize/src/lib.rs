@@ -212,7 +212,7 @@ impl Change<'_> {
         self.tensor.data.get(row * size..(row + 1) * size).unwrap_or_default()
     }
 
-    /// Returns true if the new type is too coarse for the size of the weights.
+    /// Returns true if the tensor's weights are so small that the scales of the new type cannot represent them well.
     fn underflows(&self) -> bool {
         underflow::underflows(self.to, [self.rows(), self.columns()], |row, to| {
             decode_row(self.tensor.kind, self.row(row), to);

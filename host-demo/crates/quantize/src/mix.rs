@@ -136,7 +136,7 @@ pub struct TypeOptions {
     /// The types for which a processor has fast kernels; `None` if all types have them. Any other type is replaced by
     /// one of these types, with at least as many bits if possible.
     pub kernels: Option<Vec<TensorType>>,
-    /// True for a dry run: no file is written, so a missing importance matrix is not an error.
+    /// True if no file is written because only the sizes are wanted. Then a missing importance matrix is not an error.
     pub is_dry: bool,
 }
 
@@ -255,7 +255,8 @@ pub struct Chooser<'a> {
     is_70b: bool,
     tied: bool,
     values: usize,
-    /// The type of the last tensor before it was replaced by a type that fits the tensor's rows.
+    /// The type that was chosen for the last tensor. The tensor may have another type now, because its rows did not
+    /// consist of whole blocks of the chosen type.
     pub wanted: TensorType,
     // Tensors of each role seen so far.
     values_seen: usize,
@@ -373,7 +374,8 @@ impl<'a> Chooser<'a> {
             KINDS.contains(kind) && !TRAINED.contains(kind) && !super::encode::needs_importance(**kind) && divides(kind)
         };
         let bits = |kind: &TensorType| kind.block().1 as f64 / kind.block().0 as f64;
-        // If the sizes are equal, the type with larger blocks is preferred, because it is more accurate.
+        // Of two types with the same number of bits, the one with larger blocks is preferred, because it is more
+        // accurate.
         let by_bits =
             |a: &&TensorType, b: &&TensorType| bits(a).total_cmp(&bits(b)).then(b.block().0.cmp(&a.block().0));
         let (larger, smaller): (Vec<_>, Vec<_>) =

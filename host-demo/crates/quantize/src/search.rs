@@ -146,7 +146,8 @@ pub fn positive(top: i32, x: &[f32], weights: &[f32], codes: &mut [u8]) -> f32 {
         })
     };
     let mut inverse = top as f32 / max;
-    // As in ggml, codes are unsigned bytes in this function, so a negative element makes the first error large.
+    // In ggml, the codes are unsigned bytes here. So the code of a negative element becomes a large number, which makes
+    // the error of the first scale large. The conversion to `u8` gives the same result.
     let mut least = error(inverse, &|l| f32::from(l as u8));
     for step in (-4..=4).filter(|&step| step != 0) {
         let other = (0.1 * step as f32 + top as f32) / max;

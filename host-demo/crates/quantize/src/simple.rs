@@ -139,7 +139,8 @@ fn e4m3(x: f32) -> u8 {
     if x < 1.0 / 64.0 {
         return ((x * 512.0 + 0.5) as u8).min(7);
     }
-    // Adding half a step may carry into the exponent, whose bias is 7 instead of 127.
+    // Rounds by adding half a step. The sum may carry into the exponent, which is right. The subtraction changes the
+    // exponent's bias from 127 (F32) to 7 (E4M3).
     let code = ((x.to_bits() + (1 << 19)) >> 20) - (120 << 3);
     if code < 0x78 { code as u8 } else { 0x7e }
 }

@@ -50,7 +50,8 @@ impl Voices {
         }
     }
 
-    /// Returns true if the last voice continues after its range.
+    /// Returns true if the last voice that was returned was cut at the maximum length, so the voice goes on after its
+    /// range.
     pub fn is_within(&self) -> bool {
         self.is_voice
     }

@@ -178,7 +178,7 @@ fn measure(args: &Args, model: &ModelArgs, case: Case) -> Result<Option<Measured
     let first_token = start.elapsed();
 
     let (mut prefilled, mut decoded) = (Vec::new(), Vec::new());
-    // Round 0 warms up everything that the first prompt did not use. Its times are not counted.
+    // Round 0 warms up the code and the memory that the prompt's first pass did not use. Its times are not counted.
     for round in 0..=args.rounds {
         let Some((one, other)) = one_round(&mut engine, &mut contexts, prompt, (decode, args.draft))? else {
             return Ok(None);

@@ -44,7 +44,8 @@ pub fn whole(text: &str) -> Option<Value> {
     (len == text.len()).then_some(value)
 }
 
-/// Skips surplus closing brackets before the delimiter `close` or before the end of the answer.
+/// Skips closing brackets that belong to no opening bracket, if the delimiter `close` or the end of the answer follows
+/// them.
 pub fn skip_surplus(input: &mut Literals<'_>, close: &str, is_end: bool) -> Step<()> {
     let rest = input.rest().trim_start();
     let after = rest.trim_start_matches(|c: char| c.is_whitespace() || c == '}' || c == ']');

@@ -56,7 +56,7 @@ pub struct CallForm<S> {
     pub family: &'static str,
     /// The delimiter before the calls; empty if each call begins with a delimiter of its own.
     pub open: S,
-    /// The delimiter after the calls; empty if the calls end with the answer.
+    /// The delimiter after the calls. Empty if no delimiter follows them before the end of the answer.
     pub close: S,
     pub syntax: Syntax<S>,
 }

@@ -74,7 +74,8 @@ const NAME: &str = "probe_function";
 const KEY: &str = "probe_key";
 const SAID: &str = "PROBE-QUESTION";
 
-/// Identifiers of the call in the probe. Kimi K2's template writes the identifier instead of the name.
+/// Two identifiers of the call in the probe, of which the templates are tried with both. Kimi K2's template writes the
+/// identifier instead of the function's name, so the second one contains the name.
 const IDS: [&str; 2] = ["probe0001", "functions.probe_function:0"];
 
 /// Ways of passing a call to a template. The flag is true if the arguments are a text instead of an object. The second
@@ -222,8 +223,8 @@ impl Probe {
     }
 }
 
-/// Returns true if a text has the name of the function and its argument, but not in the notation of a Python
-/// dictionary.
+/// Returns true if a rendered text contains the probe's call: the name of the function and its argument. A call in the
+/// notation of a Python dictionary does not count, because the template printed the object itself there.
 fn has_arguments(text: &str) -> bool {
     let has_value = |(at, _): (usize, &str)| text[at + KEY.len()..].find("value").is_some_and(|after| after < 8);
     text.contains(NAME) && !text.contains(&format!("'{KEY}'")) && text.match_indices(KEY).any(has_value)

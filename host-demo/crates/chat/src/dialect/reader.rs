@@ -71,7 +71,8 @@ enum State {
     /// After a thought: leading spaces are dropped.
     AfterThought,
     Content,
-    /// `held` begins with a call in one of these forms (indices into the dialect's `calls`).
+    /// `held` begins with a call. The numbers are the indices in the dialect's `calls` of the forms that the call may
+    /// have.
     Call(Vec<usize>),
     Channel(Channel),
 }

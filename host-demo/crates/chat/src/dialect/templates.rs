@@ -161,8 +161,8 @@ impl Answer {
                 let end_after = |at: usize| ENDS.iter().filter_map(|end| Some(at + text[at..].find(end)?)).min();
                 let nulls = text.contains("None") || text.contains("null");
                 let text = text[..end_after(last).unwrap_or(text.len())].to_string();
-                // Skips answers with content after a call, answers of two messages, and thoughts that the prompt has
-                // already closed.
+                // A rendering is not used if it has content after a call, if it consists of two messages, or if it
+                // lacks the start of a thought although the prompt has already closed a thought.
                 let closes = dialect.thoughts.iter().find(|form| prompt.trim_end().ends_with(&*unwrapped(&form.close)));
                 let is_open = closes.is_none_or(|form| text.contains(&*unwrapped(&form.open)));
                 let is_good = match self.thought.is_empty() {

@@ -55,7 +55,8 @@ impl Config {
         for kind in [kind, own_type] {
             defaults::fill(kind, &mut values);
         }
-        // If this field is false, Gemma 4 builds dense layers, regardless of the other fields.
+        // If `enable_moe_block` is false, the layers of a Gemma 4 are dense, even if the fields about experts have
+        // values.
         if values.get("enable_moe_block") == Some(&Value::Bool(false)) {
             for name in ["num_experts", "top_k_experts", "moe_intermediate_size", "expert_intermediate_size"] {
                 values.remove(name);

@@ -286,7 +286,8 @@ mod tests {
                     "int16" => Coding::I16,
                     "float16" => Coding::F16,
                     "float32" => Coding::F32,
-                    // bitsandbytes can store the bytes of codes as other numbers.
+                    // The test writes U8 values of bitsandbytes as BF16 with the same bytes, because bitsandbytes can
+                    // store codes as any type.
                     "uint8" if settings["quant_method"] == "bitsandbytes" && name == "x.weight" => Coding::BF16,
                     "uint8" => Coding::U8,
                     other => panic!("{other}"),

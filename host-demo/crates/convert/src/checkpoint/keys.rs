@@ -188,8 +188,8 @@ impl Keys<'_> {
                 let original = original.and_then(|n| n.as_u64());
                 let original = original.context("config.json has no original_max_position_embeddings")?;
                 self.set("rope.scaling.original_context_length", original as u32);
-                // `yarn_truncate` is written only if its value is not the architecture's default, because llama.cpp has
-                // no such key. The setting says whether the ends of YaRN's ramp are rounded.
+                // Says whether the ends of YaRN's ramp are rounded. llama.cpp does not know this key, so it is written
+                // only if its value differs from what llama.cpp does for the architecture.
                 let rounded = c.rope("truncate").and_then(|rounded| rounded.as_bool()).unwrap_or(true);
                 if rounded != (self.architecture != "gpt-oss" || original != 4096) {
                     self.set("rope.scaling.yarn_truncate", rounded);

@@ -70,7 +70,8 @@ impl Coding {
 #[derive(Clone, Debug)]
 pub struct Scale {
     pub values: Vec<f32>,
-    /// Numbers that are subtracted from the values of a block before the values are scaled; empty if all numbers are 0.
+    /// Numbers that are subtracted from the stored values of each block before the block is scaled. Empty if all these
+    /// numbers are 0.
     pub zeros: Vec<f32>,
     /// Number of columns of the matrix.
     pub columns: usize,
@@ -150,7 +151,8 @@ pub enum Order {
         /// Number of lines.
         lines: usize,
     },
-    /// Each group of 32 codes is stored in planes of 8, 4, 2 or 1 bits, the plane of the lowest bits first.
+    /// The bits of each group of 32 codes are stored in several planes of 8, 4, 2 or 1 bits per code. The plane of the
+    /// lowest bits is the first.
     Planes {
         /// Distance in words of a line from the next line.
         lines: usize,

@@ -61,8 +61,8 @@ pub fn convert(directory: &Path, base: Option<&Path>, output: &Path) -> Result<R
         }
         let first = [("lora_B", "lora_A"), ("lora_embedding_B", "lora_embedding_A"), (".lora_b", MLX)];
         let first = first.iter().fold(name.clone(), |name, (second, first)| name.replace(second, first));
-        // The model's own weights are allowed, because PEFT stores copies of the untrained weights of adapted
-        // embeddings and heads.
+        // The adapter may contain weights of the model itself, because PEFT stores copies of the untrained weights of
+        // adapted embeddings and heads. All other tensors are errors.
         let is_frozen = [".base_layer.weight", ".base_layer.bias"].iter().any(|end| name.ends_with(end));
         ensure!(
             is_frozen || FIRST.iter().any(|end| first.ends_with(end)),
@@ -273,8 +273,8 @@ impl<'f> Pairs<'_, 'f> {
                 to.len() <= 1 || to.len() == views.len(),
                 "its rows do not match the model's: give the folder of the adapter's own model with --base"
             );
-            // A head can have an adapter even if the checkpoint does not store the head, because the head equals the
-            // embedding.
+            // The checkpoint does not store a head that equals the embedding, so such a head has no views. An adapter
+            // can change it nevertheless.
             let views = if views.iter().all(|view| view.len() == 0) { vec![whole] } else { views };
             let named = views.into_iter().zip(to.iter().copied().cycle()).filter(|(view, _)| view.len() > 0);
             named.map(|(view, to)| Ok((view.factors(&module.factors)?, to))).collect::<Result<Vec<_>>>()

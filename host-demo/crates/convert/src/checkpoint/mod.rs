@@ -106,8 +106,8 @@ pub struct Progress<'p> {
 /// Converts a checkpoint. Calls `go_on` while the file is written. If `go_on` returns false, the conversion stops and
 /// leaves no file.
 pub fn convert(request: &Request<'_>, go_on: &mut dyn FnMut(&Progress<'_>) -> bool) -> Result<Report> {
-    // Adapters of decision models are refused before the files with weights are read, because these files do not have
-    // the weights of a whole model.
+    // Adapters of decision models are refused first, so that the error names the adapter. Their files do not have the
+    // weights of a whole model, so reading them would fail with another error.
     if request.from.is_dir() {
         Decision::of(request.from)?;
     }

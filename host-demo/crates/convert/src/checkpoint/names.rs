@@ -116,7 +116,8 @@ pub const COMMON: &[Row] = &[
     ("shared_head.norm", "nextn.shared_head_norm", same),
     ("shared_head.head", "nextn.shared_head_head", same),
     ("blk.embed_tokens", "nextn.embed_tokens", same),
-    // These tensors are dropped: they are tables of rotary frequencies and masks, which readers compute.
+    // The following tensors are dropped. They are tables of rotary frequencies and attention masks, which programs
+    // compute themselves.
     ("self_attn.rotary_emb.inv_freq", "", same),
     ("attn.bias", "", same),
     ("attn.masked_bias", "", same),

@@ -579,7 +579,8 @@ impl<'f> Output<'f> {
     }
 }
 
-/// Returns true if all floats are finite. F32 is not checked, because it may have any value.
+/// Returns true if all floats are finite. Only F16 and BF16 are checked, because a matrix of type F32 may contain
+/// infinite values.
 fn are_finite(kind: TensorType, bytes: &[u8]) -> bool {
     let exponent = match kind {
         TensorType::F16 => 0x7c00,

@@ -185,7 +185,7 @@ pub fn keys(directory: &Path, keys: &mut Keys<'_>) -> Result<()> {
                 let kind = if file.is_file() { pooling(&json(&file)?, only_direction)? } else { 1 };
                 keys.set("pooling_type", kind);
             }
-            // Rerankers read the logits of two tokens (`LogitScore`): see `reranker.rs`.
+            // `LogitScore` belongs to rerankers that read the logits of two tokens. `reranker.rs` converts it.
             "Transformer" | "Dense" | "Normalize" | "Dropout" | "LogitScore" => {}
             other => bail!("modules.json has a module {other}, which is not supported"),
         }

@@ -200,7 +200,7 @@ fn type_of(output: &Output<'_>, mix: Option<Mix>) -> TensorType {
     let columns = output.shape.last().copied().unwrap_or(0);
     let is_small = output.shape.len() != 2 || output.name.starts_with("v.position_embd");
     match mix {
-        // This matrix is the only one that is stored transposed. Programs expect it in F16.
+        // Only this matrix is stored transposed. Programs expect it in F16.
         _ if output.name == "mm.input_projection.weight" => TensorType::F16,
         _ if is_small => TensorType::F32,
         Some(Mix::F32) => TensorType::F32,

@@ -220,7 +220,8 @@ impl<'f> View<'f> {
             ensure!(size == 1 || (size - 1) * step < self.leaf.shape[axis], wrong());
             strides.push(factors.each_ref().map(|half| if size == 1 { 0 } else { half.strides[axis] * step }));
         }
-        // Ends of the view's dimensions that are columns, that are rows, and that are several matrices.
+        // The view's last dimensions form the columns of a matrix, the dimensions before them the rows, and the first
+        // dimensions count the matrices. `ends` has the end of each of the three groups, in this order.
         let mut ends = [self.shape.len(); 3];
         let dims = self.dims();
         for (group, dim) in dims.iter().rev().take(2).enumerate() {

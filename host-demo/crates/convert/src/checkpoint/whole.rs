@@ -27,7 +27,7 @@ pub struct Made {
 }
 
 impl Made {
-    /// Returns true for the matrices of a pair, except those of an embedding.
+    /// Returns true for the two matrices of a LoRA, except those of an embedding, which have other names.
     fn is_half(&self) -> bool {
         [".lora_A.", ".lora_B."].iter().any(|half| self.name.contains(half))
     }

@@ -80,8 +80,8 @@ fn pieces(directory: &Path, family: Family, model: &Model<'_>, header: &mut Head
             ensure!(known, "the piece {:?} of source.spm is not in vocab.json", piece.piece);
         }
         for (token, id) in &ids {
-            // A token that only the target language has gets a score of minus infinity, so that the token matches no
-            // source text.
+            // A token that exists only in the target language gets the score minus infinity, so that the source text is
+            // never split into it.
             let (score, kind) = match found.get(token.as_str()) {
                 Some(piece) => (piece.score, kind_of(piece)),
                 None if token == "<pad>" => (0.0, CONTROL),

@@ -33,8 +33,8 @@ pub const KIMI: &str = r"[\p{Han}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\
 const DEEPSEEK3: &str = "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+";
 /// Digits in groups of three, counted from the end. [`known`] converts [`SOME_THREES`] to this expression.
 const THREES: &str = r"\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))";
-/// Expressions that match fewer numbers than [`THREES`]. Some leave out characters such as ½, some leave out a number
-/// before a letter.
+/// Expressions for groups of three digits that match fewer texts than [`THREES`]: some do not match characters such as
+/// ½, some do not match a number before a letter.
 pub const SOME_THREES: [&str; 3] =
     [r"\d{1,3}(?=(?:\d{3})*\b)", r"\p{N}{1,3}(?=(?:\p{N}{3})*\b)", r"\d{1,3}(?=(?:\d{3})*(?!\d))"];
 /// Lines and the line breaks between them.
@@ -86,8 +86,8 @@ const KNOWN: &[(&str, &[&str])] = &[
     ),
     ("deepseek-v3", &[NUMBERS_BY_THREE, CJK, DEEPSEEK3]),
     ("deepseek-coder", &[r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", CJK_HANGUL, DIGITS]),
-    // This name splits numbers into digits. It is also right for `\p{N}+`, because these vocabularies have no tokens of
-    // several digits.
+    // With the name `deepseek-llm`, readers split numbers into single digits. This gives the same tokens as the
+    // expression `\p{N}+`, because these vocabularies have no tokens of several digits.
     ("deepseek-llm", &[r"[\r\n]", CASED_LETTERS, "\\s?[!-/:-~！-／：-～‘-‟\u{3000}-。]+", r"\s+$", CJK_HANGUL, DIGITS]),
     (
         "deepseek-llm",

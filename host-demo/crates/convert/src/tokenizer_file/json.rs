@@ -120,7 +120,8 @@ type Merging = (&'static str, Option<&'static str>);
 const GEMMA4: Merging = ("gemma4", None);
 const MMBERT: Merging = ("gpt2", Some("mmbert"));
 
-/// Returns the names for a vocabulary of characters and byte tokens, if its merges determine the tokens.
+/// Returns the tokenizer's values of the keys `model` and `pre` in the GGUF file, if the vocabulary consists of
+/// characters and byte tokens and if its merges determine the tokens.
 fn merging(wanted: &Model<'_>, json: &Value) -> Option<Merging> {
     let space = part(&json["pre_tokenizer"], "Metaspace");
     let starts_words = space.is_some_and(|it| it["prepend_scheme"] == "always" && it["split"] != false);
@@ -222,7 +223,7 @@ fn pieces_by_merges(wanted: &Model<'_>, json: &Value, vocabulary: &mut Vocabular
         vocabulary.set(id, token.to_owned(), score, if is_byte(token) { BYTE } else { NORMAL })?;
     }
     if let Some((model, pre)) = merging(wanted, json) {
-        // The merges determine the tokens; -1000 is llama.cpp's placeholder for scores.
+        // The merges determine the tokens, so the scores are not used. llama.cpp also writes -1000 for unused scores.
         vocabulary.tokens.values_mut().for_each(|token| token.score = -1000.0);
         vocabulary.key("model", model);
         if let Some(pre) = pre {

@@ -96,8 +96,8 @@ fn words(json: &Value, pre_tokenizers: &[&Value], steps: &mut Vec<Step>, notes: 
         if *kind == "Metaspace" && it["replacement"].as_str().is_some_and(|text| text != "▁") {
             bail!("its pre-tokenizer replaces spaces by {}: only \"▁\" is supported", it["replacement"]);
         }
-        // If the text has no white space, words do not begin with `▁`, so SentencePiece's rule of a space before each
-        // word would be wrong.
+        // After WhitespaceSplit, each word is a text of its own for Metaspace. If Metaspace does not mark every word,
+        // words do not begin with `▁`, so SentencePiece's rule of a space before each word would be wrong.
         let marks_all =
             it["prepend_scheme"].as_str().unwrap_or("always") == "always" && it["add_prefix_space"] != false;
         if *kind == "Metaspace" && !marks_all && kinds.iter().take(at).any(|kind| *kind == "WhitespaceSplit") {
@@ -105,7 +105,8 @@ fn words(json: &Value, pre_tokenizers: &[&Value], steps: &mut Vec<Step>, notes: 
         }
         match json["model"]["type"].as_str() {
             Some("BPE") if is_byte_level(json) => {
-                // `expressions.rs` checks the regular expressions of these pre-tokenizers.
+                // The regular expressions of pre-tokenizers of byte-level vocabularies are checked in `expressions.rs`,
+                // the other properties here.
                 if *kind == "ByteLevel" && it["add_prefix_space"] == true {
                     bail!("its pre-tokenizer has add_prefix_space, which is not supported for a byte-level vocabulary");
                 }
@@ -411,7 +412,8 @@ mod tests {
         assert!(check(json!([split, old])).is_err());
     }
 
-    /// SentencePiece drops a space at the end, which tokenizers 0.23 keeps.
+    /// The import notes where the tokens can differ from those of Hugging Face's tokenizer: SentencePiece drops a space
+    /// at the end of a text, which tokenizers 0.23 keeps.
     #[test]
     fn differences_from_hugging_faces_tokenizer_are_said() {
         let (map, spaces) = (json!({"type": "Precompiled"}), json!({"type": "Replace", "pattern": {"Regex": " {2,}"}}));

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::{CONTROL, NORMAL, Vocabulary};
 
-/// The token that ends an answer; the vocabulary has no special tokens.
+/// The text that ends an answer. It is an ordinary token, because the vocabulary has no special tokens.
 const END_OF_TURN: &str = r"\n\n";
 
 /// Returns true if the file begins like a vocabulary of RWKV World.

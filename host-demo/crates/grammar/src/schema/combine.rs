@@ -240,7 +240,8 @@ impl Reader<'_> {
 pub(super) const UNEVALUATED: [(&str, &str); 2] =
     [("unevaluatedProperties", "additionalProperties"), ("unevaluatedItems", "items")];
 
-/// Replaces `unevaluated...: false` by a ban on everything that the schema does not list itself.
+/// Replaces `unevaluatedProperties: false` and `unevaluatedItems: false` by `additionalProperties: false` and `items:
+/// false`, which forbid everything that the schema does not list itself.
 pub(super) fn close(part: &mut Map<String, Value>, path: &str) -> Result<()> {
     for (key, others) in UNEVALUATED {
         if part.remove(key) != Some(Value::Bool(false)) || part.contains_key(others) {

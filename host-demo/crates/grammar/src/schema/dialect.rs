@@ -85,7 +85,7 @@ pub(super) fn without_switches(mut schema: Map<String, Value>, path: &str) -> Re
             schema.insert(switch.into(), limit);
         }
     }
-    // (If the schema has no type, it allows null regardless of the switch.)
+    // Without a type, the schema allows null anyway, so `nullable` has no effect.
     if schema.contains_key("type") && schema.remove("nullable") == Some(json!(true)) {
         let mut types = declared_types(&schema, path)?;
         if !types.contains(&"null") {

@@ -313,7 +313,7 @@ impl Reader<'_> {
                 self.root.pointer(pointer).ok_or_else(none)?
             }
             Some(anchor) => {
-                // Charge the budget for the whole schema, because the search may visit all of it.
+                // The search for the anchor may visit the whole schema, so the budget is charged for the whole schema.
                 self.budget.copy(self.root).with_context(|| path.to_string())?;
                 anchored(self.root, anchor).ok_or_else(none)?
             }

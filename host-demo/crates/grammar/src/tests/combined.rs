@@ -205,15 +205,15 @@ fn what_is_left_unevaluated() {
     let name = |name: &str| json!({ "properties": { name: { "type": "integer" } } });
     let mut closed = name("b");
     closed["unevaluatedProperties"] = json!(false);
-    // Inside an element of `allOf`, `unevaluatedProperties` forbids properties of the other elements; next to `allOf`,
-    // it does not.
+    // If an element of `allOf` has `unevaluatedProperties: false`, the properties that other elements list are
+    // forbidden. If the schema itself has it next to `allOf`, the properties of all elements are allowed.
     both(name("a"), closed, &[json!({}), json!({ "b": 1 })], &[json!({ "a": 1 }), json!({ "a": 1, "b": 1 })]);
     exactly(
         &json!({ "allOf": [name("a"), name("b")], "unevaluatedProperties": false }),
         &[json!({ "a": 1, "b": 1 })],
         &[json!({ "c": 1 })],
     );
-    // A property that only `required` or a similar keyword names does not count as evaluated.
+    // A property that only `required` or a similar keyword mentions is unevaluated, so it is forbidden.
     exactly(&json!({ "type": "object", "unevaluatedProperties": false }), &[json!({})], &[json!({ "a": 1 })]);
     exactly(
         &json!({ "anyOf": [{ "required": ["a"] }, { "type": "null" }], "unevaluatedProperties": false }),

@@ -48,7 +48,8 @@ fn repetitions_of_repetitions() {
     gbnf("root ::= \"a\"{1,10000000}", "1:16: more than 1000000 repetitions");
 }
 
-/// The number of states of a large counted repetition grows with the logarithm of its count.
+/// The number of states of the automaton grows with the logarithm of the count of a repetition, so large counts are
+/// compiled.
 #[test]
 fn large_counts() {
     for schema in [

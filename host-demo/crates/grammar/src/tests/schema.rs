@@ -269,7 +269,7 @@ fn classes_of_characters() {
 
 #[test]
 fn formats() {
-    // Most of the values come from JSON-Schema-Test-Suite, draft2020-12/optional/format.
+    // Most of these values come from JSON-Schema-Test-Suite, from the folder draft2020-12/optional/format.
     for (format, good, bad) in [
         (
             "date",
@@ -579,7 +579,8 @@ fn objects() {
     );
     schema(r#"{"type": "object", "propertyNames": {"pattern": "^[a-z]{2}$"}}"#, &[r#"{"ab": 1}"#], &[r#"{"a": 1}"#]);
     schema(r#"{"properties": {"a": false, "b": {"type": "null"}}}"#, &["{}", r#"{"b": null}"#], &[r#"{"a": 1}"#]);
-    // zod writes z.never(), and optional values outside of objects, in these ways.
+    // These schemas allow no value. The library zod writes them for z.never(), and for optional values outside of
+    // objects.
     for never in [r#"{"not": {}}"#, r#"{"not": true}"#, r#"{"not": {"description": "x"}, "type": "string"}"#] {
         schema(
             &format!(r#"{{"properties": {{"a": {never}, "b": {{"type": "null"}}}}}}"#),

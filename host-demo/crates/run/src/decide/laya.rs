@@ -23,8 +23,8 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Cuts a prompt with `count` options. Returns the tokens, and the positions of the `[MASK]` tokens before the
-    /// options.
+    /// Shortens a prompt that has `count` options to the layout of these models. Returns the tokens, and the positions
+    /// of the `[MASK]` tokens before the options.
     pub fn cut(self, ids: &[TokenId], count: usize) -> Result<(Vec<TokenId>, Vec<usize>)> {
         let Self { mark, separator, head } = self;
         let marks: Vec<usize> = (0..ids.len()).filter(|at| ids[*at] == mark).collect();

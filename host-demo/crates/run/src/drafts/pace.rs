@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(pace.length(4, 1.0), 1); // the first guess shows whether it is right
         pace.add(0, true);
         assert!((1..16).all(|_| pace.length(4, 1.0) == 0));
-        // After many right proposals, a draft is worthwhile even at this cost.
+        // After many accepted tokens, a draft is made even if it costs nearly as much as a pass.
         (0..40).for_each(|_| pace.add(1, false));
         assert_eq!(pace.length(4, 0.8), 4);
     }

@@ -18,7 +18,7 @@ pub struct Reader {
 /// The smaller model.
 pub struct Small<'a> {
     engine: Engine<'a, 'a>,
-    /// Number of ids that both models have. One model may have more rows, which pad its vocabulary.
+    /// Number of token ids that both models have. Ids from this number on only pad the vocabulary of one of the models.
     shared: usize,
 }
 

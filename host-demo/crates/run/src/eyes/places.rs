@@ -112,7 +112,7 @@ impl Shown {
         self.places.iter().map(Place::range).find(|range| range.start < at && at < range.end)
     }
 
-    /// Returns the largest position up to `at` that is not inside a picture.
+    /// Returns `at`, or the start of the picture if the position `at` is inside a picture.
     pub fn whole(&self, at: usize) -> usize {
         self.around(at).map_or(at, |range| range.start)
     }

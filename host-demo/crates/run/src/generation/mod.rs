@@ -199,7 +199,8 @@ impl Generation {
         })
     }
 
-    /// Returns the tokens of the prompt and the answer so far, except for tokens that a shift dropped.
+    /// Returns the tokens of the prompt and of the answer so far, without the tokens that were dropped because the
+    /// context was full.
     pub fn ids(&self) -> &[TokenId] {
         &self.ids
     }
@@ -292,7 +293,7 @@ impl Generation {
         let logprob = own.zip(settings.logprobs).map(|(own, count)| logprob(tokenizer, &own, token, count, offset));
         let piece = self.text_of(token, tokenizer)?;
         let (shown, is_outdented) = self.indents.push(&piece);
-        // Stop strings do not apply within a thought, because they end the text that the user reads.
+        // Stop strings apply only to the text that the user reads. Within a thought, they do not end the answer.
         let is_thought = self.thoughts.as_ref().is_some_and(ThoughtBudget::is_thinking);
         let (text, stopped) = if is_thought { (self.stops.finish() + shown, false) } else { self.stops.push(shown) };
         let is_cut = is_outdented || text.contains('\n') && self.is_late();
@@ -318,8 +319,8 @@ impl Generation {
         }
     }
 
-    /// Drops tokens from a full context, as many as llama.cpp drops. llama.cpp moves the remaining tokens in its cache;
-    /// here they are read again.
+    /// Drops tokens from a full context, as many as llama.cpp drops. llama.cpp then moves the remaining tokens in its
+    /// cache. Here, the remaining tokens after the first dropped one are read again.
     fn shift(&mut self, Shift { keep, discard }: Shift, context: usize) {
         let read = self.ids.len() - 1;
         let keep = keep.min(context.saturating_sub(4)).min(read);

@@ -38,7 +38,7 @@ pub struct StrictCalls {
     pub table: Arc<Table>,
 }
 
-/// Properties of a chat from which [`complete`](Self::complete) derives settings.
+/// Properties of a chat. [`complete`](Self::complete) derives the settings of the answer from them.
 pub struct Wanted<'a> {
     /// The text of the prompt, which may have opened a thought.
     pub prompt: &'a str,
@@ -50,7 +50,8 @@ pub struct Wanted<'a> {
 }
 
 impl Wanted<'_> {
-    /// Completes the settings of an answer. The limit, the stop strings and the grammar must already be set.
+    /// Completes the settings of an answer by what follows from the chat and from the style of the model's template.
+    /// The limit, the stop strings and the grammar must already be set.
     pub fn complete(self, style: &Style, settings: &mut Settings) {
         let Wanted { prompt, tools, thoughts, room, strict } = self;
         settings.marks = Some(style.marks.clone()).filter(|marks| !marks.is_empty());

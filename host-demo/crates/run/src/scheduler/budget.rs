@@ -17,8 +17,9 @@ use arenite::Model;
 const FIRST: usize = 32;
 /// Number of tokens that kernels process together. The length of a piece is a multiple of this number.
 const LEAST: usize = 8;
-/// Prompts with at most this many unread tokens are read in the order of their arrival, because otherwise others that keep
-/// arriving would overtake them. Longer ones are read after them, the shortest first.
+/// Prompts with at most this many unread tokens are read in the order of their arrival. If they too were sorted by
+/// length, shorter prompts that keep arriving would delay the longer ones forever. Prompts with more unread tokens are
+/// read after them, the shortest first.
 const EQUAL: usize = 256;
 /// At most one of this many passes may be reserved for short rests of prompts. If there were more, all other answers
 /// would become slower.
@@ -63,7 +64,7 @@ pub fn is_short(left: usize) -> bool {
 
 impl PassBudget {
     pub fn of(model: &Model<'_>, batch: usize) -> Self {
-        // A product of floats, including the conversion, takes about as long as four products of bytes.
+        // Duration of a product of two floats, including the conversion of F16, in units of a product of two bytes.
         const FLOAT: u64 = 4;
         let spec = model.spec();
         let layers = model.gguf().tensors().filter(|tensor| tensor.name.starts_with("blk.") && tensor.dim_count > 1);
@@ -78,7 +79,8 @@ impl PassBudget {
         (FIRST * self.double / (self.double + position)).max(1).next_multiple_of(LEAST)
     }
 
-    /// Returns true if the current pass may be stopped for a short rest of a prompt: if the next pass is this rest's turn.
+    /// Returns true if the current pass may be stopped so that a short rest of a prompt is read early: the next pass
+    /// must be the one that is reserved for such rests.
     pub fn may_stop(&self) -> bool {
         self.shared >= TURN - 1 && !self.stopped
     }
@@ -108,8 +110,8 @@ impl PassBudget {
             let count = match left {
                 0 | 1 => left,
                 _ if left <= piece => left.min(for_prompts),
-                // A long prompt fills the incomplete group of eight tokens, because kernels process a whole group in
-                // any case.
+                // The last free places of a pass get tokens of a long prompt until the number of tokens is a multiple
+                // of eight, because the kernels process whole groups of eight tokens in any case.
                 _ if for_prompts < most => for_prompts.min(LEAST - (self.batch - room) % LEAST),
                 _ => piece,
             };

@@ -68,14 +68,15 @@ impl Scheduler<'_, '_, '_> {
     /// common beginning, the first prompt is read alone, so that the following prompts can share this beginning.
     fn score_some(&mut self, decision: &Decision, at: usize) -> Result<Vec<Vec<f64>>> {
         let options = self.engine.plan().options;
-        // One context less is available, because the cached beginning of the prompts needs one.
+        // One of the contexts is not available for prompts, because it keeps the cached beginning of the prompts.
         let most = options.logits.min(options.contexts.saturating_sub(1 + self.running.len()));
         let Decision { readings, scope, lora, .. } = decision;
         let together = at..readings.len().min(at + most);
         let together = together.take_while(|next| readings[*next].scored.is_one_token() && !is_first(readings, *next));
         let together = together.map(|next| &readings[next]);
         let pages = |reading: &Reading| {
-            // A page has 16 positions. The page in which a prompt branches off is copied, so one more page is needed.
+            // A page has 16 positions. One page more is needed, because the page at which a prompt differs from the
+            // cached prompt is copied.
             let known = self.cache.best(&reading.ids, lora, *scope).map_or(0, |(_, shared)| shared);
             reading.ids.len().saturating_sub(known).div_ceil(16) + 1
         };

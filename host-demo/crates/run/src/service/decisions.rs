@@ -33,7 +33,7 @@ pub struct Decisions {
     is_question_first: bool,
     /// Number of tokens of all prompts.
     tokens: usize,
-    /// Size in bytes of a token's state if the states of a prompt are collected; otherwise 0.
+    /// Size in bytes of a token's state, if the decision needs the states of all tokens of a prompt. Otherwise 0.
     state_bytes: usize,
 }
 

@@ -114,7 +114,7 @@ pub struct Service {
     pub infill: Option<[TokenId; 3]>,
     /// The largest pictures that are decoded.
     pub limits: Limits,
-    /// Fetches pictures at addresses; `None` if addresses are refused.
+    /// Downloads pictures that a request gives by their addresses. `None` if such requests are refused.
     pub fetch: Option<Fetch>,
     /// The adapters, and their default scales. The defaults apply to requests that give no scales.
     pub lora: LoraScales,

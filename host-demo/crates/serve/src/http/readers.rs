@@ -96,7 +96,8 @@ impl Queue {
                 state = self.changed.wait(state).unwrap_or_else(|broken| broken.into_inner());
                 continue;
             };
-            // The estimate keeps the other thread from taking the client's next request at the same time.
+            // Until the task has ended, the client is charged with an estimate. Otherwise, the other thread would take
+            // the client's next request at the same time.
             state.count(client, 2 * LITTLE, Duration::ZERO);
             if most == Duration::MAX {
                 state.served = Some(client);

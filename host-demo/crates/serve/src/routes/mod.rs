@@ -200,7 +200,8 @@ async fn with_key(State(keys): State<Arc<[String]>>, headers: HeaderMap, request
     });
     // The header `x-api-key` is also read, because Anthropic's clients send the key in it.
     let given = bearer.or_else(|| headers.get("x-api-key")?.to_str().ok());
-    // Compares with all keys, so that the time does not reveal which key is similar.
+    // The given key is compared with all keys, and each comparison takes the same time, so the duration does not reveal
+    // which key resembles the given one.
     let is_known = |given: &str| keys.iter().fold(false, |known, key| known | same(given.as_bytes(), key.as_bytes()));
     match keys.is_empty() || given.is_some_and(is_known) {
         true => next.run(request).await,
@@ -337,8 +338,8 @@ fn tokens_of(app: &App, body: Value) -> Result<Tokenized> {
     let text = ["content", "text", "prompt"].iter().find_map(|key| body.get(*key)).unwrap_or(&Value::Null);
     let prompt = faces::Field { name: "content", value: text }.prompt()?;
     let switch = |keys: [&str; 2], default| keys.iter().find_map(|key| body.get(*key)?.as_bool()).unwrap_or(default);
-    // The default of the first switch is on for vLLM's requests, which have the field `prompt`, and off for
-    // llama.cpp's.
+    // `add_special` is on by default for vLLM's requests, which have the field `prompt`, and off by default for
+    // llama.cpp's requests, which have the field `content`.
     let add_special = switch(["add_special", "add_special_tokens"], body.get("prompt").is_some());
     let parse_special = switch(["parse_special", "parse_special_tokens"], true);
     let how = arenite::tokenizer::Encode { add_special, parse_special };

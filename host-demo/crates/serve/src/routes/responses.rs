@@ -150,7 +150,7 @@ fn status(choice: &Choice) -> &'static str {
     if choice.is_cut() { "incomplete" } else { "completed" }
 }
 
-/// Returns the item for a thought. It is item `index` of the answer `id`.
+/// Returns the output item of a thought, which is item `index` of the answer `id`.
 fn thought(id: &str, index: usize, text: &str) -> Value {
     let content = json!([{ "type": "reasoning_text", "text": text }]);
     json!({ "id": format!("rs_{id}_{index}"), "type": "reasoning", "summary": [], "content": content })

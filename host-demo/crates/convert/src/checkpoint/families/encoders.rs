@@ -155,7 +155,8 @@ fn roberta(keys: &mut Keys<'_>) -> Result<()> {
 }
 
 fn mpnet(keys: &mut Keys<'_>) -> Result<()> {
-    // transformers' MPNet has these two numbers in its source, whatever the fields say.
+    // These two numbers are constants in the source of transformers' MPNet. The fields of config.json do not change
+    // them.
     const FIRST_POSITION: u32 = 2;
     const BUCKETS: u32 = 32;
     bert(keys)?;

@@ -49,7 +49,7 @@ pub const ALL: &[Family] = &[
             k.maybe("leading_dense_block_count", &["num_dense_layers"])?;
             k.flag("expert_weights_norm", "route_norm");
             k.maybe_float("expert_weights_scale", &["route_scale"])?;
-            // The key turns scaling off, because llama.cpp otherwise scales the embeddings of this architecture.
+            // llama.cpp scales the embeddings of this architecture unless this key says that the factor is 1.
             if k.config.flag("mup_enabled") != Some(true) {
                 k.set("embedding_scale", 1.0f32);
             }

@@ -10,7 +10,7 @@ use crate::checkpoint::leaf::Coding;
 
 /// Maximum nesting of values.
 const DEPTH: u8 = 60;
-/// Maximum number of copied references to values. The dictionary of the largest models needs far fewer.
+/// Maximum number of references to values that a pickle may copy. The dictionary of the largest models needs far fewer.
 const COPIES: usize = 1 << 26;
 
 /// A tensor: the location of its values.
@@ -195,7 +195,8 @@ impl Machine {
         Ok(true)
     }
 
-    /// Runs an operation that stores or loads a numbered object. Returns false for other operations.
+    /// Runs an operation that stores an object under a number or loads it by its number (pickle's memo). Returns false
+    /// for other operations.
     fn memory(&mut self, op: u8, rest: &mut &[u8]) -> Result<bool> {
         match op {
             b'q' => {
