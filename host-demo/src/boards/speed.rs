@@ -45,8 +45,7 @@ pub enum Core {
     Rv32imafc,
 }
 
-/// Limit for fast types: a type is fast on a core if a weight takes at most this many times the cycles of a Q8_0
-/// weight.
+/// A type counts as fast on a core if a weight takes at most this many times the cycles of a Q8_0 weight.
 const SLOW: f64 = 2.0;
 
 impl Core {
@@ -78,7 +77,8 @@ impl Core {
                 found.then(|| words.next()?.parse().ok())?
             })
         };
-        // The counts for the Cortex-M4F are used, because these cores have the same kernels.
+        // If this core was not measured but has the same kernels as the Cortex-M4F, its counts are those of the
+        // Cortex-M4F.
         of(self).or_else(|| matches!(self, Self::CortexM7 | Self::CortexM33).then(|| of(Self::CortexM4F))?)
     }
 

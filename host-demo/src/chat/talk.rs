@@ -44,7 +44,8 @@ pub struct Rules {
 pub struct Stats {
     /// Tokens of the prompt that were already in the context.
     pub kept: usize,
-    /// Number of prompt tokens that were reused from other positions in the context.
+    /// Number of tokens of the prompt that were reused although they are at other positions in the earlier
+    /// conversation.
     pub reused: usize,
     /// The other tokens of the prompt.
     pub prefilled: usize,

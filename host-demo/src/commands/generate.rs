@@ -194,7 +194,8 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
 
     let limit = args.n_tokens.and_then(|Limit(limit)| limit);
     let wanted = single.as_ref().map_or(0, |prompt| prompt.ids.len()).saturating_add(limit.unwrap_or(0));
-    // The power of two leaves room for longer prompts, because a session file keeps its context size.
+    // A session file keeps the context size with which it was made. The size is rounded up to a power of two, so that
+    // longer prompts fit later.
     let context = open.context(kept_file.as_ref().and(wanted.checked_next_power_of_two()).unwrap_or(wanted));
     let drafting = Drafting::of(&open, false);
     let plan = open.plan(drafting.planned(open.plan_options(context), 1))?;

@@ -173,7 +173,7 @@ fn mirostat(step: &str) -> Option<i64> {
 /// Sets a parameter.
 type Set = fn(&mut Sampling, f64);
 
-/// Makes a row for each parameter of a step: the step, the parameter's name, and the parameter itself.
+/// Makes a table row of each parameter of a step: the step's name, the parameter's name, and a function that sets it.
 macro_rules! keys {
     ($($step:literal: $($name:literal $field:ident $kind:ty),+;)+) => {
         &[$($(($step, $name, |sampling, value| sampling.$field = Some(value as $kind))),+),+]

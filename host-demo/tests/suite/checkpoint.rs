@@ -469,8 +469,8 @@ fn what_is_missing_is_said() {
     assert!(stderr.contains(r#"puts "query: " before each text"#) && stderr.contains("to lower case"), "{stderr}");
 }
 
-/// The text model of a model with pictures is recognized by its type. Special tokens are recognized without a
-/// post-processor.
+/// The text part of a model with pictures is recognized by its `model_type`, because it has no class name of its own.
+/// The special tokens are found even if the tokenizer has no post-processor.
 #[test]
 fn text_models_and_special_tokens_are_recognized() {
     let directory = tempfile::tempdir().unwrap();

@@ -103,7 +103,7 @@ fn sillytavern() {
     let answer = talk.good("/completion", &body);
     assert_eq!((&answer["content"], &answer["stop_type"]), (&json!("Once upon"), &json!("eos")));
     assert_eq!(answer["completion_probabilities"][1]["top_logprobs"].as_array().unwrap().len(), 10);
-    // Older versions of SillyTavern list steps that llama.cpp no longer has.
+    // Older versions of SillyTavern list sampling steps that llama.cpp has removed. Such steps are ignored.
     let old = json!({ "samplers": ["top_k", "tfs_z", "typical_p", "top_p", "min_p", "temperature"], "tfs_z": 1 });
     let events = talk.stream("/completion", &with(body.clone(), old));
     let text: String = events.iter().filter_map(|event| event["content"].as_str()).collect();
@@ -258,7 +258,7 @@ fn requests_order_the_sampling_steps() {
     let hot = |more: Value| text(with(hot.clone(), more));
     assert_eq!(hot(json!({ "samplers": ["top_k"] })), greedy);
     assert_eq!(hot(json!({ "samplers": "kt" })), greedy);
-    // If no other steps are listed, only the temperature has an effect.
+    // A request that lists only the step `temperature` gives the same text as a request that turns all other steps off.
     let free = text(json!({ "temperature": 2.5, "top_k": 0, "top_p": 1, "min_p": 0 }));
     assert_ne!(free, greedy);
     for samplers in [json!(["temperature"]), json!("t"), json!(["dry", "temperature", "xtc", "no_such_step"])] {

@@ -296,7 +296,7 @@ fn other_models_answer_by_their_own_probabilities() {
     let ask = |more: &[&str]| json(&[&["decide", "--state", state, "--json", "--kv", "f32"], more].concat());
     let prompt = format!("{state}\n\nOptions:\n- the dog\n- the dog and the cat\n- Tim\n\nWho ran?\n\nAnswer:");
     let options = ["the dog", "the dog and the cat", "Tim"];
-    // The tokens of an option count up to the first token that distinguishes it from all other options.
+    // An option is scored by its tokens up to the first token that distinguishes it from all other options.
     let told = [" the dog\n", " the dog and", " Tim"];
     let rows = told.map(|told| json!({ "prompt": prompt, "continuation": told }).to_string());
     let scores = lines(&stdout_with(&["score", "--jsonl", "--kv", "f32"], rows.join("\n").as_bytes()));

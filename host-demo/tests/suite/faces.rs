@@ -212,7 +212,8 @@ fn pages_and_containers_of_this_machine() {
     {
         assert!(!head("GET", &format!("Origin: {origin}\r\n")).contains("access-control-allow-origin"), "{origin}");
     }
-    // The page's own host name is one that anybody on the local network may have, so the page gets no data.
+    // A page whose own host is a name under .local or .internal gets no data, because anybody on the local network may
+    // have such a name.
     for near in ["evil.local", "evil.internal"] {
         let origin = format!("http://{near}:{}", server.port());
         for more in [format!("Origin: {origin}\r\n"), "Sec-Fetch-Site: same-origin\r\n".to_string()] {

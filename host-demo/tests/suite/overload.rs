@@ -259,7 +259,8 @@ fn a_new_client_does_not_wait_for_long_answers() {
                 assert!(ask_from(source, &server, "/v1/completions", &good()).starts_with("HTTP/1.1 200"));
             }
             let made = server.metric("answer_tokens_total") - made;
-            // If answers were not paused, the first of the other clients would wait for two answers of 300 tokens.
+            // If the server did not pause long answers, the first of the other clients would wait until two answers of
+            // 300 tokens have ended.
             assert!(made < 600, "{made} of 924 tokens were made before the other clients had their answers");
             assert!(answer.join().unwrap() == alone, "{gives}");
         });

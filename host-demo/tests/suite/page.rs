@@ -171,7 +171,7 @@ fn hostile_markdown_takes_linear_time() {
 import { markdown } from "PAGE/markdown.mjs";
 const pieces = ["*a ", "[", "](", "`", "a`", "> ", "- ", "https://.", "_", "**", "*a", "# ", "| ", "|-", "\\", "](a \"", "](((", "1. ", " ", "- a\n  ", "|a|\n|-|\n", "*_", "`` ` ", "a|", "-:|"];
 const slow = [];
-// Microseconds of processor time for a text of about `length` characters.
+// Returns the processor time in microseconds for converting a text of about `length` characters.
 function time(begin, piece, length) {
   const text = begin + piece.repeat(length / piece.length) + "a";
   const start = process.cpuUsage();

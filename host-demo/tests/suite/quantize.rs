@@ -178,7 +178,8 @@ fn what_people_type_for_llama_quantize() {
     let model = path(&model);
     let out = at("out.gguf");
     let out = path(&out);
-    // The command line has flags before the files, a number in place of the type, and a number of threads.
+    // llama-quantize also takes flags before the files, a number in place of the type's name, and a number of threads
+    // after the type.
     stdout(&["quantize", "--output-tensor-type", "q8_0", "--token-embedding-type", "f16", model, out, "15", "2"]);
     assert_eq!(listing(&at("out.gguf"))["metadata"]["general.file_type"], 15);
     // A rule that matches nothing is a misspelled one.
@@ -286,7 +287,7 @@ fn a_full_disk_leaves_nothing() {
     let model = directory.path().join("model");
     large_model(&model, 512);
     let out = directory.path().join("out");
-    // A limit on file size makes writing fail in the middle, like a full disk.
+    // A limit on the size of files makes a write fail in the middle of the file, as on a full disk.
     let script = format!("ulimit -f 512; exec \"$0\" quantize {} {} Q8_0", path(&model), path(&out));
     let shell = Command::new("sh").args(["-c", &script, env!("CARGO_BIN_EXE_arenite")]).output().expect("a shell");
     let stderr = String::from_utf8_lossy(&shell.stderr);

@@ -82,7 +82,8 @@ impl Scripted<'_> {
         self.write_with(path, None);
     }
 
-    /// Writes a model with random embeddings and a random head, instead of those for the script.
+    /// Writes a model with the same vocabulary, but with a random embedding and a random head, so that its answers do
+    /// not follow the script.
     pub fn write_random(&self, path: &Path, seed: u64) {
         self.write_with(path, Some(seed));
     }

@@ -202,7 +202,7 @@ fn a_common_beginning_is_read_once() {
     assert!(first > 80 && cached == 0 && computed == first);
     let (second, cached, computed) = ask("A dog and a bird");
     assert!(cached > 80 && computed == second - cached && computed < 16, "{second} {cached} {computed}");
-    // The same request is sent again, as if the user had the answer regenerated.
+    // The same request is sent again, as when a user has the answer regenerated.
     assert_eq!(ask("A dog and a bird").2, 1);
 }
 

@@ -47,7 +47,8 @@ fn a_saved_slot_continues_on_another_server() {
     assert_eq!(answer["content"], fresh["content"]);
     let (cached, computed) = (answer["timings"]["cache_n"].as_u64(), answer["timings"]["prompt_n"].as_u64());
     assert!(cached == Some(read + 39) && computed.unwrap() * 10 <= answer["tokens_evaluated"].as_u64().unwrap());
-    // The whole conversation is now in the slot. After the slot is erased, all tokens are read again.
+    // The slot now has the whole conversation. Once the slot is erased, the server reads all tokens of the next
+    // request.
     let erased = server.ask("POST", "/slots/0?action=erase", "", b"").1;
     let count = json!(answer["tokens_evaluated"].as_u64().unwrap() + 29);
     assert_eq!(serde_json::from_str::<Value>(&erased).unwrap(), json!({ "id_slot": 0, "n_erased": count }));

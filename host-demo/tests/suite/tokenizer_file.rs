@@ -131,7 +131,8 @@ fn texts_are_converted_step_by_step() {
     }
 }
 
-/// Control tokens are found before a text is converted, and other added tokens after it.
+/// Control tokens are found in the original text, before the steps convert it. Other added tokens are found in the
+/// converted text.
 #[test]
 fn conversion_makes_no_control_token() {
     for (step, text, wanted) in [
@@ -272,7 +273,8 @@ fn pieces_with_merges() {
     });
     let found = ids(&tokenizer, "hello world é");
     assert_eq!(found, json!([1, 271, 259, 264, 263, 265, 262, 266, 259, 198, 172]));
-    // An added token that is found in the normalized text has no white space beside it.
+    // The tokenizer finds this added token in the normalized text, where spaces have become `▁`. So the token takes no
+    // white space beside it, despite `lstrip` and `rstrip`.
     tokenizer["normalizer"] = json!({"type": "Replace", "pattern": {"String": " "}, "content": "▁"});
     let tool =
         json!({"id": 272, "content": "<tool>", "special": false, "normalized": true, "lstrip": true, "rstrip": true});

@@ -101,7 +101,7 @@ impl Style {
         self.thoughts.are_possible()
     }
 
-    /// Returns the template's variables for the thoughts that a request asks for.
+    /// Returns the variables of the template that turn thoughts on or off, or set their effort, as a request asks.
     ///
     /// # Errors
     ///

@@ -19,7 +19,8 @@ use arenite_text as text;
 /// Start of a control token that a user wrote. The marks are noncharacters, which do not occur in text.
 const OPEN: char = '\u{fdd0}';
 const CLOSE: char = '\u{fdd1}';
-/// Marks the start or end of a user's text that could form a control token together with adjacent text of the template.
+/// Marks a start or an end of a user's text. Without the mark, the text could form a control token there, together with
+/// the template's text beside it.
 const EDGE: char = '\u{fdd2}';
 const MARKS: [char; 3] = [OPEN, CLOSE, EDGE];
 /// Stands for a picture in the text of a message whose template shows no pictures.
@@ -219,8 +220,8 @@ impl Prompt {
         Self { text, quoted: Vec::new(), pictures }
     }
 
-    /// Replaces the places of pictures by `texts`, in order. `marker` is the text that the model's template writes for
-    /// a picture. A marker that a user wrote is not a place of a picture.
+    /// Returns the prompt with `texts` at the places of the pictures, in order. `marker` is the text that the model's
+    /// template writes for a picture. A marker that a user wrote is not a place of a picture.
     ///
     /// # Errors
     ///

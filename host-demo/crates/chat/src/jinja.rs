@@ -186,8 +186,8 @@ fn bare(tools: &Value) -> Value {
     }
 }
 
-/// The variables of FireFunction 2 in place of `tools`: the functions as JSON text (empty without functions), and the
-/// time.
+/// FireFunction 2's template reads these variables instead of `tools`: the functions as JSON text, which is empty if
+/// there are no functions, and the time.
 fn firefunction(tools: &Value) -> Value {
     let tools = serde_json::to_value(tools).ok();
     let tools = tools.as_ref().and_then(serde_json::Value::as_array).filter(|tools| !tools.is_empty());
@@ -370,8 +370,8 @@ mod tests {
         }
     }
 
-    /// The values have sixty levels, and each level contains the next level twice: such a value takes 2^60 steps to
-    /// visit, but has only 120 elements in memory.
+    /// A value with sixty levels, in which each level contains the next level twice, takes 2^60 steps to visit, but has
+    /// only 120 elements in memory.
     #[test]
     fn row_21_shared_values_cost_what_a_walk_over_them_costs() {
         let makes = [

@@ -84,7 +84,7 @@ impl Renderer {
         })
     }
 
-    /// Lets the built-in model, which has no template, tell stories on request.
+    /// If the file is the built-in model, which has no template, requests to it are answered by stories.
     pub fn tell_stories(&mut self, gguf: &Gguf<'_>) {
         let name = gguf.keys().find(|(key, _)| *key == "general.name");
         self.tells_stories = self.jinja.is_none() && matches!(name, Some((_, Meta::Str(b"Arenite Stories"))));

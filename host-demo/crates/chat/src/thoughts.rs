@@ -59,7 +59,7 @@ impl Thoughts {
         thoughts
     }
 
-    /// Finds out which efforts a template accepts. `texts` are the texts in its tags.
+    /// Renders the template to find the efforts that it accepts. `texts` are the texts in the template's tags.
     fn probe(&mut self, template: &dyn Template, texts: &HashSet<&str>) {
         let question = json!([{ "role": "user", "content": "?" }]);
         let ask = |variables| template.render_with(&question, &Value::Null, true, &Value::Object(variables));

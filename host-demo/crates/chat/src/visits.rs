@@ -109,9 +109,9 @@ pub fn pay(state: &State<'_, '_>, value: &Value) -> Result<(), Error> {
     state.consume_fuel(unpaid / ELEMENTS)
 }
 
-/// Returns the offsets in `tag` where [`VISIT`](words::VISIT) is to be inserted: the ends of all operands that are
-/// visited as a whole. These are arguments, items, left operands of comparisons and filters, right operands of `in`,
-/// and both operands of `~`.
+/// Returns the offsets in `tag` where the filter [`VISIT`](words::VISIT) is to be inserted. These are the ends of all
+/// operands that the template visits as a whole: arguments, items, left operands of comparisons and filters, right
+/// operands of `in`, and both operands of `~`.
 pub fn visited(tag: &str, words: &[Range<usize>], closing: &[usize]) -> Vec<usize> {
     let word = |at: usize| words.get(at).map_or("", |range| &tag[range.clone()]);
     let first = word(0);

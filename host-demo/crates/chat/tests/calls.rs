@@ -130,7 +130,7 @@ fn ordinary_functions_fit_in_a_request() {
     assert!(from_pieces(&calls, &Budget::of_request()).is_ok());
 }
 
-/// The strict calls of 130 different functions compile within the budget of a request.
+/// The grammar for strict calls of 130 different functions can be compiled within the budget of a request.
 #[test]
 fn many_functions_fit_in_a_request() {
     let marks = Marks::default();
@@ -158,7 +158,7 @@ fn many_functions_fit_in_a_request() {
     assert!(table.is_ok(), "{:?}", table.err());
 }
 
-/// Calls that are written in the form of a dialect are read back.
+/// For each dialect, the reader finds the calls again that were written in the form of the dialect.
 #[test]
 fn every_dialect_reads_what_it_writes() {
     let marks = Marks::default();

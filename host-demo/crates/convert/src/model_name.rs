@@ -12,7 +12,8 @@ pub struct Components {
     size: Option<String>,
 }
 
-/// The roles that a part of a name may have. Parts are separated by dashes, and a part can have several roles.
+/// The roles that a part of a model's name may have. The parts of a name are separated by dashes, and a part can have
+/// several roles.
 #[derive(Clone, Copy, Default)]
 struct Roles {
     base: bool,
@@ -99,7 +100,8 @@ fn part_of(part: &str, after_first: bool, weights: u64) -> (String, Roles) {
     (part.to_owned(), roles)
 }
 
-/// Marks the parts of the base name. Later parts without a role become parts of the finetune.
+/// Marks the parts at the start of the name that form the base name. Later parts without a role become parts of the
+/// finetune.
 fn mark_base(parts: &mut [(String, Roles)]) {
     let mut at_start = true;
     for (part, roles) in parts.iter_mut() {
@@ -118,8 +120,8 @@ fn mark_base(parts: &mut [(String, Roles)]) {
     }
 }
 
-/// Normalizes a size. The second value is true if the size is probably a context length, because it is far from the
-/// number of weights.
+/// Normalizes the text of a size. The second value is true if the number is far from the number of weights, so that it
+/// is probably a context length.
 fn size_of(part: &str, weights: u64) -> (String, bool) {
     let mut size: Vec<char> = part.replace('_', ".").chars().collect();
     if let [.., unit, last] = size[..]

@@ -415,7 +415,7 @@ pub fn merge_alike(nodes: &mut [Node], starts: &mut [u32]) {
     for (number, node) in (0u32..).zip(&*nodes) {
         node.targets().for_each(|to| before[to as usize].push(number));
     }
-    // For each node, the node that replaces it; a node that remains has its own number.
+    // `same[n]` is the node that replaces node `n`; for a node that is kept, this is `n` itself.
     let mut same: Vec<u32> = (0..nodes.len() as u32).collect();
     // The last node with each hash. A hash has only one entry here, so that of several different nodes with the same
     // hash only the last one can be merged with others.

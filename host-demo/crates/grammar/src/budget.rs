@@ -48,7 +48,11 @@ impl Budget {
         Self { states: Part::new(300_000), steps: Part::new(1_000_000) }
     }
 
-    /// Takes `count` states.
+    /// Charges the budget with `count` states.
+    ///
+    /// # Errors
+    ///
+    /// The budget has fewer states left.
     ///
     /// # Errors
     ///
@@ -63,7 +67,11 @@ impl Budget {
         Ok(())
     }
 
-    /// Takes `count` steps.
+    /// Charges the budget with `count` steps.
+    ///
+    /// # Errors
+    ///
+    /// The budget has fewer steps left.
     ///
     /// # Errors
     ///
@@ -87,7 +95,11 @@ impl Budget {
         self.copies(value, 1)
     }
 
-    /// Takes the steps for copying a part of a schema `times` times.
+    /// Charges the budget with the steps for copying a part of a schema `times` times.
+    ///
+    /// # Errors
+    ///
+    /// The budget has fewer steps left.
     ///
     /// # Errors
     ///

@@ -141,10 +141,9 @@ impl<'a> Large<'a> {
     fn at_most(&mut self, inner: &Expr, levels: &[(Expr, u64)], mut left: u64) -> Expr {
         let up_to = |expr: &Expr, most: u64| expr.clone().repeat(0, most as u32);
         let mut before: Vec<Expr> = Vec::new();
-        // Alternatives for fewer than `left` repetitions, one for each level. The alternative of a level has fewer
-        // calls of this level than `left` contains, as many calls of the larger levels as `left` contains, and any
-        // number of calls of the smaller levels. At the end come fewer repetitions than one call of the smallest level
-        // has.
+        // Alternatives for fewer than `left` repetitions, one for each level: as many calls of each larger level as
+        // `left` contains, then fewer calls of this level than `left` contains, then any number of calls of the smaller
+        // levels. After each alternative follow fewer repetitions than one call of the smallest level has.
         let mut fewer: Vec<Expr> = Vec::new();
         for (at, (call, times)) in levels.iter().enumerate() {
             let calls = left / times;

@@ -85,7 +85,7 @@ impl Cache {
     }
 }
 
-/// Returns true for the encoder of pictures, which belongs to all models of its repository.
+/// Returns true if the file is a projector, i.e. an encoder of pictures. It belongs to all models of its repository.
 fn is_projector(file: &str) -> bool {
     arenite_files::is_projector(file)
 }

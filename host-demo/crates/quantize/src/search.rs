@@ -4,7 +4,7 @@
 //! The searches are the same as in ggml (`make_q*_quants` in `ggml-quants.c`), with the same order of operations, so
 //! that the codes are equal: each sum runs from the first element to the last in f32.
 
-/// A group counts as zeros if all of its magnitudes are below this value.
+/// If all magnitudes of a group are below this value, the group is encoded as zeros.
 pub const TINY: f32 = 1e-15;
 
 /// Rounds to the nearest integer, halves to even, by adding 1.5 * 2^23. The addition is used because baseline x86-64
@@ -44,8 +44,8 @@ impl Fit {
         self.q2 += weight * q * q;
     }
 
-    /// Adds `(weight * q) * x` and `(weight * q) * q` as [`add`](Self::add) does, but multiplies in the order in which
-    /// some of ggml's searches multiply: the results must be equal bit for bit.
+    /// Adds `(weight * q) * x` and `(weight * q) * q` to the sums. [`add`](Self::add) multiplies in another order. Some
+    /// of ggml's searches use the order of this function, and the results must be equal to theirs bit for bit.
     pub fn add_code_first(&mut self, weight: f32, x: f32, q: f32) {
         self.xq += weight * q * x;
         self.q2 += weight * q * q;
@@ -196,7 +196,7 @@ pub struct Tries {
     pub by_magnitude: bool,
 }
 
-/// The inverse scales that every affine search with an importance matrix tries.
+/// The inverse scales that a search for scale and minimum tries if there is an importance matrix.
 pub const WEIGHTED: Tries = Tries { first: -0.9, step: 0.05, steps: 36, by_magnitude: false };
 
 /// Finds codes from 0 to `top` for `x = scale * code - minimum` with a non-negative minimum. Returns scale and

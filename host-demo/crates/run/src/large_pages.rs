@@ -73,7 +73,8 @@ impl LargePages {
         self.copying.as_ref().is_some_and(|(thread, _)| !thread.is_finished())
     }
 
-    /// Number of bytes that have been copied. All other bytes are read from the mapping of the file.
+    /// Returns the number of bytes that have been copied to large pages. All other bytes are read from the mapping of
+    /// the file.
     pub fn copied(&self) -> usize {
         self.copied.load(Ordering::Relaxed)
     }
@@ -205,7 +206,8 @@ impl Aligned {
         use std::os::fd::AsRawFd;
         let range = Self::reserve(len)?;
         let flags = libc::MAP_PRIVATE | libc::MAP_FIXED;
-        // SAFETY: the mapping replaces the reserved addresses, which belong to `range`.
+        // SAFETY: the new mapping replaces exactly the addresses that `range` has reserved, so no other memory is
+        // affected.
         let mapped = unsafe { libc::mmap(range.at, len, libc::PROT_READ, flags, file.as_raw_fd(), 0) };
         if mapped == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -264,7 +266,7 @@ impl Aligned {
 
 impl Drop for Aligned {
     fn drop(&mut self) {
-        // SAFETY: the range belongs to this value, and nothing borrows it any more.
+        // SAFETY: this value owns the range, and no reference to the range outlives it.
         unsafe { libc::munmap(self.at, self.size()) };
     }
 }
@@ -274,7 +276,7 @@ mod tests {
     use super::*;
     use std::io::Write;
 
-    /// The bytes equal the bytes of the file before, during and after the copy.
+    /// Before, during and after the copying to large pages, readers see the bytes of the file.
     #[test]
     fn the_bytes_are_those_of_the_file() {
         let bytes: Vec<u8> = (0..CHUNK + 3 * LARGE + 12345).map(|i| (i / 7 * 31 % 251) as u8).collect();

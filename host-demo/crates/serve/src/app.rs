@@ -40,7 +40,7 @@ use arenite_run::service::{Choice, Decisions, Prepared, Service, by_chance};
 /// client, so that a client with many requests does not lock out other clients.
 const MOST_FIRST: usize = 64;
 
-/// Determines which clients share the cache of conversations, and which counts each client is told.
+/// Determines which clients can use each other's cached conversations, and about whose requests a client sees counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheScope {
     /// A prompt continues only conversations of its own client. Answers therefore tell a client nothing about the
@@ -70,7 +70,7 @@ impl DerefMut for Ready {
     }
 }
 
-/// Converts a request in the format of an interface to jobs.
+/// Turns a request, which was read in the format of one of the interfaces, into jobs for the engine.
 pub fn prepare(service: &Service, asked: Asked, seed_by_chance: u64) -> std::result::Result<Ready, Refusal> {
     let mut prepared = service.jobs(&asked.request, seed_by_chance)?;
     asked.reply.warnings.iter().for_each(|warning| prepared.warn(*warning));

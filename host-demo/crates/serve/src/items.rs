@@ -13,7 +13,8 @@ pub const ITEMS: usize = 8 << 20;
 const SHARE: usize = 512 << 10;
 /// Limit in bytes for the items that one request names.
 pub const NAMED: usize = 4 << 20;
-/// Upper bound in bytes for an item without its texts: for its entry here, or for its JSON values after it is read.
+/// Upper bound in bytes for the memory that an item takes besides its texts: for its entry here, or for its JSON values
+/// after it is read.
 const ITEM: usize = 2 << 10;
 
 /// The items of all clients. If a client has too many items, it loses its oldest items. If all clients together have

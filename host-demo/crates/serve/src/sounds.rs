@@ -42,8 +42,8 @@ pub struct Transcription {
     pub _turn: Permit,
 }
 
-/// Returns the turns of sounds. A sound gets a turn before its body is read, so that the number of turns limits the
-/// memory of files.
+/// Returns the pool of turns for sounds. A request gets a turn before the body with its sound is read, so the number of
+/// turns limits the memory for sound files.
 pub fn turns() -> Arc<Pool> {
     Pool::new(MOST_SOUNDS * MOST_BYTES, MOST_OF_CLIENT * MOST_BYTES, BODY_TIME)
 }

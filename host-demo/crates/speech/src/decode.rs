@@ -89,7 +89,7 @@ impl Decoder<'_, '_, '_, '_, '_> {
         session.rewind(0)?;
         let mut prompt = Vec::new();
         if let (Some(previous), false) = (self.marks.previous, before.is_empty()) {
-            // The text of earlier windows takes at most half of the context, as in OpenAI's program.
+            // The text of earlier windows takes up at most half of the context, as in OpenAI's program Whisper.
             let kept = (session.context() / 2).saturating_sub(1);
             prompt.push(previous);
             prompt.extend(&before[before.len().saturating_sub(kept)..]);

@@ -167,8 +167,8 @@ enum Decoded {
 /// that gets stuck does not block the caller for long. The channel limits the number of waiting samples.
 pub struct SoundFile {
     blocks: Receiver<Decoded>,
-    /// The first samples. They are decoded when the file is opened, so that a file that cannot be decoded gives an
-    /// error there.
+    /// The first samples. They are decoded when the file is opened, so that opening fails if the file cannot be
+    /// decoded.
     first: Vec<f32>,
     /// False after the end of the file.
     is_open: bool,
@@ -562,8 +562,7 @@ mod tests {
         file
     }
 
-    /// Mutates files. Each mutated file gives a sound or an error in limited time, regardless of the behavior of the
-    /// decoder.
+    /// Damaged files are decoded. Each gives a sound or an error within a limited time, whatever the decoder does.
     #[test]
     fn damaged_files_are_sounds_or_errors() {
         let constant = SoundFile::new(flac(3)).map(Sound::from).unwrap().samples(0, usize::MAX).unwrap().to_vec();

@@ -95,7 +95,7 @@ impl Step {
         matches!(self, Self::Charsmap | Self::SingleSpaces | Self::SpacePrefix)
     }
 
-    /// Returns true if the step neither adds nor removes spaces, so that it may also run after spaces were replaced.
+    /// Returns true if the step leaves spaces as they are. Such a step may also run after spaces were replaced by `▁`.
     pub fn keeps_spaces(self) -> bool {
         matches!(self, Self::Nfc | Self::Nfd | Self::Lowercase | Self::StripAccents)
     }
@@ -152,7 +152,7 @@ pub struct Converted<'t, 'a, 'i> {
     pub text: Cow<'t, [u8]>,
     /// The tokenizer with which the text must be encoded. It has no character map if a step has already applied the map.
     pub tokenizer: Tokenizer<'a, 'i>,
-    /// Positions of the control tokens in the text; `None` if there were no steps.
+    /// Positions in `text` of the control tokens. `None` if the vocabulary has no steps.
     pub places: Option<Vec<usize>>,
 }
 

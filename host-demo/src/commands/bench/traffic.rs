@@ -77,8 +77,8 @@ fn is_expert(tensor: &Tensor<'_>) -> bool {
     tensor.name.contains("_exps.")
 }
 
-/// Returns the section that multiplies by a tensor of the decoder. `tied` is true if the token embedding is also the
-/// output matrix.
+/// Returns the section of the run that multiplies by the tensor `name` of the decoder. `tied` is true if the embedding
+/// of tokens is also the output matrix.
 fn section_of(name: &str, tied: bool) -> Option<Section> {
     let part = name.split('.').rev().nth(1)?;
     if !name.ends_with(".weight") || name.starts_with("enc.") {

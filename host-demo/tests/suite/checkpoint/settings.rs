@@ -1,4 +1,4 @@
-//! Settings in `config.json`. Some are followed, some are refused, and some are left out with a note.
+//! Tests of settings in `config.json`: some are converted, some are refused, and some are left out with a note.
 
 use std::fs;
 use std::path::Path;

@@ -16,7 +16,7 @@ pub fn number(word: &str) -> Option<Value> {
     }
 }
 
-/// Returns false if a text has no integer of more than 64 bits.
+/// Returns true if a text may have an integer of more than 64 bits, because it has enough digits in a row.
 pub fn may_have_large(text: &str) -> bool {
     let is_other = |byte: &u8| !byte.is_ascii_digit();
     text.as_bytes().split(is_other).any(|digits| digits.len() >= MANY)
@@ -34,7 +34,7 @@ pub fn digits(text: &str) -> Option<&str> {
     text.strip_prefix(MARK)?.strip_suffix(MARK)
 }
 
-/// Writes the integers of a written value without their marks and quotes.
+/// Removes the marks and the quotes around the large integers of a value that was written as JSON.
 pub fn bare(written: &str) -> String {
     match written.contains(MARK) {
         true => written.replace(&format!("\"{MARK}"), "").replace(&format!("{MARK}\""), "").replace(MARK, ""),

@@ -35,7 +35,7 @@ impl Constraint<'_> {
         Piece::Seq(vec![Piece::Without(unwrapped(pattern)), self.mark(pattern)])
     }
 
-    /// A value that matches a schema, as the content of an answer.
+    /// Returns the grammar of an answer whose content is a value that matches `schema`.
     pub fn content(&self, schema: &Value) -> Piece {
         let value = Piece::Schema(schema.clone());
         match self.dialect.own {

@@ -12,8 +12,8 @@ use super::step::{Step, Unread};
 pub struct After<'m> {
     /// The delimiter after the value; empty if there is none.
     pub mark: &'m str,
-    /// True if the value may end with the answer. The arguments of a call must be complete even at the end of the
-    /// answer.
+    /// True if the end of the answer may replace closing brackets of the value. The arguments of a call must have
+    /// theirs even then.
     pub may_be_end: bool,
 }
 

@@ -72,7 +72,7 @@ impl Marks {
         self.by_id.is_empty()
     }
 
-    /// Wraps every delimiter of `pattern` that is a token of the vocabulary.
+    /// Wraps every delimiter of `pattern` that is a token of the vocabulary in noncharacters.
     pub fn resolve(&self, pattern: &str) -> String {
         let mut out = String::new();
         let mut rest = pattern;

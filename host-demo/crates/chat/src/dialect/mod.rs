@@ -54,7 +54,7 @@ pub use tools::{Call, Tool, Tools};
 pub struct CallForm<S> {
     /// The models that write this form.
     pub family: &'static str,
-    /// The delimiter before the calls; empty if each call begins with a delimiter of its own.
+    /// The delimiter before the first call. Empty if each call begins with a delimiter of its own.
     pub open: S,
     /// The delimiter after the calls. Empty if no delimiter follows them before the end of the answer.
     pub close: S,

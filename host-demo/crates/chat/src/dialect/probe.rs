@@ -47,7 +47,7 @@ pub struct Probe {
     pub shows_texts: bool,
     /// True if the template shows calls of earlier answers.
     pub shows_calls: bool,
-    /// True if the template writes identifiers instead of names: `functions.NAME:NUMBER`.
+    /// True if the template writes a call's identifier, `functions.NAME:NUMBER`, instead of the function's name.
     pub numbers_calls: bool,
     /// True if the template expects arguments as JSON text.
     pub wants_text: bool,
@@ -137,7 +137,7 @@ pub fn look(template: &dyn Template, dialect: &mut Dialect) -> Probe {
     probe.look_at_parts(template, without_tools.as_deref());
     let own = probe.look_at_calls(template, dialect);
     keep(dialect, own, template.source());
-    // The form without a delimiter counts only if the template shows that the model knows this form.
+    // The form of calls without a delimiter counts only if the template shows that the model writes calls in this form.
     let is_bare = |form: &CallForm<String>| form.trigger().is_empty() && matches!(form.syntax, Syntax::Named { .. });
     match dialect.calls.iter().position(is_bare) {
         Some(at) if probe.has_metadata && own.is_none() => dialect.own = Own::Form(at),

@@ -313,7 +313,7 @@ impl Reader {
         if self.held.is_empty() {
             return;
         }
-        // A model whose thought was closed by the program may begin another thought.
+        // If the program has closed a thought, because it was too long, the model may begin another thought.
         if let Some(form) = self.dialect.thoughts.iter().find(|form| self.held.starts_with(form.open.as_str())) {
             self.state = State::Thought { close: form.close.clone(), has_begun: false, end: form.end.clone() };
             self.held.drain(..form.open.len());

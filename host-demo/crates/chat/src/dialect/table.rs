@@ -104,7 +104,8 @@ const LIST: Syntax<&str> = json("name", "arguments", true);
 const PARAMETERS: Syntax<&str> = json("name", "parameters", false);
 const COHERE: Syntax<&str> = json("tool_name", "parameters", true);
 
-/// Forms of calls. If several rows begin with the same delimiter, the first row whose form can be parsed is used.
+/// The forms of calls that models write. If several forms begin with the same delimiter, the first one that fits the
+/// text is used.
 pub const CALLS: &[CallForm<&str>] = &[
     form("Hermes, Qwen 2.5 and 3, Granite 4, EXAONE 4, Ling", "<tool_call>", "</tool_call>", JSON),
     form("Qwen 3.5, Qwen3-Coder, Nemotron 3, Step 3.5", "<tool_call>", "</tool_call>", FUNCTION),

@@ -78,7 +78,8 @@ impl Settings {
     /// is 0.
     pub fn stored_alpha(&self) -> Result<f64> {
         let alpha = self.alpha()?;
-        // In rank-stabilized adapters, alpha is divided by the square root of the rank instead of the rank.
+        // If the adapter is rank-stabilized (rsLoRA), its scale is alpha divided by the square root of the rank.
+        // Programs that read the file divide by the rank, so alpha is multiplied by the square root of the rank.
         let rank = self.json["r"].as_f64().filter(|rank| *rank > 0.0);
         let more = if self.is_stabilized() { rank.context("adapter_config.json has no rank r")?.sqrt() } else { 1.0 };
         Ok(if alpha == 0.0 { 1.0 } else { alpha * more })

@@ -167,7 +167,8 @@ fn rope_scaling(spec: &Spec<'_>, gguf: &Gguf<'_>, config: &Config) -> Option<Dif
         let keys = if kind == "linear" || kind == "yarn" { vec![("", kind.into())] } else { Vec::new() };
         return Some(Difference::new(SCALING, kind, keys));
     }
-    // A file has only one scaling: local layers have the same scaling as the global layers, or no scaling.
+    // A GGUF file has only one scaling of positions, so local layers must have the scaling of the global layers or
+    // none.
     let (own, local) = (spec.rope(true)?.scaling, local?.as_object()?);
     let is_scaled = |settings: &Map<String, Value>| {
         let kind = settings.get("rope_type").and_then(Value::as_str).unwrap_or("default");

@@ -210,7 +210,7 @@ pub fn quarters<'f>(_: &Config, view: View<'f>) -> Changed<'f> {
     view.parts(0, 4)
 }
 
-/// Splits the rows of one or several matrices into two halves.
+/// Splits each matrix into the first half and the second half of its rows.
 pub fn halves<'f>(_: &Config, view: View<'f>) -> Changed<'f> {
     let rows = view.shape().len().saturating_sub(2);
     view.parts(rows, 2)
@@ -352,7 +352,7 @@ pub fn used_positions<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     Ok(vec![view.slice(0, unused, rows.saturating_sub(unused))?])
 }
 
-/// Drops the first two rows of MPNet's positions, which no token has.
+/// Drops the first two rows of MPNet's table of positions, which no token uses.
 pub fn third_row_on<'f>(_: &Config, view: View<'f>) -> Changed<'f> {
     let rows = view.size(0)?;
     Ok(vec![view.slice(0, 2, rows.saturating_sub(2))?])

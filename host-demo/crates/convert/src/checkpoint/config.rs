@@ -231,8 +231,8 @@ impl Config {
     }
 }
 
-/// Refuses `rope_parameters` without kinds of layers for a class that distinguishes kinds of layers, because
-/// transformers would ignore the values.
+/// Refuses `rope_parameters` that do not name kinds of layers, if the class distinguishes kinds of layers, because
+/// transformers would ignore such parameters.
 fn check_rope(kind: &str, values: &Map<String, Value>) -> Result<()> {
     let stated = values.get("rope_parameters").and_then(Value::as_object);
     let is_flat = stated.is_some_and(|stated| !stated.is_empty() && stated.values().all(|value| !value.is_object()));

@@ -61,8 +61,8 @@ pub struct Family {
     pub vocabulary: Vocabulary,
 }
 
-/// A tensor that becomes metadata: the tensor's name, and the key. The values are one number per layer, or one number
-/// for the whole model.
+/// The name of a tensor that is stored as metadata, and the key of its values: one number per layer, or one number for
+/// the whole model.
 pub type Scalar = (&'static str, &'static str);
 
 impl Family {

@@ -71,7 +71,7 @@ impl Packed<'_> {
 }
 
 impl Scale {
-    /// The smallest type of GGUF that holds all weights, which are 8-bit integers.
+    /// Returns the smallest type of GGUF that holds all weights without loss, if the weights are 8-bit integers.
     fn grid(&self) -> Option<TensorType> {
         let is_whole = self.columns.is_multiple_of(BLOCK) && self.block[1].is_multiple_of(BLOCK);
         let zeros = self.zeros.iter().fold([0f32; 2], |[low, high], zero| [low.min(*zero), high.max(*zero)]);

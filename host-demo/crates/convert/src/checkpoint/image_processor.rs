@@ -148,7 +148,8 @@ impl ImageProcessor {
         Ok(())
     }
 
-    /// Settings that a projector's file cannot express, and the values that the encoder implies.
+    /// Returns the settings that the file of a projector cannot express, each with the value that the encoder implies
+    /// for it.
     fn fixed(&self, &Sizes { patch, merge, image }: &Sizes) -> Vec<(&'static str, Value)> {
         let resample = match self.kind {
             "idefics3" => 1,
@@ -156,7 +157,7 @@ impl ImageProcessor {
             _ => 3,
         };
         let mut fixed = vec![("resample", json!(resample))];
-        // `do_resize` is not checked for these two kinds, because their classes always resize.
+        // `do_resize` is not compared for these two kinds of processors, because their classes always resize pictures.
         if !matches!(self.kind, "lfm2" | "internvl") {
             fixed.push(("do_resize", json!(true)));
         }

@@ -116,9 +116,9 @@ pub fn gptq(checkpoint: &mut Checkpoint<'_>, settings: &Value) -> Result<()> {
     Ok(())
 }
 
-/// Converts the packed matrices of compressed-tensors: each word has the codes of consecutive inputs. Codes and zeros
-/// are stored with an offset, so that they are positive. Matrices stored in bytes instead of words have 4-bit floats;
-/// these are converted elsewhere.
+/// Converts the packed matrices of compressed-tensors. Each word has the codes of consecutive inputs. Codes and zeros
+/// are stored with an offset, so that they are not negative. Matrices stored in bytes instead of words are skipped:
+/// they have 4-bit floats, which are converted elsewhere.
 pub fn compressed(checkpoint: &mut Checkpoint<'_>) -> Result<()> {
     for stem in ending(checkpoint, "weight_packed") {
         if checkpoint.tensors.get(&format!("{stem}weight_packed")).is_some_and(|leaf| leaf.coding == Coding::U8) {

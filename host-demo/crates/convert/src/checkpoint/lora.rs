@@ -107,7 +107,7 @@ pub fn convert(directory: &Path, base: Option<&Path>, output: &Path) -> Result<R
     Ok(Report { architecture, count: outputs.len() / 2, notes })
 }
 
-/// Ends of the names of first matrices. The name of the second matrix has B in place of A.
+/// Ends of the names of a LoRA's first matrices. The second matrix has B instead of A in its name.
 const FIRST: &[&str] =
     &[".lora_A.weight", ".lora_A.default.weight", ".lora_embedding_A", ".lora_embedding_A.default", MLX];
 
@@ -279,7 +279,8 @@ impl<'f> Pairs<'_, 'f> {
             let named = views.into_iter().zip(to.iter().copied().cycle()).filter(|(view, _)| view.len() > 0);
             named.map(|(view, to)| Ok((view.factors(&module.factors)?, to))).collect::<Result<Vec<_>>>()
         };
-        // A tensor may be stored transposed. In the new file, the columns always belong to the inputs.
+        // The checkpoint may store this tensor transposed. In the new file, the columns of a matrix always belong to
+        // the inputs.
         let is_wrong = |changed: &Result<Vec<_>>| match changed {
             Ok(changed) => changed.iter().all(|((_, of_columns), _)| *of_columns != module.inputs),
             Err(_) => true,

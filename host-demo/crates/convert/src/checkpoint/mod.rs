@@ -162,8 +162,8 @@ fn assemble<'f>(request: &Request<'_>, checkpoint: &mut Checkpoint<'f>) -> Resul
     let mut notes = Vec::new();
     let native = folder.map(|folder| native::config(folder, checkpoint, &mut notes)).transpose()?.flatten();
     let (config, family, directory) = match plain::config(checkpoint)? {
-        // The folder is not used, because the other files beside a training script's checkpoint do not belong to the
-        // model.
+        // No folder is returned, because the other files beside the checkpoint of a training script do not belong to
+        // the model.
         Some(config) => {
             let family = plain::family(&config)?;
             (config, family, None)

@@ -34,8 +34,8 @@ const PREFIXES: &[&str] = &[
     "rwkv.",
 ];
 
-/// Prefixes of a tensor's name before the layer's number, the replacement of each prefix, and a prefix for the rest of
-/// the name.
+/// Rows for the layers: the prefix that a tensor's name has before the layer's number, the replacement of this prefix,
+/// and a prefix for the rest of the name, after the number.
 const LAYERS: &[(&str, &str, &str)] = &[
     ("model.encoder.layers.", "enc.blk.", "enc."),
     ("model.decoder.layers.", "dec.blk.", "dec."),

@@ -1,7 +1,7 @@
 //! Checkpoints in the form of Meta and of Mistral: `params.json` beside `consolidated.safetensors` or `consolidated.00.pth`.
 //!
-//! Sources: `llama_models` of Meta and `mistral_inference` of Mistral (`args.py`); `convert_llama_weights_to_hf.py` and
-//! `convert_mistral_weights_to_hf.py` of transformers, for what the settings do not say.
+//! Sources: `llama_models` of Meta and `mistral_inference` of Mistral (`args.py`). What `params.json` does not say is
+//! taken from transformers' scripts `convert_llama_weights_to_hf.py` and `convert_mistral_weights_to_hf.py`.
 
 use std::fs;
 use std::path::Path;

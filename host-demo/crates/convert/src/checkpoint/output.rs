@@ -221,7 +221,7 @@ fn is_tied_head(checkpoint: &Checkpoint<'_>, config: &Config, rest: &str, view: 
     same && config.flag("tie_word_embeddings") != Some(false)
 }
 
-/// Adds a stored tensor as a part of one or several new tensors.
+/// Adds a tensor of the checkpoint to the parts of the new tensors that are made of it.
 fn add<'f>(
     found: &mut HashMap<String, Parts<'f>>,
     tables: &[&[Row]],
@@ -351,8 +351,8 @@ impl<'f> Output<'f> {
         self.shape.iter().product()
     }
 
-    /// The type in which the values are stored; BF16 if they are 8-bit floats or ternary weights. Returns F32 for
-    /// values in memory, and if the parts have different types.
+    /// Returns the type that holds the stored values without loss: BF16 for 8-bit floats and for ternary weights, F32
+    /// for values in memory and for parts of different types.
     pub fn stored(&self) -> TensorType {
         let Values::Views(views) = &self.values else { return TensorType::F32 };
         let of = |view: &View<'_>| match &view.leaf().coding {

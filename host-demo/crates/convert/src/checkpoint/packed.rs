@@ -71,8 +71,9 @@ impl Codes<'_> {
         code
     }
 
-    /// The code at place `at` of `line`, after 1 was added to all codes. The largest code becomes 0. If a word has
-    /// whole codes, the 1 is carried to the next code of the word, because GPTQModel adds words.
+    /// Returns the code at place `at` of `line` plus 1. GPTQModel adds the ones to whole words. So if no code extends
+    /// over two words, the largest code becomes 0 and carries a 1 to the next code of its word. Otherwise, the largest
+    /// code becomes 0 without a carry.
     pub fn next(&self, line: usize, at: usize) -> u32 {
         match self.order {
             Order::Lines { words } if 32usize.is_multiple_of(self.bits) => {

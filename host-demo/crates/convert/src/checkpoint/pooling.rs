@@ -82,7 +82,7 @@ fn activation(settings: &Value) -> Result<Option<&'static str>> {
     })
 }
 
-/// Adds the linear layers after the pooling. Names of the tensors begin with `prefix`.
+/// Adds the linear layers that the model applies after the pooling. The names of their tensors begin with `prefix`.
 pub fn dense(directory: &Path, prefix: &str, outputs: &mut Vec<Output<'_>>) -> Result<()> {
     for (folder, name) in dense_layers(directory)? {
         let mut read = || -> Result<()> {
@@ -135,7 +135,7 @@ pub fn notes(directory: &Path, context: Option<u32>) -> Result<Vec<String>> {
     }
     let transformer = read("sentence_bert_config.json")?;
     if directory.join("modules.json").is_file() {
-        // Version 6 stores the length only in the tokenizer's settings.
+        // Version 6 of sentence-transformers stores the maximum length only in the tokenizer's settings.
         let length = match transformer["max_seq_length"].as_u64() {
             Some(length) => Some(length),
             None => read("tokenizer_config.json")?["model_max_length"].as_u64(),

@@ -130,7 +130,8 @@ const KINDS: &[Kind] = &[
 
 /// Names before those of an encoder's tensors.
 const ROOTS: &[&str] = &["model.", "vision_tower.", "vision_model.", "visual."];
-/// Prefixes of the tensors that belong to the encoder and its projector. `model.` may precede these prefixes.
+/// Prefixes of the names of those tensors that are part of the encoder and of its projector. `model.` may precede these
+/// prefixes.
 const OWN: &[&str] = &["vision_tower.", "vision_model.", "visual.", "multi_modal_projector.", "connector."];
 
 /// Returns the path of the projector, which is written beside the new file of a model.

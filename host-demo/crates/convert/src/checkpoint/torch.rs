@@ -181,7 +181,7 @@ fn plain(dict: &[(Item, Item)]) -> Json {
 mod tests {
     use super::*;
 
-    /// The beginning of torch.save's files with `_use_new_zipfile_serialization=False`, by torch 2.15.
+    /// The first bytes of a file that torch.save of torch 2.15 writes with `_use_new_zipfile_serialization=False`.
     const BEGIN: &[u8] =
         b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02M\xe9\x03.\x80\x02}q\x00(X\x10\x00\x00\x00protocol_v\
               ersionq\x01M\xe9\x03X\r\x00\x00\x00little_endianq\x02\x88X\n\x00\x00\x00type_sizesq\x03}q\x04(X\x05\

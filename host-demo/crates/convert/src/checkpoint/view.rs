@@ -188,7 +188,7 @@ impl<'f> View<'f> {
         self.split(dim, &vec![size / parts; parts])
     }
 
-    /// Adds a dimension at index `dim`. All `size` indices of it have the same values.
+    /// Inserts a dimension of `size` indices at index `dim`. The values are the same for each of these indices.
     pub fn repeat(mut self, dim: usize, size: usize) -> Self {
         self.shape.insert(dim, size);
         self.strides.insert(dim, 0);

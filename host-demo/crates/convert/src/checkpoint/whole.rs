@@ -313,7 +313,7 @@ impl Whole {
         }
     }
 
-    /// Trained rows of an embedding, which replace the rows of the model.
+    /// Converts the rows of the embedding that the adapter has trained. They replace rows of the model's embedding.
     fn tokens(&mut self, adapter: &Checkpoint<'_>, settings: &Settings, model: &Model<'_>, stem: &str) -> Result<()> {
         ensure!(is_embedding(stem), "it is not the embedding of tokens, which is not supported");
         let name = format!("{stem}{TOKENS}");

@@ -136,7 +136,7 @@ fn pairs(directory: &Path, model: &Model<'_>, header: &mut Header) -> Result<()>
             specials.insert(text, id);
         }
     }
-    // Returns the spelling in GGUF, in which a token at the start of a word begins with `▁`.
+    // Returns the token as GGUF spells it: a token at the start of a word begins with `▁`.
     let spelled = |token: &str| match token.strip_prefix(prefix) {
         _ if prefix.is_empty() => token.to_owned(),
         Some(rest) => rest.to_owned(),

@@ -42,7 +42,8 @@ const LINES: &str = r"[^\n]+|[\n]+";
 /// Laguna's line breaks, which begin a line.
 pub const LINE_STARTS: &str = r"(?:\r?\n)+(?!\r?\n)";
 
-/// Values of `tokenizer.ggml.pre`, each with the expressions of a `tokenizer.json` in order.
+/// Pre-tokenizers by their names in `tokenizer.ggml.pre`. Each name has the expressions that a `tokenizer.json` uses
+/// for it, in order.
 const KNOWN: &[(&str, &[&str])] = &[
     ("gpt-2", &[GPT2]),
     ("smollm", &[DIGITS, GPT2]),
@@ -215,8 +216,8 @@ fn known(expression: &str) -> &str {
     }
 }
 
-/// Replaces spellings that mean the same: line breaks may be characters or escapes, and letters of contractions may be listed
-/// in both cases.
+/// Replaces alternative spellings of the same expression by one spelling: line breaks may be characters or escapes, and
+/// contractions may list their letters in both cases.
 fn usual(expression: &str) -> String {
     expression
         .replace('\n', r"\n")

@@ -91,7 +91,8 @@ fn is_same(json: &Value, model: &[u8]) -> bool {
 
 fn read(wanted: &Wanted<'_>, path: &Path, folder: &Path, file: &[u8], header: &mut Header) -> Result<Vec<String>> {
     let mut notes = Vec::new();
-    // The unknown token of a SentencePiece file is found here, before `added` can change its type.
+    // The unknown token of a SentencePiece file is looked up before `added` is applied, because this can change the
+    // token's type.
     let mut unknown = None;
     let settings = special::config(folder)?;
     let json = as_json(wanted, path, folder, file, &settings)?;
@@ -126,8 +127,8 @@ fn read(wanted: &Wanted<'_>, path: &Path, folder: &Path, file: &[u8], header: &m
                 vocabulary.keys.retain(|(key, _)| *key != "add_space_prefix");
                 vocabulary.key("add_space_prefix", false);
             }
-            // The normalization is left out, because Hugging Face's tokenizer in the tokenizer.json beside this file
-            // leaves it out, too.
+            // The normalization of the SentencePiece model is not written, because Hugging Face's tokenizer, which the
+            // tokenizer.json beside this file describes, does not normalize.
             let is_plain = is_spm && wanted.directory.is_dir() && folder.join("tokenizer.json").is_file();
             vocabulary.keys.retain(|(key, value)| match *key {
                 "add_space_prefix" if is_spm => *value == Meta::from(false),
@@ -474,7 +475,8 @@ mod tests {
         tokens.iter().map(|(id, text, special)| json!({"id": id, "content": text, "special": special})).collect()
     }
 
-    /// The same vocabulary as `tokenizer.json`, with further tokens.
+    /// A tokenizer.json with merges and more tokens, but otherwise with the same vocabulary as the test's other
+    /// `tokenizer.json`.
     fn merges() -> Value {
         json!({
             "added_tokens": added(&[(0, "<unk>", true), (6, "<|end|>", true), (7, "two words", false), (8, "<tool>", false)]),

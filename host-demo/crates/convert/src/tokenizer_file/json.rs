@@ -382,7 +382,8 @@ fn second_ends(json: &Value, vocabulary: &mut Vocabulary) {
     }
 }
 
-/// Reads the special tokens before and after a text. If `is_complete` is true, a text gets no other special tokens.
+/// Reads the special tokens that the post-processor adds before and after a text. `is_complete` is true if a text gets
+/// no other special tokens.
 fn ends(json: &Value, is_complete: bool, vocabulary: &mut Vocabulary) {
     let processor = &json["post_processor"];
     let template = part(processor, "TemplateProcessing");

@@ -7,7 +7,7 @@ use std::ops::Range;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 
-/// Tokens in the order of their ranks, and the rank of each token.
+/// The vocabulary of tiktoken's file: the tokens in the order of their ranks, and the rank of each token by its bytes.
 pub struct Ranks<'t> {
     tokens: &'t [&'t [u8]],
     by_bytes: HashMap<&'t [u8], u32>,

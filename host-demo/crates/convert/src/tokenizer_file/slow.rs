@@ -82,7 +82,7 @@ struct Tokens {
 }
 
 impl Tokens {
-    /// Reads the files of a folder. `defaults` are the class's special tokens.
+    /// Reads the tokens from the files of a folder. `defaults` has the special tokens that the class has by default.
     fn of(vocabulary: &Value, folder: &Path, settings: &Value, defaults: &Defaults) -> Result<Self> {
         let mut added: BTreeMap<u64, Value> = BTreeMap::new();
         for token in added::beside(folder, settings)? {
@@ -314,7 +314,8 @@ mod tests {
         }
     }
 
-    /// The expected ids come from transformers' slow classes: `fairseq_tokens_to_ids` and `fairseq_offset`.
+    /// The expected ids were computed by the functions `fairseq_tokens_to_ids` and `fairseq_offset` of transformers'
+    /// slow tokenizers.
     #[test]
     fn ids_of_fairseq() {
         let pieces = ["<unk>", "<s>", "</s>", "▁a"];

@@ -154,8 +154,8 @@ impl Texts {
         self.by_name.get(name).map(String::as_str)
     }
 
-    /// Uses a classifier's tokens for the start token and the end token, if these have no names: `cls` becomes the
-    /// start token, and `sep` becomes the end token.
+    /// A classifier's vocabulary may have no start token or end token, but tokens named `cls` and `sep`. Then uses
+    /// `cls` as the start token and `sep` as the end token.
     fn stand_in(&mut self) {
         for (name, other) in [("bos", "cls"), ("eos", "sep")] {
             if let (None, Some(text)) = (self.get(name), self.get(other)) {
@@ -216,7 +216,7 @@ impl Special {
             match (id, wanted.config[&field].as_u64()) {
                 (Some(id), _) => special.ids.push((key, id)),
                 (None, Some(id)) if id < wanted.rows as u64 => special.ids.push((key, id as u32)),
-                // This is only a note and not an error, because many config classes set such an id by default, for a
+                // An id outside of the vocabulary is only noted, because many config classes have a default id for a
                 // larger vocabulary.
                 (None, Some(id)) => special.notes.push(format!(
                     "{field} in config.json is {id}, but the model has {} tokens: it is left out",
@@ -300,7 +300,7 @@ fn builds_processor(settings: &Value) -> bool {
     matches!(class, "LlamaTokenizer" | "CodeLlamaTokenizer" | "GemmaTokenizer" | "CohereTokenizer")
 }
 
-/// Returns true if a text gets only the special tokens of the post-processor. This is the case if the post-processor
+/// Returns true if the post-processor lists all special tokens that a text gets. This is the case if the post-processor
 /// has a template, or if the settings do not name a class with a rule of its own. Returns false for byte-level
 /// vocabularies, whose texts get no special tokens by default.
 pub fn adds_no_others(json: &Value, settings: &Value) -> bool {
@@ -335,7 +335,7 @@ fn between(processor: &Value) -> Option<u32> {
 /// Returns true if the second text of a pair has the token type 1, and false if it has the type 0 or if the tokenizer
 /// returns no token types.
 fn is_typed(processor: &Value, settings: &Value) -> bool {
-    /// Classes of transformers 5 that return no token types by default.
+    /// Names of classes whose tokenizers return no token types by default in transformers 5.
     const UNTYPED: [&str; 6] = ["TokenizersBackend", "Roberta", "XLMRoberta", "Camembert", "DistilBert", "MPNet"];
     let class = settings["tokenizer_class"].as_str().unwrap_or("");
     let class = class.trim_end_matches("Fast").trim_end_matches("Tokenizer");
@@ -400,7 +400,7 @@ fn template(processor: &Value, texts: &mut Texts) {
             texts.add("eos", true, true);
         }
     }
-    // Finds whether the template of a pair of texts has a separator: `A [sep] [eos] B`.
+    // Between the two texts of a pair, the template may have a separator besides the end token: `A [sep] [eos] B`.
     let begin = usize::from(first.is_some() && token(pair.first()) == first);
     let end = pair.len() - usize::from(last.is_some() && token(pair.last()) == last).min(pair.len());
     let middle = pair.get(begin..end).unwrap_or_default();

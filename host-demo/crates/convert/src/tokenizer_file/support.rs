@@ -76,7 +76,7 @@ fn normalization(json: &Value, normalizers: &[&Value], notes: &mut Vec<String>) 
     Ok(steps)
 }
 
-/// Checks the pre-tokenizers, and adds the pre-tokenizers that the host applies as steps.
+/// Checks that all pre-tokenizers are supported. Adds those that run before the core's tokenizer to `steps`.
 fn words(json: &Value, pre_tokenizers: &[&Value], steps: &mut Vec<Step>, notes: &mut Vec<String>) -> Result<()> {
     let kinds = kinds(pre_tokenizers);
     for (expressions, texts) in [

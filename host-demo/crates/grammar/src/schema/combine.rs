@@ -57,7 +57,8 @@ impl Reader<'_> {
             _ => bail!("{path}: a schema must be an object, true or false"),
         };
         self.check_keywords(&b, path)?;
-        // Within `allOf`, `unevaluatedProperties` applies to all properties that `b` does not list itself.
+        // `b` is an element of `allOf`, so its `unevaluatedProperties` applies to all properties that `b` itself does
+        // not list.
         close(&mut b, path)?;
         // The other schema must allow all additional properties, because a property that matches a pattern of one
         // schema may be an additional property of the other.
@@ -204,8 +205,8 @@ impl Reader<'_> {
         Ok(move |name: &str| others.filter(|_| !patterns.iter().any(|(regex, _)| regex.is_match(name))))
     }
 
-    /// Combines the `prefixItems` of both schemas. If only one schema lists an element, the `items` of the other schema
-    /// apply to it.
+    /// Combines the `prefixItems` of both schemas. For an element that only one of them lists, the `items` of the other
+    /// one apply as well.
     fn elements(&self, a: &Map<String, Value>, b: &Map<String, Value>, path: &str) -> Result<Value> {
         let of = |schema: &Map<String, Value>| match schema.get("prefixItems") {
             Some(Value::Array(elements)) => elements.clone(),

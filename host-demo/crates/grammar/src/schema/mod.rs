@@ -22,7 +22,7 @@ use super::{format, number, pattern, short};
 use percent_encoding::percent_decode_str;
 use scalar::string;
 
-/// Keywords that would need a check which grammars cannot express.
+/// Keywords that are refused, because grammars cannot express what they require.
 const UNSUPPORTED: [&str; 14] = [
     "not",
     "if",

@@ -92,8 +92,8 @@ impl Reader<'_> {
         Ok(Expr::seq([Expr::text("{"), space(), inner, space(), Expr::text("}")]))
     }
 
-    /// Matches `min` to `max` members. Only one unlisted member counts towards `min`, because names of unlisted members
-    /// may repeat.
+    /// Matches an object with `min` to `max` members. Unlisted members count as one member towards `min`, because they
+    /// may all have the same name.
     fn counted(
         &mut self,
         members: Vec<(Expr, bool)>,
@@ -149,7 +149,8 @@ impl Reader<'_> {
     ) -> Result<Option<Expr>> {
         let known: Vec<&str> = properties.keys().map(String::as_str).chain(required.iter().copied()).collect();
         let patterns = self.patterns(schema, path)?;
-        // The expression of each pattern excludes all listed names and all other patterns.
+        // The expression of each pattern excludes all listed names and all other patterns, so the work grows with their
+        // lengths times the number of patterns.
         let parts = known.iter().map(|name| pattern::WAYS * name.len()).sum::<usize>()
             + patterns.iter().map(|(_, key, _)| key.parts()).sum::<usize>();
         // The cost is zero if there are no patterns and no other names are allowed, because nothing is built then.

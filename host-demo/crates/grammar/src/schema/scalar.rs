@@ -19,7 +19,7 @@ pub(super) fn string(schema: &Map<String, Value>, path: &str, budget: &Budget) -
         return Ok(Expr::never());
     }
     let mut conditions = Vec::new();
-    // The patterns are a list, because combined schemas may have several patterns.
+    // `pattern` may be a list here, because the combination of several schemas can have several patterns.
     let patterns = match schema.get("pattern") {
         Some(Value::Array(patterns)) => patterns.iter().collect(),
         one => one.into_iter().collect::<Vec<_>>(),
@@ -48,8 +48,9 @@ pub(super) fn string(schema: &Map<String, Value>, path: &str, budget: &Budget) -
         && max.is_none_or(|max| conditions.iter().any(|one| one.most.is_some_and(|most| most <= max)));
     let mut conditions: Vec<Expr> = conditions.into_iter().map(|one| one.expr).collect();
     if !is_kept {
-        // Texts of formats with a limit consist of printable ASCII without quotes and backslashes. Counting only these
-        // characters takes fewer states.
+        // Texts of a format with a limit on the length consist of printable ASCII without quotes and backslashes,
+        // because the patterns of these formats allow nothing else. An expression that counts only these characters has
+        // fewer states.
         let counted = if has_format { Chars::of([(0x21, 0x21), (0x23, 0x5b), (0x5d, 0x7e)]) } else { Chars::any() };
         conditions.push(pattern::one_of(&counted).repeat(min, max));
     }

@@ -237,7 +237,7 @@ fn lengths() {
     }
 }
 
-/// Limits of 64-bit integers, as in schemas written by Rust programs and OpenAPI.
+/// Schemas that Rust programs and OpenAPI write for 64-bit integers have these limits.
 #[test]
 fn limits_of_64_bits() {
     schema(
@@ -289,8 +289,8 @@ fn formats() {
         (
             "time",
             vec!["18:25:43.511Z", "00:00:00+01:30", "23:59:59.999Z", "23:59:59-23:59"],
-            // The last values are not allowed, although RFC 3339 allows them, because the packages of Python and Go
-            // cannot read them.
+            // RFC 3339 allows the last of these values. The grammar does not, because the packages of Python and Go
+            // that read times refuse them.
             vec![
                 "24:00:00Z",
                 "18:25",
@@ -701,7 +701,7 @@ fn names_by_pattern_with_others() {
     );
 }
 
-/// Names that `propertyNames` lists, in the form in which zod and pydantic write them.
+/// The test's schemas list names with `propertyNames`, in the form in which zod and pydantic write them.
 #[test]
 fn listed_names() {
     let record = r#"{"type": "object", "propertyNames": {"type": "string", "enum": ["a", "b"]},

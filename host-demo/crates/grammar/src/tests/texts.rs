@@ -6,7 +6,7 @@ use arenite::grammar::{Grammar, State};
 pub fn accepts(table: &[u8], text: &str) -> bool {
     let grammar = Grammar::new(table).unwrap();
     let mut state = State::new(&grammar);
-    // The text is given in two halves, because the position of the cut must not matter.
+    // The text is given in two halves, so that the result is also tested for a text that arrives in pieces.
     let (first, second) = text.as_bytes().split_at(text.len() / 2);
     state.accept(&grammar, first.iter().copied())
         && state.accept(&grammar, second.iter().copied())

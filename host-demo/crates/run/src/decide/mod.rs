@@ -42,7 +42,8 @@ pub struct Reading {
 /// How a prompt's options are scored.
 #[derive(Clone)]
 pub enum Scored {
-    /// An option's score is the log-probability of its tokens after the prompt.
+    /// The score of an option is the log-probability of its tokens after the prompt. These tokens are given here for
+    /// each option.
     Labels(Vec<Vec<TokenId>>),
     /// An option's score is the product of two vectors: the first half of the vector of the prompt's last token, and
     /// the second half of the vector of the token that ends the option (kev).

@@ -123,7 +123,8 @@ pub struct NewToken {
 /// An answer in progress.
 pub struct Generation {
     settings: Arc<Settings>,
-    /// The tokens of the context: the prompt and the answer so far, except for tokens that a shift dropped.
+    /// The tokens of the prompt and of the answer so far, without the tokens that were dropped because the context was
+    /// full.
     ids: Vec<TokenId>,
     /// Number of tokens of the prompt in `ids`.
     prompt: usize,
@@ -471,8 +472,8 @@ impl Generation {
     }
 
     fn is_end(&self, token: TokenId, tokenizer: Option<&Tokenizer<'_, '_>>) -> bool {
-        // While the grammar is incomplete, an end token does not end the answer, because it ends only one of several
-        // messages in the answer.
+        // While the grammar is incomplete, an end token does not end the answer: an answer may consist of several
+        // messages, and the token ends only one of them.
         let may_end = || self.gate.is_some() || self.is_whole();
         let is_own =
             tokenizer.is_some_and(|tokenizer| !self.settings.ignore_end && may_end() && tokenizer.is_end(token));

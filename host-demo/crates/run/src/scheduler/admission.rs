@@ -142,7 +142,7 @@ impl Scheduler<'_, '_, '_> {
         if *reuse == 0 || *scores_prompt || *reads_anew || !shown.is_empty() || !self.engine.can_reuse() {
             return None;
         }
-        // Make room first, because otherwise the cache could evict the donor.
+        // A context is made available first. Later, making one available could evict the cached context of the donor.
         let room = self.open().ok()?;
         self.engine.close(room);
         let cached = self.cache.alike(&job.settings.lora, job.scope);

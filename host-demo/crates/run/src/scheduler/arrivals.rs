@@ -104,7 +104,8 @@ mod tests {
             sender.send(Command::Generate(second)).unwrap();
             scheduler.pass(&commands).unwrap();
             assert_eq!(scheduler.running[0].context.position(), 0, "the pass was not stopped");
-            // The request in the cached conversation is answered before a token of the long prompt is read.
+            // The second request continues a cached conversation and needs one token. It is answered before the first
+            // token of the long prompt is read.
             let Some(Command::Generate(second)) = scheduler.arrivals.next() else { panic!("the request was lost") };
             scheduler.waiting.push_back(Waiting::New(second, None, 1));
             scheduler.admit();

@@ -34,11 +34,12 @@ struct Conversation {
 pub struct History(VecDeque<(u64, VecDeque<Conversation>)>);
 
 impl History {
-    /// Returns the number of tokens of `prompt` that its client is told to be cached: the length of the longest common
-    /// prefix with an earlier conversation of this client that the prompt continues. The prefix must contain the whole
-    /// prompt of that conversation, except for `SPLIT_AGAIN` tokens at the end. People behind one address count as one
-    /// client. Because of this rule, one of these people can confirm another's prompt only by sending almost all of it.
-    /// If `reuse` is not 0, the rule does not apply, and reused blocks of at least `reuse` tokens count, too.
+    /// Returns the number of tokens of `prompt` that the client is told to be cached. This is the length of the longest
+    /// common prefix with one of the client's own earlier conversations. Only conversations that the prompt continues
+    /// count: the prefix must contain the whole prompt of the conversation, except for `SPLIT_AGAIN` tokens at the end.
+    /// All people behind one address are the same client. Because of the rule, one of them can test a guess of
+    /// another's prompt only by sending almost the whole prompt. If `reuse` is not 0, the rule does not apply, and
+    /// reused blocks of at least `reuse` tokens count, too.
     pub fn known(&self, client: u64, prompt: &[TokenId], lora: &[(usize, f32)], reuse: usize) -> usize {
         let own = self.0.iter().filter(|(known, _)| *known == client).flat_map(|(_, own)| own);
         let continued = own.filter(|earlier| earlier.lora == lora).filter_map(|earlier| {

@@ -45,7 +45,7 @@ pub struct Progress {
     pub end: Option<Finish>,
     /// Log-probabilities of the prompt's tokens so far.
     pub scored: Vec<Logprob>,
-    /// True until all tokens of a prompt that is to be scored have their scores.
+    /// True while a prompt that is to be scored has tokens without a score.
     pub scores: bool,
     /// Positions at which the states of recurrent layers are saved, in ascending order.
     checkpoints: Vec<usize>,
@@ -114,7 +114,8 @@ impl Running {
         reused
     }
 
-    /// Ends the reuse of tokens, so that the rest of the prompt is read. Returns true if a context became free.
+    /// Stops the reuse of tokens from an earlier conversation, so that the rest of the prompt is read. Returns true if
+    /// this released the context of the earlier conversation.
     pub fn end_donor(&mut self, engine: &mut Engine<'_, '_>) -> bool {
         let donor = self.donor.take();
         let is_some = donor.is_some();

@@ -159,8 +159,9 @@ impl Service {
         Ok(Some(StrictCalls { until, table }))
     }
 
-    /// Compiles the grammar that `grammar` makes of functions. If the grammar cannot be compiled, the parts of
-    /// parameters that a grammar cannot express are removed from functions that are not strict.
+    /// Compiles the grammar that the closure `grammar` builds for the given functions. If the grammar cannot be
+    /// compiled, it is built again: for functions that are not strict, without the parts of parameters that a grammar
+    /// cannot express.
     fn table_of_calls(
         &self,
         field: &str,

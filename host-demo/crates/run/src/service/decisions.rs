@@ -49,7 +49,7 @@ impl Decisions {
         const LABEL: usize = 64;
         let options: usize = self.request.questions.iter().map(|question| question.options.len()).sum();
         let labels = 2 * self.states * options;
-        // Ids count twice, because the cache of contexts keeps a copy of each prompt.
+        // The ids are counted twice, because the cache of contexts keeps a copy of each prompt's ids.
         self.tokens * (2 * size_of::<TokenId>() + self.state_bytes) + labels * LABEL
     }
 }
@@ -124,8 +124,8 @@ impl Service {
             }
         }
         let tokens = readings.iter().map(|reading| reading.ids.len()).sum();
-        /// Number of bytes for an element of a state: the element itself, and three copies in f64 during the
-        /// computation.
+        /// Number of bytes that an element of a state takes during the computation: the element itself and three copies
+        /// in f64.
         const ELEMENT: usize = 4 + 8 + 8 + 8;
         let is_joint = readings.iter().any(|reading| matches!(reading.scored, Scored::Joint(_)));
         let state_bytes = if is_joint { self.open.model().spec().dim * ELEMENT } else { 0 };

@@ -185,7 +185,7 @@ pub(super) const ROWS: &[Row<OllamaAsked>] = &[
         }),
     ),
     Row(&["truncate", "shift", "dimensions", "_debug_render_only"], Use::Harmless),
-    // Ignored because these fields are about pictures that a model draws.
+    // These fields are ignored, because they apply only to models that generate pictures.
     Row(&["width", "height", "steps"], Use::Harmless),
 ];
 

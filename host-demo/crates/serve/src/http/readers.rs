@@ -198,7 +198,8 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let readers = Arc::new(Readers::start());
         let (is_open, begun) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-        // The first two slow requests take some time, and all later slow requests wait for the small requests.
+        // The first two slow requests take some processor time each. All later slow requests wait until the small
+        // requests were served.
         let run = |client: u64, is_slow: bool| {
             let (readers, is_open, begun) = (readers.clone(), is_open.clone(), begun.clone());
             let work = move || {

@@ -257,7 +257,7 @@ async fn embeddings(State(app): State<Arc<App>>, request: Request<HttpBody>) -> 
     let tokens = token_count(&inputs);
     let mut made = app.vectors(&open, inputs, lora).await?;
     let bytes = made.bytes();
-    // The bare list of text-embeddings-inference has no place for the error of one text.
+    // The answer of text-embeddings-inference is only a list of vectors, with no place for the error of a single text.
     if is_list
         && let Some(at) = made.vectors.iter().position(Result::is_err)
         && let Err(error) = made.vectors.swap_remove(at)

@@ -88,7 +88,7 @@ const TRAINING: &[Row] = &[
     ("decoder", "", same),
 ];
 
-/// Drops the pooler, which is used only before a classifier.
+/// Drops the tensors of the pooler, because only a classifier uses them.
 #[rustfmt::skip]
 const NO_POOLER: &[Row] = &[("pooler.dense", "", same)];
 

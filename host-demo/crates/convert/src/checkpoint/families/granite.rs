@@ -24,7 +24,7 @@ const SHARED: &[Row] = &[
     ("shared_mlp.output_linear", "ffn_down_shexp", same),
 ];
 
-/// Tensor names of the shared feed-forward in models without experts. It is the only feed-forward of these models.
+/// Names of the shared feed-forward's tensors in a model without experts, whose only feed-forward it is.
 #[rustfmt::skip]
 const ALONE: &[Row] = &[
     ("shared_mlp.input_linear", "ffn_gate ffn_up", halves),

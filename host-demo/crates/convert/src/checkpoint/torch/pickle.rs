@@ -453,7 +453,8 @@ fn tensor(args: &[Item], kind: Result<Option<Coding>, &str>, metadata: &[Item]) 
         Ok(kind) => kind.unwrap_or_else(|| stored.clone()),
         Err(kind) => return Ok(Object::Unsupported(kind.to_owned())),
     };
-    // Views of negated or conjugated values are not supported, because they store the values before the change.
+    // The metadata of a view says that its values are negated or conjugated. This is not supported, because the stored
+    // values are those before the change.
     if metadata.iter().any(|changes| matches!(&*changes.object, Object::Dict(changes) if !changes.is_empty())) {
         return Ok(Object::Unsupported("the metadata of a view".to_owned()));
     }
