@@ -282,7 +282,8 @@ mod tests {
         // The KV cache takes the region of 64 KiB, and the other region has workspace, stack and statics.
         assert_eq!(longest(two.fit(1000, PROGRAM, 1, 1000, need(16 * KIB, KIB))), 64);
         assert_eq!(longest(two.fit(1000, PROGRAM, 1, 50, need(16 * KIB, KIB))), 50);
-        // The workspace is larger than either region, but smaller than both together.
+        // The workspace must be in one region. It is larger than each of the two regions, although they have enough
+        // memory together.
         assert_eq!(two.fit(1000, PROGRAM, 1, 50, need(65 * KIB, KIB)), Fit::RamTooSmall);
         assert_eq!(two.fit(MIB - PROGRAM + 1, PROGRAM, 1, 50, need(1, 1)), Fit::FlashTooSmall);
         assert_eq!(longest(two.fit(MIB - PROGRAM, PROGRAM, 1, 50, need(1, 1))), 50);

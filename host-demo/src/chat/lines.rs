@@ -87,7 +87,8 @@ impl Lines {
 /// Delimits a text of several lines.
 const QUOTES: &str = "\"\"\"";
 
-/// Returns the text of a complete input, without [`QUOTES`] or backslashes at line ends.
+/// Returns the text of a complete input, without the [`QUOTES`] around it or, if it has none, without the backslashes
+/// before its line breaks.
 fn said(line: &str) -> String {
     match line.strip_prefix(QUOTES) {
         Some(quoted) => quoted.trim_end().trim_end_matches(QUOTES).trim_matches('\n').to_string(),

@@ -265,7 +265,7 @@ fn talk_with(file: ModelFile, args: &Args, before: Option<Vec<Value>>, lines: &m
     Ok(next)
 }
 
-/// Returns the settings of answers, which come from the options and the template.
+/// Returns the settings of all answers of the chat, as the options and the model's template determine them.
 fn rules(
     args: &Args,
     renderer: &Renderer,
@@ -341,7 +341,8 @@ fn with_arguments(message: Value, style: &Style) -> Result<Value> {
     Ok(serde_json::from_value(message)?)
 }
 
-/// The model's template with the functions and variables of the user, and the messages of `--messages`.
+/// The template for a conversation, with all that it renders: the functions and variables that the user gives, and the
+/// messages of `--messages`.
 struct Template {
     renderer: Renderer,
     style: Style,

@@ -15,7 +15,7 @@ pub fn is_unpooled(open: &OpenModel) -> bool {
     gguf.architecture().and_then(|name| gguf.u32(name, "pooling_type")).is_ok_and(|kind| kind == Some(0))
 }
 
-/// Computes the state of each token, and applies the linear layers that usually follow a pooling.
+/// Computes the state of each token. If the model has linear layers after its pooling, they are applied to each state.
 pub fn vectors(spec: &Spec<'_>, session: &mut Session<'_, '_>, ids: &[TokenId]) -> Result<Vec<Vec<f32>>> {
     let (dim, needed) = (spec.dim, spec.embedding_buffer());
     let (engine, context) = session.parts();

@@ -438,7 +438,7 @@ impl Printer {
             format: args.format,
             out: Out::lock(),
             prompt,
-            // JSON is printed without the prompt, because a program that parses the value could not parse the prompt.
+            // The prompt is not printed before JSON, because programs that parse the output expect only the value.
             display_prompt: !args.no_display_prompt && !args.form.is_json(),
             text: String::new(),
             started: false,

@@ -81,7 +81,7 @@ fn size(text: &str) -> Result<u64, &'static str> {
     size.filter(|size| *size > 0).ok_or("give a number of bytes, such as 8388608, 500K, 500M or 2G")
 }
 
-/// Keys that are kept in addition to the architecture's own.
+/// Keys that packing keeps, besides the keys of the model's architecture.
 const KEPT: [&str; 8] = [
     "general.architecture",
     "general.name", // decides how some tokenizers handle spaces

@@ -232,7 +232,8 @@ fn sessions_on_disk() {
     assert!(!arenite(&["generate", "--session", path(&file), "--jsonl"]).status.success());
 }
 
-/// A chat continues after a restart. A batch keeps the common beginning of its prompts.
+/// A chat with `--session` continues after the program was started again. A batch computes the common beginning of its
+/// prompts only once.
 #[test]
 fn sessions_of_chats_and_batches() {
     let directory = tempfile::tempdir().unwrap();

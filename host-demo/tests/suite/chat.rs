@@ -56,7 +56,8 @@ fn public_templates_give_the_prompts_that_transformers_gives() {
     let directory = directory();
     for case in &cases {
         let template = file(&directory, "t.jinja", case["template"].as_str().expect("a template"));
-        // The JSON texts are cut from the file, because `serde_json` would sort the keys.
+        // The messages and tools are cut from the file as texts, because `serde_json` would sort the keys if it parsed
+        // them.
         let text = |key: &str| raw(&json, case["name"].as_str().expect("a name"), key);
         let messages = file(&directory, "m.json", text("messages"));
         let tools = file(&directory, "tools.json", text("tools"));

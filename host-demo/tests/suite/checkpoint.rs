@@ -266,7 +266,8 @@ fn types_are_chosen() {
     }
 }
 
-/// Without `--type`, each matrix keeps its stored type and bytes, even if other matrices have different types.
+/// Without `--type`, each matrix keeps the type and the bytes that the checkpoint has, even if the types of the
+/// matrices differ.
 #[test]
 fn each_matrix_keeps_its_type() {
     let directory = tempfile::tempdir().unwrap();

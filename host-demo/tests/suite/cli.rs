@@ -608,7 +608,7 @@ fn a_file_with_only_a_vocabulary_tokenizes() {
     }
 }
 
-/// Returns the bytes of a test string. In the vectors, the string is hexadecimal.
+/// Returns the bytes of a string in the test's file, where strings are hexadecimal.
 fn bytes_of(text: &Value) -> Vec<u8> {
     let hex = text.as_str().expect("hex");
     (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).expect("hex")).collect()

@@ -37,7 +37,7 @@ fn editors_fill_in_code() {
     let cached = answer["tokens_cached"].clone();
     let expected = json!({ "content": "Once upon", "truncated": false, "tokens_cached": cached });
     assert_eq!(answer, with(expected, json!({ "generation_settings/top_k": 40 })));
-    // llama.vscode asks for several completions. The answer is a list.
+    // The editor plugin llama.vscode asks for several completions at once. The answer to such a request is a list.
     let several = talk.good("/infill", &with(fill_in(), json!({ "n_cmpl": 3 })));
     let several: Vec<_> = several.as_array().unwrap().iter().map(|one| (&one["index"], &one["content"])).collect();
     let content = json!("Once upon");

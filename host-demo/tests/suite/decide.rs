@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 /// The types of decision models, each with its case.
 const TYPES: [&str; 7] = ["openjev", "lev", "nimble", "kev", "laya", "julia", "clef"];
 
-/// Returns the model of a case, and the answers and errors that llama.cpp gives.
+/// Returns the path of the model for a type, and the expected answers and errors.
 fn case(kind: &str) -> Option<(PathBuf, Value)> {
     let folder = fixtures(&format!("decisions/decision_{kind}_a"))?;
     let reference = serde_json::from_slice(&std::fs::read(folder.join("ref.json")).unwrap()).unwrap();

@@ -49,7 +49,8 @@ fn prompt<'r>(reference: &'r Value, name: &str) -> &'r Value {
     list(&reference["prompts"]).iter().find(|prompt| prompt["name"] == name).unwrap()
 }
 
-/// Returns the text of the answer to a prompt, and checks that the prompt has the same tokens as in transformers.
+/// Returns the text that the model answers to the prompt `name`. Checks that the prompt's tokens are the same as in
+/// transformers.
 fn answer(dir: &Path, reference: &Value, name: &str) -> String {
     let (prompt, files) = prompts(dir, reference).find(|(prompt, _)| prompt["name"] == name).unwrap();
     let model = dir.join("model.gguf");

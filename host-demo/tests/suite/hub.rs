@@ -374,7 +374,7 @@ fn other_files_stay() {
     }
     let listed = || String::from_utf8(hub.run(&["list"]).stdout).unwrap();
     assert!(listed().contains("me/small:Q8_0 ") && listed().lines().count() == 6, "{}", listed());
-    // The hub cannot be reached, so the file of the earlier commit is used.
+    // The hub is not asked (`HF_HUB_OFFLINE`), so the file of the earlier commit is used.
     let output = hub.run_with(&["inspect", "-hf", "me/small:Q8_0"], &[("HF_HUB_OFFLINE", "True")]);
     assert!(String::from_utf8_lossy(&output.stderr).contains(&"0".repeat(40)), "{output:?}");
     let weights = snapshots.join(COMMIT).join("model.safetensors");

@@ -152,7 +152,7 @@ fn prompts_that_cannot_fit_are_refused_by_their_length() {
         assert_eq!((status, &error["param"], &error["code"]), (400, &json!(param), &json!("context_length_exceeded")));
         assert!(error["message"].as_str().unwrap().contains("the prompt has at least "), "{error}");
     }
-    // A prompt that may be cut is not refused. White space does not count towards its length.
+    // If the request allows its prompt to be cut, the prompt is not refused. White space is not counted.
     let body = json!({ "prompt": text, "truncate_prompt_tokens": 9, "max_tokens": 1 });
     assert_eq!(server.post("/v1/completions", body.to_string().as_bytes()).0, 200);
     let body = json!({ "prompt": " ".repeat(100_000) });
@@ -241,7 +241,8 @@ pub fn ask_from(source: &str, server: &Server, path: &str, body: &Value) -> Stri
     answer
 }
 
-/// If one client has all slots, a second client gets a slot at once. The paused answer continues with the same text.
+/// If a client has all slots, another client gets a slot at once. The answer that is paused for this continues later
+/// with the same text.
 #[test]
 fn a_new_client_does_not_wait_for_long_answers() {
     let server = Server::start_with(&["-c", "1024", "--parallel", "2", "--cache-scope", "server"]);

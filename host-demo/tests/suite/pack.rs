@@ -69,7 +69,8 @@ fn packed_models_give_the_same() {
     }
 }
 
-/// The head and the matrices together are a model that gives the same tokens. The head itself has no matrix.
+/// The head and the file of matrices, joined together, are a model that gives the same tokens as the original. The head
+/// alone contains no matrix.
 #[test]
 fn a_model_is_divided_for_a_storage() {
     let directory = tempfile::tempdir().unwrap();

@@ -32,7 +32,8 @@ fn plans_are_consistent_in_every_form() {
     assert!(rust.contains(&format!("pub const KV_BYTES: usize = {};", number("kv_bytes"))), "{rust}");
     assert!(stdout(&["plan", "-c", "128", "-b", "4", "--kv", "q8_0"]).contains(&number("kv_bytes").to_string()));
 
-    // A user-defined board. The flash of the program depends on the features, and the output lists the features.
+    // A board that the user describes. The size of the program in flash depends on its features, which the output
+    // lists.
     let own = |flash: &str| json(&["plan", "-c", "64", "--flash", flash, "--ram", "128K,96K", "--json"]);
     let plan = own("3M");
     assert_eq!(plan["features"], serde_json::json!(["kv-f16", "llama", "q8_0"]));

@@ -29,8 +29,8 @@ fn blocks_after_a_change_are_reused() {
         assert_eq!(read(&server, &whole, json!({})).1, 0);
         let (tokens, cached) = read(&server, &shorter, json!({}));
         assert_eq!(cached, tokens - 1, "{args:?}");
-        // The new line is read. The last tokens before it are also read, because they may become tokens of the next
-        // word.
+        // The inserted sentence is read, and a few tokens before it, because the end of the prompt's first part may
+        // form other tokens with the new text.
         let (tokens, cached) = read(&server, &changed, json!({}));
         assert!(cached < tokens - 3 && cached + 10 > tokens, "{args:?}: {cached} of {tokens}");
         // A request may ask for longer blocks, or none.

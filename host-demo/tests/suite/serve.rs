@@ -579,7 +579,8 @@ fn without_a_key_nobody_learns_which_prompts_are_known() {
     for guess in [120, 100, 60, 20].map(|len| &secret[..len]) {
         assert_eq!(cached(&format!("{guess}z")), 0, "{guess}");
     }
-    // A prompt that continues the whole secret conversation may use the cache.
+    // A prompt that continues the whole secret conversation may be told to be cached, because its client knows the
+    // secret.
     assert!(cached(&format!("{secret} and then a dog")) > 70);
     assert!(!server.ask("GET", "/metrics", "", b"").1.contains("cached_tokens_total"));
 }

@@ -79,7 +79,7 @@ fn models_take_turns_in_their_memory() {
     let folder = folder(&["one.gguf", "three.gguf", "two.gguf", "two-00002-of-00002.gguf"]);
     std::fs::write(folder.path().join("zero.gguf"), b"GGUF is no model").unwrap();
     let alone = Server::start(&["--parallel", "2"]).text(&good());
-    // The memory is enough for two models, the bodies of requests and the process itself.
+    // This limit has room for two loaded models, the bodies of requests and the process of the server itself.
     let server = start(folder.path(), &["--cache-scope", "server", "--memory", "1500M", "--alias", "first"]);
     assert!(server.log().contains("zero.gguf"), "{}", server.log());
     assert!(loaded(&server).is_empty());

@@ -449,7 +449,7 @@ fn files_of_one_vocabulary() {
     }
 }
 
-/// `Metaspace` adds a space before a text that does not begin with one.
+/// The pre-tokenizer `Metaspace` adds a space before a text only if the text does not begin with a space.
 #[test]
 fn a_first_space_is_not_doubled() {
     let tokens = ["<unk>", "▁", "a", "▁a", "▁▁a"];

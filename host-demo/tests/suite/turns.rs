@@ -344,7 +344,8 @@ fn a_function_that_is_not_strict_loses_only_what_a_grammar_cannot_express() {
     let (head, text) = talk.server.ask("POST", "/v1/chat/completions", "", body.to_string().as_bytes());
     assert!(head.contains("x-warning: tools: the parameters of f are enforced in part: $.if: this keyword"), "{head}");
     assert!(text.contains(r#"{\"city\":\"x\"}"#), "{text}");
-    // The types of parameters stay in the grammar, and so do nested parts.
+    // In these parameters, only the keywords that a grammar cannot express are removed. The grammar still enforces the
+    // types, also in nested objects.
     let owner = json!({ "type": "object", "properties": { "mail": { "type": "string", "pattern": "(?i)a", "maxLength": 3 } },
         "required": ["mail"], "dependentRequired": { "mail": ["x"] } });
     body["tools"][0]["function"]["parameters"] = json!({

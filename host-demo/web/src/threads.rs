@@ -104,7 +104,8 @@ pub extern "C" fn web_help() -> ! {
     let mut done = 0;
     loop {
         let gate = look(|gate| gate & OPEN != 0 && number(gate) != done);
-        // Joins an open gate: increments the number of running helpers, so that `run` does not return.
+        // The helper joins the open gate by adding 1 to the number of running helpers. While this number is not 0,
+        // `run` does not return.
         if GATE.compare_exchange(gate, gate + 1, SeqCst, Relaxed).is_err() {
             continue;
         }

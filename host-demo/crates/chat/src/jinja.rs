@@ -14,8 +14,8 @@ use super::{filters, source, values, words};
 /// Maximum number of steps of a template; generated text counts by its length. A long conversation takes some hundred
 /// thousand steps.
 const FUEL: u64 = 4_000_000;
-/// Divides the number of steps for a probe. A dozen conversations are probed at the start of a program, and a hostile
-/// template must not delay the start.
+/// The number of steps for a probe is the usual one divided by this. A program probes a template with a dozen
+/// conversations when it starts, and a hostile template must not delay the start.
 const PROBE: u64 = 20;
 /// Stack size in bytes, for macros that call each other and for nested values (see [`visits`](super::visits)).
 const STACK: usize = 16 << 20;
@@ -419,7 +419,8 @@ mod tests {
         for make in makes {
             stops(make, 60, "{{ ns.x == ns.y }}");
         }
-        // Values of 4096 elements are cheap to make. These templates use such values in an endless loop.
+        // Values of 4096 elements cost little fuel to make. In these templates, a loop that never ends uses such a
+        // value in each round.
         for used in uses {
             stops(makes[0], 11, &format!("{{% for i in range(99999) %}}{used}{{% endfor %}}"));
         }

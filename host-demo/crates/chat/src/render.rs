@@ -56,7 +56,8 @@ pub enum Ending {
 }
 
 impl Renderer {
-    /// `name` is a well-known format or `auto`; `template` is Jinja source that replaces the model's own.
+    /// Creates a renderer. `name` is a well-known format or `auto`. `template` is the source of a Jinja template that
+    /// replaces the template of the model.
     pub fn new(gguf: &Gguf<'_>, tokenizer: &Tokenizer<'_, '_>, name: &str, template: Option<String>) -> Result<Self> {
         let spelled = |id: Option<u32>| {
             id.map(|id| String::from_utf8_lossy(tokenizer.spelling(id)).into_owned()).unwrap_or_default()

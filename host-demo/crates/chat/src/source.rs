@@ -219,8 +219,9 @@ fn for_each(tag: &str, words: &[Range<usize>]) -> String {
     )
 }
 
-/// Rewrites `{% set a.b = EXPRESSION %}`: passes `EXPRESSION` through [`VISIT`], which limits its nesting. Other
-/// assignments are left alone, because only values of namespaces outlive a loop and can grow with each round.
+/// Rewrites `{% set a.b = EXPRESSION %}` so that `EXPRESSION` passes through [`VISIT`], which limits the nesting of its
+/// value. Other assignments are left unchanged: only values in namespaces remain after a round of a loop, so only these
+/// can grow with each round.
 fn kept(tag: &str, words: &[Range<usize>]) -> String {
     let is = |at: usize, text: &str| words.get(at).is_some_and(|word| &tag[word.clone()] == text);
     let (Some(equals), Some(last)) = (words.get(4).filter(|_| is(2, ".") && is(4, "=")), words.last()) else {

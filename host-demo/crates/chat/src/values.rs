@@ -26,7 +26,7 @@ pub fn each(value: Value) -> Result<Value, Error> {
     })
 }
 
-/// The items that a filter returns; they can be iterated once.
+/// The items that a filter returns. As in Jinja, they can be iterated only once.
 #[derive(Debug)]
 struct Generator(Mutex<Vec<Value>>);
 

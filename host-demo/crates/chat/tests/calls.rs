@@ -89,7 +89,8 @@ fn every_dialect_reads_its_own_grammar() {
             assert!(!calls.is_empty() && !has_more, "{family}: {text:?}");
             check(family, &text, &calls);
             if let Some((mark, rest)) = &rest {
-                // With recipients, `rest` matches one call, but `text` may have further messages.
+                // In a dialect with recipients, `rest` describes a single call, but `text` may contain further
+                // messages.
                 let (_, after) = text.split_once(mark.as_str()).unwrap();
                 assert!(has_recipients || accepts(rest, after), "{family}: {text:?}");
             }

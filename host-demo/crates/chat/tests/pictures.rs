@@ -1,4 +1,4 @@
-//! Pictures in conversations stand where the model's template shows them.
+//! Tests that pictures in conversations are placed where the model's template shows them.
 
 use arenite::Gguf;
 use arenite_chat::{Ending, Renderer, Style};

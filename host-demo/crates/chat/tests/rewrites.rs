@@ -110,7 +110,7 @@ fn earlier_calls_are_in_the_form_of_the_model() {
     // LFM2: the template contains the delimiter of calls in a comment, but it does not write calls.
     let plain =
         "{# <|tool_call_start|> #}{% for message in messages %}[{{ message.role }}|{{ message.content }}]{% endfor %}";
-    // Kimi K2 Thinking: the template writes identifiers instead of names.
+    // Kimi K2 Thinking: the template writes the identifiers of calls instead of the functions' names.
     let numbered = "{% for message in messages %}[{{ message.role }}|{{ message.content or '' }}]{% if message.tool_calls %}\
         <|tool_calls_section_begin|>{% for call in message.tool_calls %}<|tool_call_begin|>{{ call.id }}<|tool_call_argument_begin|>\
         {{ call.function.arguments | tojson }}<|tool_call_end|>{% endfor %}<|tool_calls_section_end|>{% endif %}\

@@ -166,7 +166,7 @@ fn is_type(lower: &str) -> bool {
     parts.next().is_some_and(is_digit) && parts.all(|part| part.chars().count() == 1)
 }
 
-/// True for sizes: `7b`, `8x7b`, `a2.7b`, `7b1`, `small`, ...
+/// Returns true if a part of a model's name is a size: `7b`, `8x7b`, `a2.7b`, `7b1`, `small`, ...
 fn is_size(lower: &str) -> bool {
     if matches!(lower, "small" | "mini" | "medium" | "large" | "xl" | "xxl") {
         return true;

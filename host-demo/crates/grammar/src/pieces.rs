@@ -51,8 +51,8 @@ pub fn from_pieces(piece: &Piece, budget: &Budget) -> Result<Table> {
     Ok(Table::new(compile(rules, root, budget)?, differences))
 }
 
-/// The rules of schemas and of shared pieces. They are kept because lists of calls repeat them. A shared piece is
-/// identified by its address.
+/// The rules made so far of schemas and of shared pieces, so that a schema or piece that occurs again, as in lists of
+/// calls, is compiled only once. A shared piece is identified by its address.
 #[derive(Default)]
 struct Known<'p> {
     all: Schemas,

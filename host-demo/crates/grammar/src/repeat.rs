@@ -30,8 +30,9 @@ pub fn written_out(size: usize, min: u32, max: Option<u32>) -> usize {
     size.max(1).saturating_mul(times as usize)
 }
 
-/// True if a text determines how often `expr` is repeated in the text. This requires that `expr` does not match the
-/// empty text, and that text which could extend a match never begins like a new match.
+/// Returns true if each text that consists of repetitions of `expr` determines the number of the repetitions. The test
+/// is stricter than that: `expr` must not match the empty text, and no character can both extend a match and begin the
+/// next one.
 pub fn is_counted<'r>(expr: &'r Expr, inlined: &'r dyn Fn(usize) -> Option<&'r Expr>, budget: &'r Budget) -> bool {
     let Ok(automaton) = Nfa::compile(expr, inlined, budget) else { return false };
     let [first, ..] = automaton.nodes.as_slice() else { return false };

@@ -132,8 +132,9 @@ pub fn model(name: &Name, access: Access<'_>) -> Result<PathBuf> {
             is_meant(&pieces[0]).then(|| snapshot.directory.join(&pieces[0]))
         })
     };
-    // If the name has no quantization, the cache is used only for a file with the preferred quantization: the
-    // repository may have such a file even if the cache has a different one. Otherwise the hub's list decides.
+    // A name without a quantization stands for the preferred quantization. If the cache has no file with this
+    // quantization, the hub is asked, even if the cache has a file with another one, because the repository may have
+    // the preferred one.
     let quant = name.quant.as_deref().unwrap_or(DEFAULTS[0]);
     if let Some(path) = in_cache(&|file| name.file.is_some() || has_quant(file, quant)) {
         return Ok(path);
@@ -257,7 +258,7 @@ pub fn with_quant<'f>(files: &[&'f String], quant: &str) -> Vec<&'f String> {
     let named = |before: &str| pattern(before).map_or(Vec::new(), |pattern| all(&|file| pattern.is_match(file)));
     let exact = all(&|file| has_quant(file, quant));
     let found = if exact.is_empty() { named("(^|[^a-zA-Z0-9])") } else { exact };
-    // Names of float types are not searched for within words, because `BF16` contains `F16`.
+    // The name of a float type must be a whole word, because `BF16` contains `F16`.
     if found.is_empty() && !quant.starts_with(['F', 'f']) { named("") } else { found }
 }
 

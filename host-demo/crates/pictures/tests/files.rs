@@ -1,4 +1,5 @@
-//! Files of other programs give the same pixels as in transformers, and damaged files give an error.
+//! Picture files that other programs wrote are decoded to the same pixels as in transformers. Damaged files give an
+//! error.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::Read;

@@ -71,7 +71,8 @@ pub struct Change<'a> {
     /// Name of the tensor in the new file.
     pub name: String,
     pub to: TensorType,
-    /// The chosen type, before it was replaced by a type that fits the tensor's rows.
+    /// The type that was chosen for the tensor. `to` is another type if the tensor's rows do not consist of whole
+    /// blocks of the chosen type.
     pub wanted: TensorType,
     /// The type that was chosen, but is too imprecise because the weights are so small. The tensor then keeps its old
     /// type.

@@ -31,7 +31,8 @@ pub fn weigh(x: &[f32], importance: &[f32], sigma2: f32, weights: &mut [f32]) {
     }
 }
 
-/// Least-squares fit of `x = scale * code`: weighted sums of `x * code` and `code * code`.
+/// The weighted sums for a least-squares fit of `x = scale * code`: the sum of `x * code`, and the sum of `code *
+/// code`.
 #[derive(Clone, Copy, Default)]
 pub struct Fit {
     pub xq: f32,

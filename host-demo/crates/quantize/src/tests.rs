@@ -14,7 +14,8 @@ use arenite_gguf_writer::Header;
 const VECTORS: &str = include_str!("../../../tests/quantize/vectors.txt");
 const TYPES: &str = include_str!("../../../tests/quantize/types.txt");
 
-/// Returns a row of weights and their importances, by the same formula as in `make.py`.
+/// Returns a row of weights and their importances. `make.py`, which made the expected results, computes them by the
+/// same formula.
 fn row() -> (Vec<f32>, Vec<f32>) {
     let mut state = 1u32;
     let mut byte = || {

@@ -94,8 +94,8 @@ impl Deref for LargePages {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the range is mapped and readable as long as `self` lives. Copying replaces the pages of the range by
-        // pages with the same bytes.
+        // SAFETY: the range is mapped and readable as long as `self` lives. The copy to large pages replaces pages of
+        // the range only by pages with the same bytes.
         unsafe { std::slice::from_raw_parts(self.range.at as *const u8, self.range.len) }
     }
 }
@@ -297,7 +297,7 @@ mod tests {
         }
     }
 
-    /// A file that does not stay in the page cache is not copied, and the wait ends.
+    /// If the pages of a file do not stay in the page cache, the wait for them ends, and the file is not copied.
     #[test]
     fn short_memory_ends_the_wait() {
         let waits = |counts: &[usize]| {

@@ -294,11 +294,11 @@ impl Deref for Bytes {
     }
 }
 
-/// Size in bytes below which `auto` only maps a model, because a small model is hardly slower in small pages.
+/// With `auto`, a model with fewer bytes than this is only mapped, because small pages hardly slow it down.
 #[cfg(target_os = "linux")]
 const SMALL: usize = 64 << 20;
 
-/// Turns `auto` into `Map` if the model, which has `len` bytes, is small or if memory is short.
+/// Replaces `auto` by `Map` if a model of `len` bytes is small or if there is little memory.
 #[cfg(target_os = "linux")]
 fn way_to_load(load: Load, len: usize) -> Result<Load> {
     Ok(if load == Load::Auto && (len < SMALL || available_memory() < 2 * len) { Load::Map } else { load })

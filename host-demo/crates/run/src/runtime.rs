@@ -51,7 +51,8 @@ pub enum DraftChoice {
     Lookup,
     /// A file: layers that were made for the model, or a smaller model with the same vocabulary.
     File(std::path::PathBuf),
-    /// A file beside the model. Its layers are used if they fit the model, and if the model itself has no such layers.
+    /// A file found beside the model. Its layers are used only if they fit the model and if the model has no such
+    /// layers itself.
     Beside(std::path::PathBuf),
 }
 

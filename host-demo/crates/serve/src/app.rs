@@ -1,4 +1,4 @@
-//! The state that all routes share: the service, the channel to the engine, and the open requests.
+//! The state that the handlers of all routes share: the service, the channel to the engine, and the open requests.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};

@@ -8,8 +8,8 @@ use serde_json::Value;
 
 /// Limit in bytes for all items that are kept.
 pub const ITEMS: usize = 8 << 20;
-/// Maximum number of bytes for the items of one client. The limit does not depend on the items of other clients, unless
-/// there are so many clients that one of them is forgotten.
+/// Maximum number of bytes for the items of one client. This share is smaller than the limit for all items, so that
+/// what a client keeps does not depend on other clients, unless there are so many of them that one is forgotten.
 const SHARE: usize = 512 << 10;
 /// Limit in bytes for the items that one request names.
 pub const NAMED: usize = 4 << 20;

@@ -9,8 +9,8 @@ use super::sound::Sound;
 
 /// Number of samples that are read at a time.
 const CHUNK: usize = 1600;
-/// Minimum number of samples of a voice. If a voice is longer than a window, the rest after the window is dropped if
-/// the rest has fewer samples.
+/// Minimum number of samples of a voice. Shorter voices are dropped, also if they are the rest of a voice that was
+/// longer than a window.
 const SHORTEST: usize = 160;
 
 /// Finds voices in a sound, one after the other.

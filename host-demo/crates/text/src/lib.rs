@@ -72,7 +72,8 @@ fn warn_of_old_file(gguf: &Gguf<'_>, tokenizer: &Tokenizer<'_, '_>) {
 /// Normalizes `text` by the vocabulary's steps, and then tokenizes it.
 pub fn encode(tokenizer: &Tokenizer<'_, '_>, text: &[u8], how: Encode) -> Result<Vec<TokenId>> {
     let Converted { text, tokenizer, places } = &converted(tokenizer, text, how)?;
-    // Start with little scratch memory and double it, because most texts need far less than the upper bound `most`.
+    // The scratch memory is small at first, and is doubled while it does not suffice, because most texts need far less
+    // than the upper bound `most`.
     let most = tokenizer.scratch_bytes_for(text);
     let mut scratch = vec![0; most.min(text.len().saturating_add(FIRST_SCRATCH))];
     // A text almost never has more tokens than bytes. If it does, the error contains the number of tokens.

@@ -188,7 +188,7 @@ fn measure(args: &Args, model: &ModelArgs, case: Case) -> Result<Option<Measured
             decoded.push(other);
         }
     }
-    // Measure the memory before the profile, because the profile allocates memory itself.
+    // The peak memory is measured here, because the profile after this allocates memory itself.
     let peak_rss_bytes = peak_rss();
     let limits = Limits::measure(open.gguf(), open.options.kernels, threads);
     let value_34ths = value_34ths(plan.options.kv);

@@ -3,7 +3,7 @@
 use arenite::gguf::Tensor;
 use arenite::{Gguf, Model, Section};
 
-/// Number of bytes that are read, and number of multiplications that are done.
+/// Number of bytes that a section of the model reads in a run, and number of its multiplications.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     pub bytes: u64,

@@ -211,7 +211,7 @@ fn write_folder(kind: &str, gguf: &Gguf<'_>, folder: &Path) {
     write_tensors(gguf, &[], &folder.join("model.safetensors"), of_qwen);
 }
 
-/// Writes clef's head under the names of torch's modules. In these modules, query, key and value are one tensor.
+/// Writes the head of a clef model under the names of torch's modules, which have query, key and value in one tensor.
 fn write_joint_head(gguf: &Gguf<'_>, to: &Path) {
     const LAYER: &[(&str, &str)] = &[
         ("attn_norm", "norm1"),

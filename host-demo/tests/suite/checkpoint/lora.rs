@@ -159,7 +159,8 @@ fn saved_modules_may_have_three_names() {
     assert!(message.contains("lm_head.weight differ"), "{message}");
 }
 
-/// Adapters are refused if they are incomplete, or if they do more than add a product of two matrices to a matrix.
+/// An adapter is refused if it is incomplete, or if its effect is not the addition of a product of two matrices to a
+/// matrix.
 #[test]
 fn other_adapters_are_refused() {
     let directory = tempfile::tempdir().unwrap();

@@ -68,8 +68,8 @@ fn absent_settings_are_the_defaults_of_the_class() {
     }
 }
 
-/// Gives two tokens the names of a reranker's labels, "yes" and "no". Removes all merges, because they may refer to the
-/// old names.
+/// Renames two tokens to "yes" and "no", the labels of a reranker. Removes all merges, because they may contain the old
+/// names.
 fn name_labels(folder: &Path, ids: &Value) {
     let file = folder.join("tokenizer.json");
     let mut json: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
@@ -360,7 +360,7 @@ fn activation_functions_have_one_name() {
     }
 }
 
-/// In transformers 5.24 the class GemmaMLP uses `hidden_act`, and ignores `hidden_activation`.
+/// transformers' class GemmaMLP reads `hidden_act` and ignores `hidden_activation` (as of version 5.24).
 #[test]
 fn gemma_has_one_field_for_its_activation_function() {
     let directory = tempfile::tempdir().unwrap();

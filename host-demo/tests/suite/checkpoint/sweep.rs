@@ -11,8 +11,8 @@ use super::checkpoint;
 use super::tiny::write_tiny;
 use crate::common::{arenite, path};
 
-/// For each class and each setting, one value other than the default. `sweep.py` compared all variants, and then wrote
-/// the results.
+/// For each class, each setting is changed to a value other than its default. `sweep.py` tested all of these models in
+/// transformers and wrote the expected results.
 #[test]
 fn settings_of_all_classes_are_followed_or_refused() {
     let all: Value = serde_json::from_slice(&fs::read(checkpoint("sweep.json")).unwrap()).unwrap();

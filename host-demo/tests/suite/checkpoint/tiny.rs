@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::checkpoint;
 
-/// Computes the values of a tensor from its name, in the same way as `tiny.py`.
+/// Computes the values of a tensor from its name. `tiny.py`, which made the expected results, computes the same values.
 pub fn weights(name: &str, shape: &[usize]) -> Vec<u8> {
     let fnv = |state: u64, byte: u8| (state ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
     let mut state = name.bytes().fold(0xcbf2_9ce4_8422_2325, fnv);

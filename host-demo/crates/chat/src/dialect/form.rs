@@ -152,7 +152,8 @@ impl Constraint<'_> {
         }
     }
 
-    /// The delimiter at the start of calls, and the grammar of the text after it; `None` if calls have no delimiter.
+    /// Returns the delimiter at the start of calls, and the grammar of the text after the delimiter. `None` if the
+    /// calls of the dialect have no delimiter.
     pub fn after_mark(&self, tools: &[&Tool], is_parallel: bool) -> Option<(String, Piece)> {
         match self.dialect.own {
             Own::Form(own) => {

@@ -24,7 +24,7 @@ impl Gate {
         Self { settings, tail: String::new() }
     }
 
-    /// Returns true if the text before the delimiter is a thought.
+    /// Returns true if the text up to the gate's delimiter is a thought.
     pub fn is_thought(&self) -> bool {
         self.settings.is_thought
     }

@@ -16,7 +16,7 @@ pub const MOST_NAME: usize = 256;
 pub struct Literals<'t> {
     pub text: &'t str,
     pub at: usize,
-    /// The delimiter around texts, in addition to ordinary quotes.
+    /// The model's own delimiter around texts. Ordinary quotes are accepted, too.
     quote: &'t str,
 }
 

@@ -143,7 +143,7 @@ fn large_integers_stay_exact() {
             assert_eq!(call.arguments.replace(": ", ":").replace(", ", ","), wanted, "{form}");
         }
     }
-    // Smaller integers and other numbers are values of their own.
+    // Integers of up to 64 bits and other numbers stay numbers. They are not held as texts.
     let text = "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"at\": {\"a\": 18446744073709551615, \"b\": 1.0e25}}}\n</tool_call>";
     let wanted = vec![("get_weather".to_string(), json!({ "at": { "a": u64::MAX, "b": 1.0e25 } }))];
     assert_eq!(read(text), (String::new(), String::new(), wanted));

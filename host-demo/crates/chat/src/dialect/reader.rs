@@ -283,8 +283,8 @@ impl Reader {
     /// text may still become an opening delimiter.
     fn begins_wrapper(&mut self, skipped: usize, is_end: bool) -> bool {
         let text = &self.held[skipped..];
-        // At the start of the answer, a delimiter counts only if it is a token or cannot be ordinary text. After a
-        // thought, every delimiter counts.
+        // At the start of an answer, a delimiter counts only if it is a token or a text that is not used otherwise.
+        // After a thought, every delimiter counts.
         let is_after = !matches!(self.state, State::Start);
         let is_mark = |open: &str| open.starts_with("<|") || matches!(open, ">>>all\n" | "<plain>");
         let counts = |open: &str| is_after || has_token(open) || is_mark(open);
@@ -557,7 +557,7 @@ impl Reader {
             return;
         }
         let mark = forms.first().map_or(0, |at| dialect.calls[*at].trigger().len());
-        // Skips at least one character, so that this text is not parsed again.
+        // At least one character becomes text, so that the same text is not parsed as a call again.
         let len = mark.max(self.held.chars().next().map_or(0, char::len_utf8));
         let mut text: String = self.held.drain(..len).collect();
         text.drain(..if dialect.wrappers.iter().any(|(open, _)| *open == text) { len } else { self.implied.min(len) });

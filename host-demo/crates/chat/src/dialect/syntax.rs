@@ -55,7 +55,8 @@ pub fn read(form: &CallForm<String>, tools: &Tools, text: &str, end: End) -> Ste
                 input.at += 1;
             }
         }
-        // After a cut, an element without its closing delimiter is not accepted, because arguments may be missing.
+        // If the answer was cut off, an element without its closing delimiter is not accepted, because some of its
+        // arguments may be missing.
         match item(form, tools, &mut input, end == End::Whole) {
             Ok(mut more) => calls.append(&mut more),
             Err(Unread::More) if !is_end => return Err(Unread::More),
@@ -273,7 +274,8 @@ fn tagged(
         }
         let (key, attributes) = head(input, parameter)?;
         let rest = input.rest();
-        // Search for the end of a CDATA section first, because the section may contain the closing delimiter.
+        // The end of a CDATA section is searched for first, because the closing delimiter of the element may also occur
+        // in the section as text.
         let literal = rest.trim_start().strip_prefix(CDATA.0).map(|inner| rest.len() - inner.len());
         let from = match literal {
             Some(start) => start + rest[start..].find(CDATA.1).ok_or(Unread::More)?,

@@ -269,7 +269,7 @@ pub const CALLS: &[CallForm<&str>] = &[
         named("<|from|>assistant\n<|recipient|>", "\n<|content|>", ""),
     ),
     form("Qwen3-Coder without the outer tag", "", "", FUNCTION),
-    // These forms count only if the whole answer consists of calls, because they have no delimiter.
+    // The forms without a delimiter. They count only if the whole answer consists of calls.
     form("Llama 3.1 to 3.3, xLAM", "", "", PARAMETERS),
     form("Llama 3.2", "", "", Syntax::Python),
     form("GLM-4-9B", "", "", named("", "\n", "")),

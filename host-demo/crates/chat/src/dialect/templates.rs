@@ -127,8 +127,8 @@ impl Answer {
         message
     }
 
-    /// Returns a prompt and the answer in `self`, as a template writes them; `None` if the template cannot show the
-    /// answer.
+    /// Renders the answer in `self` with a template. Returns the prompt before the answer and the text of the answer.
+    /// `None` if the template cannot show the answer.
     fn written(&self, template: &Source, dialect: &Dialect, probe: &Probe) -> Option<(String, String)> {
         let (tools, question) = (functions(), json!({ "role": "user", "content": QUESTION }));
         let alone = json!([question]);

@@ -13,7 +13,7 @@ use super::config::{self, Config};
 use super::keys::Keys;
 use arenite_gguf_writer::{Header, Meta};
 
-/// A setting of the config that the new model does not follow.
+/// A setting of config.json that the new model would not follow.
 struct Difference {
     /// The field in `config.json`.
     field: &'static str,

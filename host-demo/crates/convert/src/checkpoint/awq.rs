@@ -83,7 +83,7 @@ fn gemv<'f>(checkpoint: &mut Checkpoint<'f>, stem: &str, settings: &Value) -> Re
     Ok(([rows, columns], packed))
 }
 
-/// In the version `gemv_fast`, `qzeros` stores the products of the zeros and the scales.
+/// Reads the version `gemv_fast`. Its tensor `qzeros` has the products of the zeros and the scales, not the zeros.
 fn gemv_fast<'f>(checkpoint: &mut Checkpoint<'f>, stem: &str, settings: &Value) -> Result<([usize; 2], Packed<'f>)> {
     let codes = need(checkpoint, &format!("{stem}qweight"))?;
     let scales = need(checkpoint, &format!("{stem}scales"))?;

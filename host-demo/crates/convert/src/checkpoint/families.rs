@@ -120,8 +120,8 @@ impl Family {
         }
     }
 
-    /// Returns the family whose causal or base class begins like `model_type`: `qwen3_moe` matches
-    /// `Qwen3MoeForCausalLM`.
+    /// Returns the family that has a causal or base class whose name begins like `model_type`. For example, `qwen3_moe`
+    /// matches `Qwen3MoeForCausalLM`.
     fn of_type(model_type: &str) -> Option<&'static Self> {
         let plain = |text: &str| text.replace('_', "").to_ascii_lowercase();
         let wanted = plain(model_type.strip_suffix("_text").unwrap_or(model_type));

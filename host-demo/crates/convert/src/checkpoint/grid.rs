@@ -82,8 +82,8 @@ impl Scale {
 }
 
 impl Leaf<'_> {
-    /// The smallest type of GGUF that holds the weights without loss; `None` unless the weights are integers and each
-    /// block lies in one group.
+    /// Returns the smallest type of GGUF that holds the weights without loss. `None` if the weights are not integers,
+    /// or if a block of the type would lie in more than one group.
     fn grid(&self) -> Option<TensorType> {
         if self.of_columns.is_some() {
             return None;

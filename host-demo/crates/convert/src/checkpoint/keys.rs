@@ -248,7 +248,8 @@ impl Keys<'_> {
         let Some((scale, all)) = scales.filter(|(scale, all)| !is_given && *scale != 0.0 && *all != 0.0) else {
             return;
         };
-        // For these architectures, the key with the value of `mscale_all_dim` already implies the factor.
+        // In these architectures, programs already compute this factor from the key for `mscale_all_dim` if the
+        // condition is true.
         let is_implied = match self.architecture {
             "deepseek2" | "mistral4" | "kimi-linear" | "bailingmoe3" => scale == all,
             "mistral3" => scale == 1.0,

@@ -38,7 +38,7 @@ pub enum Coding {
 /// Formats of 4-bit weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FourBits {
-    /// Groups of 16 weights. Factors are floats with four exponent bits and three mantissa bits.
+    /// NVFP4: groups of 16 weights. The factors are floats with four bits for the exponent and three for the mantissa.
     Nv,
     /// Groups of 32; factors are powers of two.
     Mx,

@@ -162,8 +162,8 @@ impl Place {
         Self::in_layer(rest).unwrap_or_else(whole)
     }
 
-    /// Numbers the layers of a second stack after the layers of the first stack, and layers that predict further tokens
-    /// after all other layers.
+    /// Changes the layer number of a tensor. Layers of a second stack are numbered after those of the first stack, and
+    /// layers that predict further tokens after all others.
     pub fn behind(self, config: &Config) -> Result<Self> {
         let Some(number) = self.number else { return Ok(self) };
         let number = match () {

@@ -30,7 +30,8 @@ pub struct Special {
 }
 
 impl Special {
-    /// Returns the special tokens of a model with `rows` tokens. Timestamp tokens follow the special tokens.
+    /// Returns the special tokens of a Whisper model with `rows` tokens. In the vocabulary, the tokens of timestamps
+    /// follow them.
     pub fn new(rows: u32) -> Self {
         let is_multilingual = rows >= 51865;
         let languages = LANGUAGES.split_whitespace().take(if rows >= 51866 { 100 } else { 99 });

@@ -387,7 +387,8 @@ impl<'f> Output<'f> {
         self.grid = first.and_then(|first| kinds.try_fold(first, |kind, other| larger(kind, other?)));
     }
 
-    /// Returns true if the tensor's integers, which another program has made, are copied into blocks without loss.
+    /// Returns true if the tensor's integers, which another program has quantized, can be copied into blocks without
+    /// loss.
     fn keeps_grid(&self) -> bool {
         self.grid.is_some_and(|grid| grid::holds(self.kind, grid))
     }

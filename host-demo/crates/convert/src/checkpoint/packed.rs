@@ -29,8 +29,8 @@ impl Codes<'_> {
                 return u32::from(byte >> (line % 2 * 4) & 15);
             }
             Order::AwqFast { columns } => {
-                // The five bits of the column number within a block of 32 columns are stored in the order 0, 2, 1, 4,
-                // 3.
+                // Within a block of 32 columns, the place of a code is computed from the five bits of the column
+                // number, which are arranged in the order 0, 2, 1, 4, 3.
                 let place = at % 8 / 2 * 8 + at % 2 * 4 + at % 32 / 8;
                 let code = line % 4 * 64 + at % 64 / 32 * 32 + place;
                 let word = line / 4 * columns + at / 64 * 64 + code / 4;
@@ -113,7 +113,7 @@ impl Packed<'_> {
         (self.scales.get(line, group), self.zero(line, group), bias)
     }
 
-    /// Returns the line and the group of the factors that apply to weight `at`.
+    /// Returns the line and the group that have the factors of the weight with the index `at`.
     fn place(&self, at: usize) -> (usize, usize) {
         let (row, column) = (at / self.columns, at % self.columns);
         match &self.groups {

@@ -271,7 +271,7 @@ fn labels(keys: &mut Keys<'_>) {
     if !usual || names.len() > 2 {
         keys.set("classifier.output_labels", arenite_gguf_writer::Meta::strings(&names));
     }
-    // The problem type tells whether the outputs exclude each other, and whether they are probabilities.
+    // `problem_type` says whether the outputs are probabilities, and whether they exclude each other.
     if let Some(kind) = keys.config.text("problem_type").filter(|kind| *kind != "single_label_classification") {
         let kind = kind.to_owned();
         keys.header.set("general.problem_type", kind.as_str());

@@ -374,7 +374,7 @@ impl Settings {
     }
 }
 
-/// Returns the name of a tensor in the new file, and the first number in its name.
+/// Returns a tensor's name in the new file, and the number in its old name that takes the place of `#`.
 fn new_name(kind: &Kind, name: &str) -> Option<(String, Option<usize>)> {
     let mut rest = name;
     while let Some(root) = ROOTS.iter().find(|root| rest.starts_with(**root)) {

@@ -337,7 +337,7 @@ mod tests {
         Checkpoint { tensors: tensors.iter().map(leaf).collect(), ..Checkpoint::default() }
     }
 
-    /// One checkpoint has matrices in several formats. The codes 1, 2 and 9 stand for 0.5, 1 and -0.5.
+    /// The matrices of a checkpoint may have different formats. The 4-bit codes 1, 2 and 9 stand for 0.5, 1 and -0.5.
     #[test]
     fn compressed_tensors_of_several_formats() {
         let two = 2f32.to_le_bytes();

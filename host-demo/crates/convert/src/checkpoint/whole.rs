@@ -266,7 +266,7 @@ impl Whole {
         self.product(settings, stem, [rows, columns], delta)
     }
 
-    /// IA3: factors on the rows of a matrix or, in a feed-forward, on its columns.
+    /// Applies the factors of an IA3 adapter to the rows of a matrix or, in a feed-forward, to its columns.
     fn factors(&mut self, adapter: &Checkpoint<'_>, settings: &Settings, model: &Model<'_>, stem: &str) -> Result<()> {
         let name = format!("{stem}{FACTORS}");
         let (shape, old) = model.matrix(&format!("{stem}.weight"))?;
@@ -450,7 +450,7 @@ fn is_bias(name: &str) -> bool {
     name.contains(".lora_B.") && name.ends_with(".bias")
 }
 
-/// Returns true for the names of modules that look up rows by token id.
+/// Returns true if `stem` is the name of a module that looks up rows by the ids of tokens, i.e. an embedding.
 fn is_embedding(stem: &str) -> bool {
     ["embed_tokens", "wte", "word_embeddings", "embed_in"].contains(&stem.rsplit('.').next().unwrap_or(stem))
 }

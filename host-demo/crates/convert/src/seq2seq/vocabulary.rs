@@ -154,7 +154,7 @@ fn pairs(directory: &Path, model: &Model<'_>, header: &mut Header) -> Result<()>
         vocabulary.set(*id, token, 0.0, if Some(*token) == unknown { UNKNOWN } else { CONTROL })?;
     }
     let merges = bpe["merges"].as_array().context("tokenizer.json has no merges")?.iter().map(|merge| {
-        // A merge is a list of two texts. In older files, it is one text in which a space separates the two.
+        // A merge is a list of the two texts. Older files have one text instead, in which a space separates the two.
         let pair = match merge {
             Value::String(text) => text.split_once(' '),
             pair => pair[0].as_str().zip(pair[1].as_str()),

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 const GPT2: &str = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
 /// One digit at a time. [`known`] converts `\d`, `\p{Nd}` and `[0-9]` to this expression.
 const DIGITS: &str = r"\p{N}";
-/// Expressions that match fewer characters than [`DIGITS`], because they leave out characters such as ½ and Ⅷ.
+/// Expressions for single digits. They match fewer characters than [`DIGITS`], because they do not match characters
+/// such as ½ and Ⅷ.
 pub const SOME_DIGITS: [&str; 3] = [r"\d", r"\p{Nd}", r"[0-9]"];
 const NUMBERS_BY_THREE: &str = r"\p{N}{1,3}";
 const CJK: &str = "[一-龥\u{3040}-ゟ゠-ヿ]+";
@@ -19,8 +20,8 @@ const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{
 /// line break.
 const CL100K: &str =
     r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+";
-/// The expression for DeepSeek LLM's words, which consist of letters of alphabets with cases. [`known`] replaces the
-/// whole expression by this beginning.
+/// The beginning of the expression for DeepSeek LLM's words. These consist of letters of alphabets that distinguish
+/// cases, which the whole expression lists. [`known`] replaces the whole expression by this beginning.
 const CASED_LETTERS: &str = r"\s?[A-Za-zµÀ-ÖØ-öø-ƺ";
 const CJK_HANGUL: &str = "[一-龥ࠀ-一가-\u{d7ff}]+";
 const PUNCTUATION: &str = "punctuation";

@@ -54,7 +54,8 @@ fn byte_level(vocab: Value, merges: Value, unknown: Option<&str>) -> Value {
     })
 }
 
-/// The file says that `</s>` is an ordinary token, and that `<PRE>` is an added token that is not special.
+/// In this file, `</s>` is an ordinary token and `<PRE>` is an added token that is not special, so neither of them is a
+/// control token.
 #[test]
 fn well_known_spellings_are_text_if_the_file_says_so() {
     let vocab = json!({"<": 0, "/": 1, "s": 2, ">": 3, "x": 4, "P": 5, "R": 6, "E": 7, "</s>": 8});

@@ -87,7 +87,7 @@ pub fn read(wanted: &Model<'_>, json: &Value, notes: &mut Vec<String>) -> Result
         // found by its spelling, before that.
         let unscored = if kind == USER_DEFINED && model["type"] == "Unigram" { f32::NEG_INFINITY } else { 0.0 };
         let score = vocabulary.tokens.get(&u32::try_from(id).unwrap_or(u32::MAX)).map_or(unscored, |token| token.score);
-        // Only vocabularies that spell a space as `▁` are changed, because in all others `▁` stands for itself.
+        // The text is changed only in vocabularies that spell a space as `▁`. In all others, `▁` stands for itself.
         let has_marks = !is_byte_level(json) && !support::splits_words(json) && model["type"] != "WordPiece";
         let text = normalized::text(json, token);
         let text = if kind == USER_DEFINED && has_marks { text.replace('▁', " ") } else { text };
@@ -365,8 +365,8 @@ fn word_pieces(json: &Value, vocabulary: &mut Vocabulary) -> Result<()> {
     Ok(())
 }
 
-/// Writes the second of the special tokens before a text, and the second to last one after it. (`ends` and `special.rs`
-/// write the outermost ones.)
+/// Writes the keys for the second special token before a text and for the second to last one after it. (`ends` and
+/// `special.rs` write the first and the last one.)
 fn second_ends(json: &Value, vocabulary: &mut Vocabulary) {
     let Some(template) = part(&json["post_processor"], "TemplateProcessing") else { return };
     let single: Vec<&Value> = list(&template["single"]).collect();

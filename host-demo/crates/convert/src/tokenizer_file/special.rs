@@ -292,8 +292,8 @@ fn stated_adds(name: &str, json: Option<&Value>, settings: &Value, config: &Valu
     Some((stated.or(default)?, true))
 }
 
-/// Returns true for the classes of transformers 4 whose settings replace the post-processor of a `tokenizer.json`.
-/// Llama and DeepSeek's models use these classes.
+/// Returns true if the tokenizer has a class of transformers 4 that builds the post-processor from its settings, not
+/// from the `tokenizer.json`. The models of Llama and DeepSeek use such classes.
 fn builds_processor(settings: &Value) -> bool {
     let class = settings["tokenizer_class"].as_str().unwrap_or_default();
     let class = class.strip_suffix("Fast").unwrap_or(class);
@@ -424,7 +424,8 @@ mod tests {
 
     use super::*;
 
-    /// transformers keeps a dict of templates as it is, and converts a list of templates to a dict.
+    /// The field of chat templates may be a dict of templates or, in other files, a list. transformers converts a list
+    /// to a dict.
     #[test]
     fn several_templates_are_a_list_or_a_dict() {
         let folder = tempfile::tempdir().unwrap();

@@ -62,8 +62,8 @@ fn normalization(json: &Value, normalizers: &[&Value], notes: &mut Vec<String>) 
     for (at, normalizer) in normalizers.iter().enumerate() {
         let kind = normalizer["type"].as_str().unwrap_or("of no type");
         match Step::of_normalizer(kind) {
-            // A step is accepted only if the normalizers before it do not change its result, because the host applies
-            // all steps first.
+            // The host applies all steps before all other normalizers. So a step is accepted only if its result is the
+            // same before and after the normalizers that precede it.
             Some(step) if normalizers[..at].iter().all(|before| commute(before, step, strips_spaces)) => {
                 steps.push(step)
             }

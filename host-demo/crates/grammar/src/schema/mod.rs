@@ -559,7 +559,7 @@ fn anchored<'s>(root: &'s Value, anchor: &str) -> Option<&'s Value> {
                 if text("$anchor") == Some(anchor) || is_id("$id") || is_id("id") {
                     return Some(schema);
                 }
-                // `const` and `enum` are not searched, because listed values are not schemas.
+                // The values of `const` and `enum` are not searched for anchors, because they are not schemas.
                 left.extend(
                     object.iter().filter(|(key, _)| !["const", "enum"].contains(&key.as_str())).map(|(_, value)| value),
                 );

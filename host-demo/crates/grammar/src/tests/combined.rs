@@ -37,8 +37,8 @@ fn ways(value: &Value) -> Vec<String> {
     orders(&members).into_iter().map(|order| format!("{{{}}}", order.join(","))).collect()
 }
 
-/// Like `exactly`, for two schemas that must both hold. The two are combined in one `allOf` in either order, and with
-/// `b` in an `allOf` inside `a`.
+/// Like `exactly`, for values that must match both schemas. The schemas are combined in three ways: in an `allOf` in
+/// both orders, and by an `allOf` with `b` inside `a`.
 fn both(a: Value, b: Value, valid: &[Value], invalid: &[Value]) {
     exactly(&json!({ "allOf": [a, b] }), valid, invalid);
     exactly(&json!({ "allOf": [b, a] }), valid, invalid);
@@ -276,7 +276,7 @@ fn switches() {
 #[test]
 fn alternatives_that_exclude_each_other() {
     let (integer, nothing) = (json!({ "type": "integer" }), json!({ "type": "null" }));
-    // The first alternative excludes both alternatives of the `anyOf` in the second alternative.
+    // The first alternative of `oneOf` must exclude both alternatives of the `anyOf`, which is its second alternative.
     exactly(
         &json!({ "oneOf": [integer, { "anyOf": [{ "type": "string" }, nothing] }] }),
         &[json!(1), json!("a"), json!(null)],

@@ -70,7 +70,7 @@ fn characters() {
     for bytes in [&b"\xff"[..], b"\xc0\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\x80"] {
         assert!(!State::new(&grammar).allows(&grammar, bytes.iter().copied()), "{bytes:?}");
     }
-    // A text may end inside a character's bytes, but then the remaining bytes must follow.
+    // A text can be cut inside a character's bytes. After this, only the remaining bytes of the character are accepted.
     let mut state = State::new(&grammar);
     assert!(state.accept(&grammar, b"\xf0\x9f".iter().copied()) && !state.is_complete());
     assert!(!state.clone().accept(&grammar, b"a".iter().copied()));
@@ -96,7 +96,8 @@ fn recursion_and_ambiguity() {
     // The possible parses of a palindrome differ only at the end of the text, so each parse needs a stack that grows.
     let palindromes = "root ::= \"a\" root \"a\" | \"b\" root \"b\" | [ab]?";
     gbnf(palindromes, &["", "a", "abba", "ababa", "aabaa"], &["ab", "abab", "aab"]);
-    // A call at the end of a rule takes no stack, so the text can be arbitrarily long.
+    // A call at the end of a rule takes no place on the parser's stack, so a text with many such calls can be
+    // arbitrarily long.
     gbnf("root ::= \"a\" root | \"b\" other\nother ::= \"c\" root | \"\"", &[&"abc".repeat(500)[..1499], "b"], &["c"]);
     // Texts of this grammar can nest as deep as the parser's stack allows. At the deepest level, a closing bracket must
     // still be possible.

@@ -65,9 +65,9 @@ fn in_chat(
     // beginning of another option would have an advantage.
     let end = text::token(tokenizer, renderer.stop()).or(tokenizer.eos());
     let how = Encode { add_special: false, parse_special: false };
-    // The answer begins with the question's name, because SmolLM2 then chooses the right text more often. Yes-or-no
-    // questions have no name in the answer: the name does not improve their answers, and its tokens are a quarter of a
-    // short question.
+    // Except for yes-or-no questions, the answer begins with the question's name, because SmolLM2 then chooses the
+    // right text more often. The name does not improve answers to yes-or-no questions, and its tokens would be a
+    // quarter of a short question.
     let (name, before) = match question.kind {
         Kind::Noul => (String::new(), ""),
         _ => (format!("{}:", question.id), " "),

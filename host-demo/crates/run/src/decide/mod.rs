@@ -105,9 +105,9 @@ impl Decider<'_> {
         }
     }
 
-    /// Returns the prompts of all questions. `is_one_of_many` is true if the same questions are asked about several
-    /// states. Prompts for models that are not trained for decisions then begin with the question, so that all states
-    /// share the question.
+    /// Returns the prompts of all questions about one state. `is_one_of_many` is true if the questions are asked about
+    /// several states. Models that are not trained for decisions then get prompts that begin with the question, so that
+    /// the prompts about all states have a common beginning.
     ///
     /// # Errors
     ///

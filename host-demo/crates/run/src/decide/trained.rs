@@ -22,7 +22,8 @@ const TEMPLATE: &str = "tokenizer.chat_template.systemone";
 const OPTION_END: &str = "<|box_end|>";
 /// Maximum number of options of a question.
 const MOST_OPTIONS: usize = 255;
-/// Number of ratings with which [`Type::Lev`] answers yes or no. The ratings go from certainly no to certainly yes.
+/// A model of the type [`Type::Lev`] answers a yes-or-no question by this many ratings, from certainly no to certainly
+/// yes.
 const RATINGS: usize = 9;
 
 /// The types of decision models.
@@ -260,8 +261,9 @@ impl DecisionModel {
         })
     }
 
-    /// Converts a value to the form with which the model was trained: with sorted members of objects, as text, or
-    /// without the texts that delimit options.
+    /// Converts a value to the form in which the model was trained to read it. Depending on the type of the model, the
+    /// members of objects are sorted, the value becomes text, or texts that look like the delimiters of options are
+    /// replaced.
     fn prepared(&self, value: &Value) -> Value {
         let mut value = value.clone();
         if matches!(self.kind, Type::Lev | Type::Clef) {

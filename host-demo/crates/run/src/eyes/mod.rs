@@ -124,7 +124,8 @@ impl Eyes {
         Ok(eyes)
     }
 
-    /// Opens a projector's file for a vocabulary, without checking that the projector belongs to the model.
+    /// Opens a projector's file without a model: only the model's vocabulary is needed, and the sizes of projector and
+    /// model are not compared.
     ///
     /// # Errors
     ///
@@ -269,7 +270,7 @@ impl Eyes {
             return Ok(known);
         }
         let _turn = self.turn();
-        // Search again, because another request may have decoded the same file while this one waited.
+        // The file is looked up again, because another request may have decoded it while this one waited for its turn.
         if let Some(known) = known() {
             return Ok(known);
         }

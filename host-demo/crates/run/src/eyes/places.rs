@@ -74,7 +74,8 @@ impl Sights {
                 for row in rows {
                     let Some((at, id)) = tokens.next() else { break };
                     *id = row_id(&sight.key, row);
-                    // A new place begins after a token between two lines of rows, such as `[IMG_BREAK]`.
+                    // A row is added to the last place if it follows that place directly. If there is a token between
+                    // two lines of rows, such as `[IMG_BREAK]`, a new place begins.
                     match places.last_mut().filter(|last| row > first && last.range().end == at) {
                         Some(last) => last.rows.end += 1,
                         None => places.push(Place { start: at, rows: row..row + 1, columns, sight: sight.clone() }),

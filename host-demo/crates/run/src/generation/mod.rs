@@ -156,8 +156,8 @@ pub struct Generation {
 }
 
 impl Generation {
-    /// Begins the answer to `prompt`. `grammar` identifies the grammar in the cache of masks, so different grammars
-    /// must have different numbers.
+    /// Begins the answer to `prompt`. The number `grammar` identifies the grammar in the cache of masks, so each
+    /// grammar needs a number of its own.
     ///
     /// # Errors
     ///

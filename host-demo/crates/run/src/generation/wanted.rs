@@ -13,7 +13,8 @@ use super::Settings;
 /// The number of tokens that thoughts may take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ThoughtLimit {
-    /// A constrained answer may use half of the available tokens for thoughts; otherwise there is no limit.
+    /// The default: an answer with a grammar may use half of the available tokens for thoughts, other answers have no
+    /// limit.
     #[default]
     Usual,
     Unlimited,

@@ -14,8 +14,8 @@ use arenite_text::shown::one_line;
 
 /// An answer that waits for one of the `parallel` slots.
 pub enum Waiting {
-    /// A new answer: its job; the number of tokens that the client is told to be cached, if it differs from the real
-    /// number; and the number of its slot.
+    /// A new answer: its job; the number of tokens that the client is told to be cached, if this differs from the real
+    /// number; and the number of the answer's slot.
     New(Box<Job>, Option<usize>, usize),
     /// An answer in progress whose slot went to another client.
     Paused(Box<Progress>),

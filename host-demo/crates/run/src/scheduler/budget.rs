@@ -57,7 +57,8 @@ impl Unread {
     }
 }
 
-/// Returns true if so many unread tokens of a prompt may have a pass of their own.
+/// Returns true if a prompt has so few unread tokens that they may be read in a pass of their own, without other
+/// answers.
 pub fn is_short(left: usize) -> bool {
     (1..=LEAST).contains(&left)
 }

@@ -246,7 +246,8 @@ impl Scheduler<'_, '_, '_> {
         Ok(ends.iter().map(|end| product(end) / (half as f64).sqrt()).collect())
     }
 
-    /// Opens a context with the beginning of `ids` that a cached context contains, at most `most` tokens.
+    /// Opens a context that contains the longest known beginning of `ids`, up to `most` tokens. The beginning is taken
+    /// from a cached context.
     fn begun(
         &mut self,
         (ids, most): (&[TokenId], usize),

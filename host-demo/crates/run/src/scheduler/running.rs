@@ -101,7 +101,8 @@ impl Running {
         if count == 0 { 0 } else { self.generation.shown().end(position, count) - position }
     }
 
-    /// Appends tokens of another conversation that belong at the current position. Returns the number of these tokens.
+    /// Appends those tokens of the donor, an earlier conversation, that belong at the current position. Returns their
+    /// number.
     pub fn reuse(&mut self, engine: &mut Engine<'_, '_>) -> usize {
         let Some(donor) = &mut self.donor else { return 0 };
         let reused = donor.give(engine, &mut self.context);

@@ -14,7 +14,7 @@ pub const MOST_QUESTIONS: usize = 256;
 #[derive(Clone, Copy, Default)]
 pub struct Fields<'f> {
     pub state: Option<&'f Value>,
-    /// Several states instead of one. Each state gets separate answers.
+    /// Several states, given instead of `state`. The questions are answered for each of them.
     pub states: Option<&'f Value>,
     pub questions: Option<&'f Value>,
 }
@@ -27,8 +27,9 @@ pub struct Decisions {
     states: usize,
     /// True if the request has a list of states.
     are_many: bool,
-    /// The prompts. The prompts about the first state come first, then the prompts about the next state. If prompts
-    /// begin with the question, the first prompt of every state comes first, then the second prompt of every state.
+    /// The prompts of all questions about all states. Usually, they are ordered by state: all prompts about the first
+    /// state, then those about the next one. If prompts begin with the question, they are ordered by question: the
+    /// prompts of the first question for all states, then those of the next one.
     readings: Vec<Reading>,
     is_question_first: bool,
     /// Number of tokens of all prompts.

@@ -1,4 +1,4 @@
-//! A model that is planned for many conversations, and the thread that runs them.
+//! A model for serving: its memory is planned for many conversations, and a thread runs them.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
@@ -46,8 +46,8 @@ impl Host {
             .contexts(2 * parallel + 1)
             .pages(parallel.saturating_mul(context.div_ceil(16)))
             .logits(parallel)
-            // A recurrent model needs three checkpoints, because states are saved where conversations branch off, near
-            // the end of each prompt, and at its end.
+            // For each conversation, a recurrent model saves up to three states: where conversations branch off, near
+            // the end of the prompt, and at its end.
             .checkpoints(3)
             .batch(open.options.batch.max(parallel));
         let hears = model.spec().sound().is_some();

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 const MOST_TRIED: usize = 64;
 /// Keywords of schemas whose value is an object with a schema for each name.
 const OF_SCHEMAS: [&str; 5] = ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
-/// Maximum number of steps from a schema to one of its parts.
+/// Maximum depth at which a part of a schema is reached from the whole schema.
 const MOST_STEPS: usize = 200;
 
 /// Simplifies the schema of a function's parameters so that it can be compiled to a grammar. Removes the keywords that

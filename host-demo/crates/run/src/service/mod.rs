@@ -95,8 +95,8 @@ pub struct Service {
     /// Maximum number of positions of a conversation.
     pub context: usize,
     pub vocab: usize,
-    /// Upper bound for the bytes of text that a token stands for, without white space. `None` if the vocabulary drops
-    /// text other than white space.
+    /// Maximum number of bytes of text that one token stands for. White space does not count. `None` if the vocabulary
+    /// drops other text, too.
     pub token_bytes: Option<usize>,
     /// Number of values in an embedding.
     pub embedding_len: usize,
@@ -250,7 +250,8 @@ impl Service {
         let Some(token_bytes) = self.token_bytes.filter(|most| text.len() / most >= self.context) else {
             return Ok(());
         };
-        // White space does not count, because some vocabularies drop it beside special tokens.
+        // White space is not counted, because some vocabularies drop it beside special tokens, so it may have no
+        // tokens.
         let bytes: usize = text.chars().filter(|c| !c.is_whitespace()).map(char::len_utf8).sum();
         let least = bytes / token_bytes;
         match least >= self.context {

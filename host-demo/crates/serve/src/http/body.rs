@@ -12,7 +12,7 @@ pub fn parse(bytes: &[u8]) -> Result<Value, ApiError> {
     as_written(bytes).map(with_integers)
 }
 
-/// Parses a body like [`parse`], but leaves all numbers unchanged.
+/// Parses a body like [`parse`], but does not convert whole numbers with a decimal point to integers.
 pub fn as_written(bytes: &[u8]) -> Result<Value, ApiError> {
     serde_json::from_slice(&well_formed(bytes)).map_err(|error| not_json(&error))
 }

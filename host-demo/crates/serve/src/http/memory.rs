@@ -322,7 +322,7 @@ impl Answers {
     }
 }
 
-/// Memory of streamed events that the connection has not taken yet.
+/// The memory of those streamed events that the connection has not taken yet.
 #[derive(Debug)]
 pub struct Unsent {
     meter: Arc<Meter>,

@@ -67,7 +67,7 @@ async fn read_by<T: Send + 'static>(
     let work = move |app: &App| {
         let mut body = json(&body)?;
         app.items.resolve(client, &mut body);
-        // Rename the field in the error, because this interface calls the conversation `input`.
+        // In this interface, the field of the conversation is called `input`, so errors must use this name.
         read(app, &body).map_err(|error| match error.param.as_deref() {
             Some("messages") => ApiError { param: Some("input".into()), ..error },
             _ => error,

@@ -1,4 +1,4 @@
-//! RWKV 6 and 7, as separate models and as a replacement of attention in Qwen 2.
+//! RWKV 6 and 7: models of their own, and models of the form of Qwen 2 in which RWKV replaces the attention.
 
 use anyhow::{Result, ensure};
 

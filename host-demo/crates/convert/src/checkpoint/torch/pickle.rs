@@ -495,7 +495,8 @@ fn line(rest: &mut &[u8]) -> Result<String> {
 mod tests {
     use super::*;
 
-    /// Output of `pickle.dumps({"a": 1, "b": [True, None]}, 2)`, and a call of `os.system`.
+    /// The tested bytes are the output of `pickle.dumps({"a": 1, "b": [True, None]}, 2)`, and a pickle that calls
+    /// `os.system`.
     #[test]
     fn nothing_is_run() {
         let plain = b"\x80\x02}q\x00(X\x01\x00\x00\x00aq\x01K\x01X\x01\x00\x00\x00bq\x02]q\x03(\x88Neu.";
