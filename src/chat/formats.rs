@@ -5,7 +5,8 @@ pub(super) struct Row {
     pub names: &'static [&'static str],
     /// Written once at the start.
     pub start: &'static str,
-    /// Text before each exchange, except the exchange opened by `start`.
+    /// Written before each exchange of a user's message and an answer, except before the first exchange, which `start`
+    /// opens.
     pub open: &'static str,
     /// Written between two messages.
     pub between: &'static str,

@@ -155,8 +155,8 @@ pub(crate) struct Segment {
     pub position: u32,
     /// Number of rows.
     pub tokens: u32,
-    /// Number of tokens of the context's encoder text. In models without an encoder, 1 for rows of a picture that
-    /// attend to all rows of the picture, including later rows.
+    /// Number of tokens of the text that the context's encoder has read. In models without an encoder, it is 1 for
+    /// those rows of a picture that attend to all rows of the picture, including later ones, and otherwise 0.
     pub source: u32,
 }
 
@@ -289,7 +289,7 @@ impl Store {
         Some(start..start + Self::layer_state_bytes(spec, &spec.layer(layer)))
     }
 
-    /// Range of a page of recurrent states; `None` if there is no such page.
+    /// Returns the range of bytes of a page of recurrent states. `None` if the store has no page with this number.
     pub fn state_page(&self, page: usize) -> Option<Range<usize>> {
         let [.., pages] = self.pages;
         let start = self.states_at + page.checked_mul(self.state_bytes)?;
@@ -353,7 +353,8 @@ pub(crate) const fn head_layout(kind: KvType, layer: &Layer) -> HeadLayout {
     HeadLayout { kind, dim: layer.head.dim, shared: layer.head.shared }
 }
 
-/// Number of different distances between two of `context` positions, at least 1.
+/// Number of different distances that two of `context` positions can have, at least 1. A causal attention has only
+/// distances to earlier positions.
 pub(crate) const fn distances(is_causal: bool, context: usize) -> usize {
     if is_causal { context } else { context.saturating_mul(2) - 1 }
 }
@@ -441,7 +442,8 @@ mod tests {
         }
         assert_eq!([4, 5, usize::MAX].map(|page| store.state_page(page)), [None, None, None]);
         assert_eq!([0, 1, 3, 4].map(|pool| store.kept(pool)), [48, 0, 32, 0]);
-        // Flags of open contexts with two saved positions each, the pages, and three tables per context.
+        // The words for two contexts, each with a flag and one saved position, for ten pages, and for the contexts'
+        // page tables of three and of two entries.
         assert_eq!(store.account(), Ok(2 * 2 + 10 + 2 * 5));
     }
 }

@@ -92,7 +92,7 @@ pub struct Engine<'m, 'w> {
     forward: Forward<'m, 'w>,
     /// For each planned context, 1 if it is open.
     open: &'w mut [u32],
-    /// `[contexts][checkpoints]`: positions of the saved states; 0 for none.
+    /// The positions at which recurrent states were saved, `[contexts][checkpoints]`. 0 means that nothing was saved.
     marks: &'w mut [u32],
     /// Number of the last run that computed logits.
     run: u64,

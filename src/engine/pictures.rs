@@ -96,9 +96,9 @@ impl<'c> Work<'c> {
 }
 
 impl Forward<'_, '_> {
-    /// Adds the next tokens of a work to the pass, in segments. A span whose tokens attend to each other becomes one
-    /// segment. Returns the number of added tokens, which is less than the number of `tokens` if the pass runs out of
-    /// segments.
+    /// Adds the next tokens of a work to the pass. The tokens are divided into segments, and a span of tokens that
+    /// attend to each other is one segment. Returns the number of added tokens. It is less than the number of `tokens`
+    /// if the pass has no room for further segments.
     pub(super) fn add_parts(&mut self, work: &Work<'_>, all: Segment, tokens: &[TokenId]) -> usize {
         let mut added = 0;
         while let Some(rest) = tokens.get(added..).filter(|rest| !rest.is_empty() && self.room() > 0) {
@@ -143,7 +143,8 @@ impl Forward<'_, '_> {
         }
     }
 
-    /// Adds the vectors of pictures for layer `layer` to the rows of a work. Row `first` is the work's first row.
+    /// Adds the vectors that pictures have for layer `layer` to the rows of a work, for `taken` of its tokens. Row
+    /// `first` is the work's first row.
     pub(super) fn add_pictures(&mut self, work: &Work<'_>, taken: usize, first: usize, layer: usize) {
         for (index, row) in (work.done..work.done + taken).zip(first..) {
             let span = work.pictures.iter().find(|span| (span.start..span.end()).contains(&index));

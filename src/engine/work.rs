@@ -235,7 +235,8 @@ impl<'p, 'c, 'm, 'w> Pass<'p, 'c, 'm, 'w> {
         ControlFlow::Continue(false)
     }
 
-    /// Fills a pass with tokens of the works, in order. Returns the number of tokens.
+    /// Chooses the tokens of a pass: those of the first work, then those of the next one, as long as there is room.
+    /// Returns the number of tokens.
     fn lay_out(&mut self) -> usize {
         #[cfg(feature = "drafts")]
         let most = self.most;
@@ -291,7 +292,7 @@ impl<'p, 'c, 'm, 'w> Pass<'p, 'c, 'm, 'w> {
         rows
     }
 
-    /// Computes the requested logits, in one matrix product, and advances the contexts.
+    /// Ends a pass: computes the requested logits in one matrix product, and advances the positions of the contexts.
     fn complete(&mut self) {
         let Self { engine, works, logits, .. } = self;
         // The run gets a new number when its first logits are computed, because these overwrite the logits of the
@@ -440,7 +441,7 @@ impl<'m, 'w> Engine<'m, 'w> {
         self.check_storage()
     }
 
-    /// Checks that a tentative work has at most as many tokens as planned.
+    /// Checks that a work with proposed tokens has at most as many tokens as the plan allows for such a work.
     #[cfg(feature = "drafts")]
     fn check_tentative(&self, work: &Work<'_>) -> Result<(), Error> {
         let (needed, given) = (work.tokens().len(), self.plan.options.drafts + 1);

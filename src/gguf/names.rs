@@ -7,7 +7,8 @@ use crate::hash::Hash;
 
 /// Hashes held on the stack at once, 8 bytes each.
 const HELD: usize = 128;
-/// Limit on passes over the names. Otherwise the time for a file of a million tensors would be quadratic.
+/// Limit on the number of times that all names are read. Without the limit, a file with a million tensors would take
+/// quadratic time.
 const PASSES: usize = 32;
 
 /// The names of all keys or of all tensors, in file order.

@@ -526,8 +526,8 @@ mod tests {
         };
         let found = |bytes: &[u8]| Tensors::new(Pieces::one(bytes), 0, data_at, 2).find(b"bc").is_some();
         assert!(found(&with(0, &[])));
-        // Replaces the first name's length by lengths that are too large by one, equal to the rest, and far beyond the
-        // file.
+        // The length of the first tensor's name is replaced by wrong lengths: one that is too large by one, one that
+        // reaches exactly to the end of the entries, and one far beyond the file.
         for len in [data_at as u32 + 9, data_at as u32 + 8, u32::MAX] {
             assert!(!found(&with(0, &len.to_le_bytes())), "{len}");
         }

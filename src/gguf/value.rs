@@ -273,8 +273,8 @@ impl<'a> Array<'a> {
         }
     }
 
-    /// The value that all elements have, if their bytes are equal; `None` if they differ, for an empty array, and for
-    /// strings.
+    /// Returns the value of all elements if their bytes are equal. `None` if they differ, if the array is empty, or if
+    /// the elements are strings.
     pub(crate) const fn same(&self) -> Option<Value<'a>> {
         let Some(size) = self.element.size() else { return None };
         let Some((first, mut rest)) = self.bytes.split_at_checked(size) else { return None };

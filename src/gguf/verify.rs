@@ -86,7 +86,7 @@ impl<'a> Gguf<'a> {
 pub struct Verify<'a> {
     tensors: Tensors<'a>,
     hashes: Array<'a>,
-    /// Index of the current tensor's hash; after the last tensor, the number of hashes.
+    /// Index in `hashes` of the current tensor's hash. After the last tensor, it is the number of hashes.
     index: usize,
     name: &'a str,
     /// Bytes of the current tensor that are still to be hashed.

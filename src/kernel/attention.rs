@@ -471,8 +471,8 @@ impl<S: Isa, const R: usize> Softmax<S, R> {
     }
 }
 
-/// Queries with fewer elements than this are copied to arrays of this length, because the distance of two such arrays
-/// is a little above a power of two.
+/// Queries with fewer elements than this are copied to arrays of this length. The distance between the copies is then a
+/// little more than a power of two, so that they do not compete for the same places of the cache.
 const NARROW: usize = 128 + 16;
 
 /// Adds the values of a block of positions, each times its weight, to `sums`. Positions that all rows attend to are

@@ -106,7 +106,12 @@ pub(super) unsafe trait Isa: Copy {
         }
         sums
     }
-    /// The first four weights of 16 rows, column by column. Rows are `stride` bytes apart; `kind` is a float type.
+    /// Returns the first four weights of each of 16 rows: four vectors, each with one weight of every row. Rows are
+    /// `stride` bytes apart. `kind` is a float type.
+    ///
+    /// # Safety
+    ///
+    /// The four weights of each row may be read.
     ///
     /// # Safety
     ///
@@ -126,7 +131,11 @@ pub(super) unsafe trait Isa: Copy {
         }
         columns.map(|column| self.load(&column))
     }
-    /// Like [`four_columns`](Self::four_columns), for the first eight weights of 16 rows.
+    /// Like [`four_columns`](Self::four_columns), but returns the first eight weights of each of 16 rows.
+    ///
+    /// # Safety
+    ///
+    /// The eight weights of each row may be read.
     ///
     /// # Safety
     ///
@@ -227,7 +236,7 @@ pub(super) trait Lanes: Copy {
     fn store(self, to: &mut [f32; 16]);
     /// Rounds to f16, to nearest even.
     fn store_f16(self, to: &mut [u8; 32]);
-    /// Stores lanes, which are integers from -128 to 127, as bytes.
+    /// Stores the lanes as bytes. Each lane is an integer from -128 to 127.
     fn store_i8(self, to: &mut [i8; 16]);
 
     fn add(self, b: Self) -> Self;

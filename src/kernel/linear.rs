@@ -88,7 +88,7 @@ pub(super) fn part<'a>(w: &Matrix<'a>, range: &mut Range<usize>) -> Option<(usiz
     Some((first, w.part(first, last - first).filter(|w| w.rows() > 0)?))
 }
 
-/// `out[at + t * stride + r] = row r of w * token t of x` plus `addend`, on the calling thread.
+/// Multiplies on the calling thread: `out[at + t * stride + r] = row r of w * token t of x`, plus `addend`.
 #[inline(always)]
 pub(crate) fn linear_alone(
     kernels: &Kernels,

@@ -97,7 +97,8 @@ pub(super) struct Panels {
     /// The functions that pack a panel and multiply it with the first tokens of a batch at the same time. If this is
     /// `None`, `pack` runs first.
     pub both: Option<PackAndMultiply>,
-    /// Functions for decreasing numbers of tokens; the last function is for one token.
+    /// The functions that multiply, in order of the number of tokens that they take, the largest number first. The last
+    /// function takes one token.
     pub multiply: &'static [Multiply],
 }
 
@@ -160,7 +161,8 @@ pub(super) unsafe fn further<const T: usize>(mut q: [*const i8; T], by: usize) -
     q
 }
 
-/// A number of tokens, at most [`MAX_TOKENS`], and the function that multiplies that many at once.
+/// A number of tokens, at most [`MAX_TOKENS`], and the function that multiplies a panel with this number of tokens at
+/// once.
 pub(super) type Multiply = (usize, unsafe fn(&Tile<'_>));
 
 /// A number of tokens, and the function that packs a panel while it multiplies the panel with that many tokens, so that

@@ -9,8 +9,9 @@ use crate::quant::le_f32;
 /// rate) h + step * input * write`. The output is `skip * input + sum of read * h`, over the states in order.
 #[derive(Clone, Copy)]
 pub struct Scan<'a> {
-    /// Number of neighbouring channels that share a step, a bias, a skip factor and a rate, which applies to all
-    /// states. 1 if every channel has its own; then each state has its own rate.
+    /// Number of neighbouring channels that have the same step, bias, skip factor and rate of decay. Such a rate
+    /// applies to all states of these channels. 1 if every channel has its own values; then each state has its own
+    /// rate.
     pub shared: usize,
     /// Decay rates of the states, as little-endian f32, all negative: `[channels][states]`, or one rate for each group
     /// of `shared` channels.
@@ -41,8 +42,8 @@ pub(super) fn scan<S: Isa>(s: S, job: &Scan<'_>, state: &mut [f32], out: &mut [f
     let tiles = state.as_chunks_mut().0.chunks_exact_mut(job.states.max(1));
     let tokens = out.len().checked_div(tiles.len() * TILE).unwrap_or(0);
     let channels = (job.first..).step_by(TILE);
-    // The order of the iterators matters, because a `Zip` of two chunk iterators divides by the chunk sizes, and the
-    // compiler keeps the panic of a division by zero.
+    // The order of these iterators matters. If two chunk iterators are zipped directly, `Zip` divides by their chunk
+    // sizes, and the compiler keeps the code for the panic of a division by zero.
     for ((tile, channel), out) in tiles.zip(channels).zip(out.as_chunks_mut().0.chunks_exact_mut(tokens.max(1))) {
         scan_tile(s, job, tile, channel, out);
     }
@@ -85,8 +86,8 @@ fn scan_tile<S: Isa>(s: S, job: &Scan<'_>, tile: &mut [[f32; TILE]], channel: us
     }
 }
 
-/// The values of the sixteen channels from `i` on: `own(i)` if every channel has its own value, otherwise `group(g)`,
-/// where `g` is the group of the channel.
+/// Returns the values of the sixteen channels from channel `i` on. If every channel has its own value, these are
+/// `own(i)`, otherwise `group(g)` for the group `g` of each channel.
 #[inline(always)]
 fn of_groups<S: Isa>(
     s: S,

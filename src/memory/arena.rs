@@ -197,8 +197,8 @@ impl<'w> Arena<'w> {
         self.rest
     }
 
-    /// `bytes` rounded up to a multiple of [`ALIGN`]. The result saturates, because sums overflow easily with 32 bits.
-    /// A saturated result is larger than any memory, and is refused.
+    /// Rounds `bytes` up to a multiple of [`ALIGN`]. Sums of sizes overflow easily with 32 bits. A sum that overflows
+    /// becomes the largest number instead, which exceeds any memory and is therefore refused.
     pub const fn padded(bytes: usize) -> usize {
         bytes.saturating_add(ALIGN - 1) & !(ALIGN - 1)
     }

@@ -12,7 +12,8 @@
 const NONE: u32 = u32::MAX;
 /// Table entry that needs a new page.
 const NEW: u32 = u32::MAX - 1;
-/// Flag in a page number of a table. It means that the table entry needs a copy of this page.
+/// A flag in an entry of a page table. It means that the context shares the page, and needs a copy of it before it
+/// writes.
 const COPY: u32 = 1 << 31;
 
 /// Maximum number of pages in a pool, so that a page number never has the bit [`COPY`].
@@ -101,8 +102,8 @@ impl<'w> Pool<'w> {
         }
     }
 
-    /// Allocates the pages that a context has claimed. Calls `copy` with the source page and the destination page of
-    /// each copy.
+    /// Allocates the pages that a context has claimed in its table. For each page that is to be copied, calls `copy`
+    /// with the source page and the destination page.
     pub fn provide(&mut self, context: usize, mut copy: impl FnMut(usize, usize)) {
         let (mut first, mut free) = (self.first, self.free);
         let (table, pages) = self.table_mut(context);
@@ -159,7 +160,7 @@ impl<'w> Pool<'w> {
         }
     }
 
-    /// Shares the first `tiles` pages of context `from` with context `to`, which has no pages yet.
+    /// Lets the context `to`, which has no pages yet, share the first `tiles` pages of the context `from`.
     pub fn share(&mut self, from: usize, to: usize, tiles: usize) {
         let width = self.width;
         for tile in 0..width.min(tiles) {

@@ -12,8 +12,8 @@ pub struct AltUp<'a> {
     pub streams: usize,
     /// Rank of the path parallel to attention.
     pub rank: usize,
-    /// For each layer, the threshold of gates in standard deviations above their mean; a value that is not finite means
-    /// no threshold. `None` if no layer has a threshold.
+    /// Thresholds for the feed-forward's gates, one for each layer. A threshold is given in standard deviations above
+    /// the mean of the gates; one that is not finite means that the layer has no threshold. `None` if no layer has one.
     pub sparsity: Option<Array<'a>>,
 }
 

@@ -456,7 +456,8 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    /// Checks that values have the length of keys, if the file gives a length.
+    /// Checks that values have the same length as keys. If the file states no length of values, there is nothing to
+    /// check.
     pub const fn value_length(&mut self, name: &'static str, key_length: usize) -> Result<(), Error> {
         match tri!(self.optional_size(name, MAX_WIDTH)) {
             Some(length) if length != key_length => {

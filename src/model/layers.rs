@@ -108,7 +108,8 @@ impl Layer {
         self.head.rope.is_some()
     }
 
-    /// A number below 32. Two layers with the same set of tensors have the same number.
+    /// Returns a number below 32 that identifies which tensors the layer has. Layers with the same set of tensors have
+    /// the same number.
     pub(crate) const fn parts(&self) -> u32 {
         self.has_attention() as u32
             | (self.has_state() as u32) << 1

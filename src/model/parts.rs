@@ -59,7 +59,7 @@ impl<'a> Spec<'a> {
         }
     }
 
-    /// Sizes of alternating updates, if the model has several streams of hidden states.
+    /// Sizes for AltUp, which updates several streams of hidden states in turn, if the model has such streams.
     pub(crate) const fn altup(&self) -> Option<AltUp<'a>> {
         match self.special {
             Special::AltUp(altup) if built::ALTUP => Some(altup),
@@ -169,7 +169,8 @@ parts! {
     pub(crate) separate_experts: bool = false, true => EXPERTS;
     /// True if one tensor, `ffn_gate_up_exps`, holds gate and up of all experts.
     pub(crate) fused_experts: bool = false, true => EXPERTS;
-    /// True if every layer, not only the first, has its own relative positions.
+    /// True if every layer has a table of its own for relative positions. Otherwise only the first layer has such a
+    /// table, which all layers use.
     pub(crate) own_biases: bool = false, true => RELATIVE_POSITIONS;
     /// Norms of q and k. They are applied before rope, unless [`qk_norm_after_rope`](Self::qk_norm_after_rope) is true.
     pub(crate) qk_norm: QkNorm = QkNorm::None,

@@ -30,7 +30,8 @@ pub struct Recurrent {
     pub shared: usize,
     /// RWKV-6 halves the hidden states after every `halved_every` layers; 0 if it never does.
     pub halved_every: usize,
-    /// True if RWKV's feed-forward also mixes each token's row with the previous row.
+    /// True if RWKV's feed-forward mixes the row of each token with the row of the token before it, as its attention
+    /// does.
     pub channel_mixing: bool,
     /// True if RWKV norms the output of each head.
     pub head_norms: bool,
@@ -127,7 +128,7 @@ impl Recurrent {
         widest
     }
 
-    /// Number of elements of one head's matrix, stored in tiles of 16 columns: `[tiles][keys][16]`.
+    /// Number of elements of a head's state, which is a matrix: `[tiles][keys][16]`, in tiles of 16 columns.
     pub const fn matrix_len(&self) -> usize {
         (self.width.div_ceil(TILE) * TILE).saturating_mul(self.keys)
     }

@@ -49,8 +49,8 @@ macro_rules! roles {
                 match self { $($(#[$cfg])? Self::$role => $per_layer),* }
             }
 
-            /// The tensor's row in the table of its component. A role that is only a second name of another role has no
-            /// row, see `in_family`.
+            /// Returns the row that describes the tensor in the table of its component. A role that is only a second
+            /// name of another role has no row: see `in_family`.
             const fn row(self, spec: &Spec<'_>, layer: &Layer) -> Row {
                 match self { $($(#[$cfg])? Self::$role => $table::$row(self, spec, layer)),* }
             }
@@ -432,7 +432,8 @@ impl Role {
         renamed.iter().find(|(name, _)| *name == self).map_or(self, |(_, role)| *role)
     }
 
-    /// The role under whose name the family's files store this role's tensor.
+    /// Returns the role whose tensor name the family's files use for this role's tensor. Usually, this is the role
+    /// itself.
     pub(super) fn in_files(self, spec: &Spec<'_>) -> Self {
         let renamed = if built::RENAMED { spec.renamed } else { &[] };
         renamed.iter().find(|(_, role)| *role == self).map_or(self, |(name, _)| *name)
@@ -571,7 +572,7 @@ const SHORT_OUTPUT_BIAS: &str = "attn_o.bias";
 /// Relation of a tensor to a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// A tensor of this stack: its role, its layer, and the piece of the role's weights that it holds.
+    /// A tensor of this stack of layers: its role, its layer, and which piece of the role's weights it contains.
     Of(Role, usize, Piece),
     /// A tensor of the other stack.
     Elsewhere,

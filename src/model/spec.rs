@@ -76,7 +76,7 @@ pub struct Spec<'a> {
     pub(crate) norm_eps: f32,
     /// Requirement for biases of q, k and v.
     pub(crate) qkv_bias: Need,
-    /// Requirement for biases of the attention output and the feed-forward.
+    /// Whether the attention output and the feed-forward must, may or cannot have biases.
     pub(crate) linear_bias: Need,
     /// Factor on attention scores. `None` means `1 / sqrt(head.dim)`.
     pub(crate) attention_scale: Option<f32>,
@@ -573,7 +573,7 @@ impl<'a> Spec<'a> {
         let mut index = 0;
         while index < self.layers {
             let layer = self.layer(index);
-            // This is room for the layer's input, which is kept for the second mixer if a layer has two, or for the
+            // Some layers need room for a copy of their input: for the second mixer, if a layer has two, or for the
             // feed-forward.
             let held = if matches!(layer.mixer, Mixer::Both) || self.keeps_input() { self.dim } else { 0 };
             let attention = match self.latent() {

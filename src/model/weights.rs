@@ -274,7 +274,8 @@ fn blame(gguf: &Gguf<'_>, spec: &Spec<'_>, role: Role) -> Result<(), Error> {
 /// model does not have take no entry in the table.
 #[derive(Clone, Copy)]
 struct Slots {
-    /// Index of each role's tensor (in the first layer, for roles of layers), or [`NONE`](Self::NONE).
+    /// For each role, the index of its tensor, or [`NONE`](Self::NONE). For a role that exists in every layer, this is
+    /// the tensor of the first layer.
     first: [u8; Role::ALL.len()],
     /// Entries before the first layer.
     whole: usize,

@@ -37,8 +37,8 @@ pub(crate) trait Format: Named + Copy + 'static {
     /// The largest code.
     #[allow(dead_code)] // only kernels with an instruction set read it
     const MAX: u8;
-    /// Byte offset of the f16 `d`, and a power of two by which this f16 is multiplied; `None` if `d` is stored in a
-    /// different way, which [`d`](Self::d) then implements.
+    /// The byte offset in a block of the f16 scale `d`, and a power of two by which `d` is multiplied. `None` if the
+    /// format stores `d` in another way, which the format's own [`d`](Self::d) implements.
     const D: Option<(usize, f32)> = Some((0, 1.0));
     /// Byte offset of the f16 `m`, and the factor by which this f16 is multiplied; `None` for formats without minimums.
     const M: Option<(usize, f32)> = None;

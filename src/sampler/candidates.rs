@@ -433,7 +433,7 @@ fn of_all(logits: &[f32], highest: f32, least: f32) -> impl Iterator<Item = (Tok
     logits.filter(move |(_, logit)| *logit >= least || *logit == highest)
 }
 
-/// The tokens from which [`draw_of_all`] draws, with their logits and probabilities.
+/// Returns the tokens from which [`draw_of_all`] draws, each with its logit and its probability.
 #[cfg(feature = "samplers")]
 pub(super) fn shares_of_all(
     logits: &[f32],

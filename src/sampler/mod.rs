@@ -193,8 +193,8 @@ impl Params {
         (self.temperature <= 0.0 || self.temperature.is_nan()) && !self.more.is_dynamic()
     }
 
-    /// True if the order has a temperature, and no step before it changes which token is the best. (DRY as the first
-    /// step does not count: it lowers logits of all tokens, as the penalties do.)
+    /// True if `order` has a temperature step, and if no step before it can change which token is the best. (DRY as the
+    /// first step can be ignored: it lowers logits of all tokens, as the penalties do.)
     const fn keeps_best(&self) -> bool {
         let mut links: &[Option<Link>] = &self.order;
         let mut is_first = true;

@@ -17,7 +17,7 @@ const BUFFER: usize = SIZE + 1;
 /// overflow.
 pub(super) const LOUDEST: f32 = 65_536.0;
 
-/// Weights of a frequency in the two triangles that contain it.
+/// The weights that a frequency has in the two triangular mel bands that contain it.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 struct Tap {

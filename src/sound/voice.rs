@@ -139,7 +139,8 @@ mod tests {
         for (noise, voice) in [(0.001, 0.1), (0.0, 0.01), (0.004, 0.03), (0.003, 0.9)] {
             let sound = sound(12, noise, voice, &voices);
             let found = changes(sound.iter().copied());
-            // The pause between the second and the third sound is shorter than 0.3 seconds.
+            // The second and the third sound count as one voice, because the pause between them is shorter than 0.3
+            // seconds.
             let wanted = [16_000, 30_000, 48_050, 60_000, 100_000, 130_000];
             assert_eq!(found.len(), wanted.len(), "{noise}: {found:?}");
             for (pair, wanted) in found.as_chunks::<2>().0.iter().zip(wanted.as_chunks::<2>().0) {

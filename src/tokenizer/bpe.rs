@@ -145,7 +145,7 @@ pub(super) struct Lines<'v, 'a, 'i> {
 }
 
 impl Lines<'_, '_, '_> {
-    /// Appends the ids of a text without special tokens; `None` if `memory` is too small for one of its lines.
+    /// Appends the ids of a text that has no special tokens. `None` if `memory` is too small for a line of the text.
     pub fn encode(&self, text: &[u8], memory: &mut [Word], output: &mut Output<'_>) -> Option<()> {
         for mut line in PreTokenizer::LINES.words(text) {
             let is_newlines = line.starts_with(b"\n");

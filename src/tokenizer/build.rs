@@ -111,7 +111,7 @@ impl<'a> Builder<'_, 'a> {
         }
     }
 
-    /// Returns the next free index of the list whose start is in word `at`, and increments that word.
+    /// Returns the place for the next entry of a list. The word `at` has this place, and is incremented.
     fn next_place(&mut self, at: usize) -> usize {
         let place = get(self.words, at);
         self.set(at, place + 1);

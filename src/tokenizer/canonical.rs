@@ -49,8 +49,8 @@ impl Spelling {
         Bytes { spelling: self, rest: spelled }
     }
 
-    /// True if a text can contain this token, because the token has the vocabulary's spelling. All other tokens (such
-    /// as a control token in raw UTF-8) are only found as special tokens.
+    /// True if the vocabulary's own spelling is used for this token, so that ordinary text can contain it. Tokens with
+    /// another spelling (such as a control token in raw UTF-8) are only found as special tokens.
     pub fn is_reachable(self, spelled: &[u8]) -> bool {
         match self {
             Spelling::ByteLevel | Spelling::Dna if built::BPE => {
@@ -64,8 +64,8 @@ impl Spelling {
         }
     }
 
-    /// The byte at a position of the text that a spelling represents. Only used for tokens that are looked up by
-    /// prefix. A spelling with escapes is decoded from its start.
+    /// Returns the byte at position `at` of the text that a token's spelling stands for. It is only used for tokens
+    /// that are looked up by prefix. A spelling with escapes is decoded from its start.
     #[inline]
     pub fn byte_at(self, spelled: &[u8], at: usize) -> Option<u8> {
         match self {

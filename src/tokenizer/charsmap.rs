@@ -123,7 +123,8 @@ impl<'a, 't> Normalized<'a, 't> {
         }
     }
 
-    /// Returns the next byte, before white space is processed, and whether this byte is white space.
+    /// Returns the next byte of the text after the character map, before white space is merged. The flag is true if the
+    /// byte belongs to white space.
     fn next_raw(&mut self) -> Option<(u8, bool)> {
         // Every iteration consumes part of the text.
         while self.copied.is_empty() && self.replaced.is_empty() {

@@ -311,7 +311,8 @@ mod tests {
         }
     }
 
-    /// Merging a word of any length requests at most three keys per symbol; the tree bounds the other work.
+    /// However long a word is, merging it looks up at most three keys per symbol. The rest of the work is bounded by
+    /// the tree of candidates.
     #[test]
     fn key_requests_are_linear() {
         struct Counted(Sums, core::cell::Cell<usize>);

@@ -25,7 +25,7 @@ enum Meaning {
     End,
     /// A token of fill-in-the-middle, with its role; for each role, only the first spelling that is found counts.
     Fill(Role),
-    /// The token is printed like text, although it looks like a control token.
+    /// A token that is printed like text although its spelling looks like that of a control token.
     Shown,
 }
 

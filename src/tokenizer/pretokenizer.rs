@@ -287,7 +287,7 @@ pub(super) struct Words<'t> {
 /// State of one scanner.
 #[derive(Clone, Copy)]
 struct State {
-    /// End of the scanner's current piece, which contains `pos`.
+    /// Position where the piece of text that the scanner is processing ends. `pos` is inside this piece.
     end: usize,
     /// A position found in the text that the scanner also needs for later pieces, so that it does not search again: see
     /// [`next`].

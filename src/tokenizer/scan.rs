@@ -143,7 +143,7 @@ pub(super) enum Part {
     LineEnds,
     /// `\s+(?!\S)|\s+`
     Spaces,
-    /// `\s{512}(?!\S)|\s{256}(?!\S)|...|\s{4}(?!\S)|\s{1,2}(?!\S)|\s{1}`
+    /// Runs of white space, split by powers of two: `\s{512}(?!\S)|\s{256}(?!\S)|...|\s{4}(?!\S)|\s{1,2}(?!\S)|\s{1}`
     SpacesByPowers,
     /// `\s+$`
     SpacesAtEnd,

@@ -14,7 +14,7 @@ use super::merge::Word;
 use super::vocab::{TokenType, Vocab};
 use crate::TokenId;
 
-/// Difference between the lowest score of a token and the score of a character without a token.
+/// A character without a token gets the lowest score of all tokens minus this number.
 const UNKNOWN_PENALTY: f32 = 10.0;
 
 /// Number of bytes of memory per byte of normalized text: the byte itself and a [`Step`].

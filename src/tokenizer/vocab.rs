@@ -343,8 +343,8 @@ impl<'a> Vocab<'a> {
         self.tokens.len()
     }
 
-    /// Returns true if a space is added before `text`, which is the start of the whole text (`is_start`) or follows a
-    /// special token.
+    /// Returns true if the tokenizer adds a space before `text`. `is_start` is true if `text` is the start of the whole
+    /// text. Otherwise, `text` follows a special token.
     pub fn prefixes(&self, text: &[u8], is_start: bool) -> bool {
         let is = |rule| self.space_prefix_rule & rule != 0;
         self.add_space_prefix

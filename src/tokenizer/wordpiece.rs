@@ -77,7 +77,7 @@ impl WordPieceRules {
     }
 }
 
-/// Appends the ids of a text without special tokens; `None` if `memory` is too small for one of its words.
+/// Appends the ids of a text that has no special tokens. `None` if `memory` is too small for a word of the text.
 pub(super) fn encode(
     vocab: &Vocab<'_>,
     index: &Index<'_>,

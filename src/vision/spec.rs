@@ -90,7 +90,8 @@ impl<'a> Spec<'a> {
             side,
             pixels: (tri!(pixels(gguf, "image_min_pixels")), tri!(pixels(gguf, "image_max_pixels"))),
             window_pixels: tri!(size_or(gguf, "window_size", MAX_IMAGE, 112)),
-            // Early files do not have this key; all published models have up to four tiles on a side.
+            // Early files do not have this key. All published models have at most four tiles on a side, which gives the
+            // default.
             longest: tri!(size_or(gguf, "preproc_image_size", MAX_IMAGE, 4 * side)),
             tiles: (
                 tri!(size_or(gguf, "preproc_min_tiles", MAX_TILES, 1)),
@@ -410,7 +411,8 @@ const fn activation(gguf: &Gguf<'_>, gelu: Activation) -> Result<Activation, Err
     }
 }
 
-/// Reads for which layers the states are also projected, and counts these layers.
+/// Reads which layers' states are also projected to rows of the language model (DeepStack). Returns the file's list,
+/// and the number of these layers.
 const fn deep<'a>(gguf: &Gguf<'a>, layers: usize) -> Result<(Option<Array<'a>>, usize), Error> {
     const NAME: &str = "is_deepstack_layers";
     let Some(deep) = tri!(gguf.array(PREFIX, NAME)) else { return Ok((None, 0)) };

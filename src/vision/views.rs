@@ -16,7 +16,8 @@ pub(super) type Size = (usize, usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Views {
     pub(super) picture: Size,
-    /// Size to which the picture is resized before it is resized to `canvas`; `None` for a single step.
+    /// If a picture is resized in two steps, this is its size after the first step. `None` if it is resized to `canvas`
+    /// in one step.
     pub(super) via: Option<Size>,
     /// Size of the picture before it is cut into tiles.
     pub(super) canvas: Size,

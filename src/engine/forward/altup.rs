@@ -164,8 +164,8 @@ impl Forward<'_, '_> {
         scale(x, 1.0 / altup.streams as f32);
     }
 
-    /// Computes `coefficients(tanh(router(norm(x) / dim)))` for each row, `width` values, and stores them in `inner`
-    /// after the router's output.
+    /// For each row, computes `width` values, `coefficients(tanh(router(norm(x) / dim)))`, and stores them in `inner`
+    /// after the output of the router.
     fn route(&mut self, altup: &AltUp<'_>, layer: &Layer, coefficients: Role, width: usize) {
         let Self { spec, weights, compute, hidden, branch, inner, rows: count, .. } = self;
         let (index, dim, count, n) = (layer.index, spec.dim, *count, altup.streams);

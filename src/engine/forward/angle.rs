@@ -3,7 +3,7 @@
 
 use core::f64::consts::{FRAC_PI_2, FRAC_PI_4, PI, TAU};
 
-/// Upper limit of angles; no position in any context reaches it.
+/// Angles are less than this. No position in any context reaches such an angle.
 const LIMIT: f32 = 134_217_728.0;
 
 /// Pairs of an angle and a multiple of pi/2, in ascending order. The multiple is the nearest one for all angles from

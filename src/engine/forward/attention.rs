@@ -39,7 +39,7 @@ pub(super) enum Part {
     Queries,
 }
 
-/// Roles of an attention's tensors. Each pair has the roles of a weight and of its bias.
+/// The roles of the tensors of an attention. Each pair has the role of a weight and the role of its bias.
 struct Roles {
     before: (Role, Role),
     q: (Role, Role),
@@ -372,7 +372,8 @@ pub(super) struct Attend<'l> {
     pub spec: &'l Spec<'l>,
     pub layer: &'l Layer,
     pub shape: Shape,
-    /// True if every row attends to the whole encoder text instead of earlier positions.
+    /// True if every row attends to all positions of the encoder's text, not to the earlier positions of its own
+    /// context.
     pub text: bool,
     /// Factor on scores.
     pub scale: f32,

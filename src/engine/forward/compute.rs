@@ -101,7 +101,7 @@ impl<'m, 'w> Compute<'m, 'w> {
             return f(0, x); // as one chunk
         }
         let chunk = TOKENS * width;
-        // Work on an element takes about ten times as long as a multiplication.
+        // The work is counted in multiplications. An element takes about as long as ten of them.
         let work = x.len().saturating_mul(10);
         fork_chunks(self.workers, x, chunk, work, &mut [(); 0], 0, &|i, piece, _| f(i * chunk, piece));
     }
@@ -127,7 +127,8 @@ impl<'m, 'w> Compute<'m, 'w> {
         }
     }
 
-    /// `out[t * stride + r] = dot(row r of w, token t)`, for `x` of `[tokens][cols]`.
+    /// Multiplies each token of `x`, which is `[tokens][cols]`, with the matrix: `out[t * stride + r] = dot(row r of w,
+    /// token t)`.
     pub fn times(&mut self, x: (&[f32], usize), w: Matrix<'_>, out: &mut [f32], stride: usize) {
         self.times_each(x, &[(Some(w), 0)], out, stride);
     }

@@ -83,7 +83,8 @@ impl Forward<'_, '_> {
     }
 }
 
-/// `x = xIELU(x)` with the parameters of layer `index`: a parabola for positive `x`, `expm1` for other `x`.
+/// Applies the activation function xIELU with the parameters of layer `index` to `x`: a parabola for positive elements,
+/// `expm1` for the others.
 fn xielu_of(Xielu { alpha_n, alpha_p, beta, eps }: &Xielu<'_>, index: usize, x: &mut [f32]) {
     let softplus = |x: f32| libm::log1pf(libm::expf(x));
     let (beta, eps) = (beta.get(index), eps.get(index));

@@ -108,8 +108,8 @@ fn convolve(
     }
 }
 
-/// Splits scratch memory: the first part has room for a batch of inputs of any convolution, the second part is the
-/// rest.
+/// Splits scratch memory into two parts. The first part has room for a batch of inputs of any convolution, and the
+/// second part is all the rest.
 fn split_scratch<'s>(
     scratch: &'s mut [f32],
     stages: &[Option<Convolution>; MAX_STAGES],
@@ -119,7 +119,8 @@ fn split_scratch<'s>(
     scratch.split_at_mut_checked(batch * widest).unwrap_or_default()
 }
 
-/// For each convolution, the rows of its output that rows `wanted` of the last convolution's output depend on.
+/// Finds, for each convolution, which rows of its output are needed to compute the rows `wanted` of the last
+/// convolution's output.
 fn needed(
     stages: &[Option<Convolution>; MAX_STAGES],
     frames: usize,

@@ -182,7 +182,8 @@ impl<'m, 'w> Lora<'m, 'w> {
         }
     }
 
-    /// Scale of an adapter in a row, without `alpha / rank`; 0 if the row's context does not use the adapter.
+    /// Returns the scale with which a row uses an adapter, without the factor `alpha / rank`. 0 if the row's context
+    /// does not use the adapter.
     pub fn scale(&self, row: usize, adapter: usize) -> f32 {
         let row = if self.is_selected { self.batch() + row } else { row };
         let context = self.owners.get(row).map_or(usize::MAX, |context| *context as usize);

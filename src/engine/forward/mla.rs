@@ -19,7 +19,8 @@ use crate::model::{Latent, Layer, Role, Rope, Scaling, Spec, Temperature, Weight
 const EPS: f32 = 1e-6;
 
 impl Forward<'_, '_> {
-    /// `x += output(attention(norm(x)))`; also adds the rows' keys and values to the cache.
+    /// Runs the attention of a layer, `x += output(attention(norm(x)))`, and adds the rows' keys and values to the
+    /// cache.
     #[inline(never)] // keeps its temporaries off the stack of other layers
     pub(super) fn latent_attention(&mut self, layer: &Layer, latent: &Latent, view: &View) {
         let Self { spec, weights, compute, hidden, branch, inner, rows: count, .. } = self;

@@ -138,7 +138,8 @@ impl Next<'_, '_> {
     }
 }
 
-/// Byte ranges of the tiles that global and local layers of `next` attend to, in the cache of the model `spec`.
+/// Returns the byte ranges of the tiles in the cache of `spec` that the predicting model `next` attends to: one range
+/// for its global layers, and one for its local layers.
 pub(super) fn tiles(store: &Store, spec: &Spec<'_>, next: &Spec<'_>) -> [Range<usize>; 2] {
     let before = |end: usize| {
         let layers = (0..end).map(|index| spec.layer(index)).filter(|layer| layer.owns_kv);
@@ -214,7 +215,8 @@ impl Forward<'_, '_> {
         compute.done(Section::Embedding);
     }
 
-    /// Runs the predicting layers on all rows. Afterwards [`guess`](Self::guess) can be called.
+    /// Runs the layers that predict further tokens on all rows of the pass. After this, [`guess`](Self::guess) can be
+    /// called.
     pub fn run_next(&mut self) {
         if self.rows == 0 {
             return;

@@ -50,8 +50,8 @@ impl Row {
         group.unwrap_or(0)
     }
 
-    /// Offsets of a head's decay and factor. If one matrix computes decays and factors, a group's factors are adjacent
-    /// and the group's decays follow them.
+    /// Offsets in a row of a head's decay and of its factor. If one matrix computes both, the factors of a group of
+    /// heads are adjacent, and the group's decays follow them.
     fn gates(&self, mixer: &Recurrent, head: usize) -> (usize, usize) {
         if mixer.kind != RecurrentKind::DeltaNet || mixer.in_turns {
             return (self.decay + head, self.factor + head);
@@ -266,8 +266,9 @@ impl Mixer<'_> {
         });
     }
 
-    /// Takes the pending rows of a segment into `state`. Returns the state that the rows `x` of the pass advance. If
-    /// the rows are tentative, this is a copy of `state`, and the rows are saved as pending.
+    /// Advances `state` over the segment's pending rows, which were read as proposals and are now accepted. Returns the
+    /// state that the rows `x` of this pass advance next. If these rows are tentative, this is a copy of `state`, and
+    /// the rows are saved as pending.
     #[cfg(feature = "drafts")]
     fn settled<'s>(
         &self,

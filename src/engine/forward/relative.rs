@@ -13,8 +13,8 @@ use crate::quant::le_f32;
 /// Distances of at least this many positions share T5's last bucket. All files use this value.
 const FURTHEST: usize = 128;
 
-/// Biases of one stack, in the order of the keys' positions: `[heads][distances]`, once if all layers share them, else
-/// once per layer.
+/// Relative-position biases of a stack of layers: `[heads][distances]`, in the order of the keys' positions. There is
+/// one such table if all layers share it, otherwise one per layer.
 #[derive(Default)]
 pub(crate) struct Relative<'w> {
     table: &'w [f32],

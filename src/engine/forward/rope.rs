@@ -126,8 +126,8 @@ impl<'w> Rotary<'w> {
 struct Scaled {
     scaling: Scaling,
     factor: f32,
-    /// YaRN keeps the frequencies of pairs up to `low`, divides the frequencies from `high` on, and blends between the
-    /// two in between.
+    /// YaRN treats the pairs of a head by their index: it keeps the frequencies of pairs up to `low`, divides the
+    /// frequencies of pairs from `high` on, and blends both for the pairs between them.
     low: f32,
     high: f32,
 }

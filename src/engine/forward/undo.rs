@@ -16,7 +16,8 @@ pub(crate) struct Undo<'w> {
     /// What the predicting layers have read of each context, and what its recurrent states lack; empty if no drafts are
     /// planned.
     ahead: &'w mut [Ahead],
-    /// The pending rows, which are outputs of projections: `[contexts][layers with a state][rows]`.
+    /// The rows that recurrent layers have computed for proposed tokens, until these tokens are accepted or removed:
+    /// `[contexts][layers with a state][rows]`.
     pending: &'w mut [f32],
     /// A copy of one layer's state. After the copy there is room for the outputs that are computed while the state is
     /// advanced over pending rows; nothing reads these outputs.

@@ -10,8 +10,8 @@ pub(crate) struct Window<'m, 'w> {
     /// The window's two halves. The rows in one half are multiplied while the storage reads into the other. Each half
     /// has room for a row of any matrix.
     bytes: &'w mut [u8],
-    /// The first error of the storage in this run. Until the error is taken, nothing more is read and all results are
-    /// void.
+    /// The first error of the storage in this run. Once there is an error, nothing more is read, and all results are
+    /// invalid until the error is taken.
     fault: Option<Error>,
 }
 
@@ -56,7 +56,8 @@ impl<'m, 'w> Window<'m, 'w> {
         let (mut now, mut next) = bytes.split_at_mut_checked(half).unwrap_or_default();
         let most = band_rows(half, row);
         debug_assert!(most > 0, "the window is smaller than a row");
-        // Each step reads a band and multiplies the band before it. That band has `count` rows, from row `first` on.
+        // Each step of this loop reads the next band of rows, and meanwhile multiplies the band that was read before.
+        // The band that was read before has `count` rows, from row `first` on.
         let (mut first, mut count) = (0, 0);
         while most > 0 && fault.is_none() {
             let after = first + count;

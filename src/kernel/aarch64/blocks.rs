@@ -18,7 +18,8 @@ pub(super) trait Dot: Copy {
     /// The processor has the instruction.
     unsafe fn new() -> Self;
 
-    /// Adds the dot product of 32 weights and 32 quants to `sums`, distributed among the four lanes in any way.
+    /// Adds the dot product of 32 weights and 32 quants to `sums`. The four lanes may share the products in any way:
+    /// only the total of the lanes matters.
     fn dot(self, sums: int32x4_t, w: [int8x16_t; 2], x: [int8x16_t; 2]) -> int32x4_t;
 
     /// [`dot`](Self::dot) for 16 weights and 16 quants.
@@ -275,8 +276,9 @@ fn prefetch<const AT: usize>(p: *const u8) {
     }
 }
 
-/// Integer sums of four rows, which are never cleared (see [`Rows::simple`]): one set for the even groups and one for
-/// the odd groups. `before` has the sums of each row as they were at the last call of [`grown`](Self::grown).
+/// Integer sums of four rows: one set for the even groups of weights, and one for the odd groups. The sums are never
+/// set to 0 (see [`Rows::simple`]). `before` has what the sums of each row were when [`grown`](Self::grown) was called
+/// last.
 struct Run {
     sums: [[int32x4_t; 4]; 2],
     before: [int32x4_t; 2],

@@ -78,7 +78,7 @@ struct Shape<'a> {
 
 /// The positions of a block that a token attends to, relative to the first tile that contains such a position.
 struct BlockRange {
-    /// The distance in bytes from the start of a head to each tile.
+    /// For each tile of the block, the distance in bytes from the start of a head's keys or values to the tile.
     at: [*const f32; BLOCK / TILE],
     /// The first position, and one past the last.
     lane: usize,

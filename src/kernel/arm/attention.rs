@@ -25,7 +25,8 @@ macro_rules! eight {
     };
 }
 
-/// Adds 16 floats of a row, times a factor, to the lanes, and moves the pointer to the next row.
+/// Multiplies 16 floats of a row by a factor and adds them to the sums in the lanes. Moves the row's pointer to the
+/// next row.
 macro_rules! row {
     ($row:literal, $x:literal) => {
         concat!(eight!(low! $row, $x), eight!(high $row, $x), "add ", $row, ", ", $row, ", {step}\n")

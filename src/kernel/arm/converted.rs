@@ -22,7 +22,8 @@ use crate::memory::{HeadLayout, KvType, TILE};
 /// need more stack than the rest of a pass.
 const ROWS: usize = 3;
 
-/// With this start value, a fused multiply-add is a product, whatever its sign.
+/// If a fused multiply-add starts with negative zeros, its result is the product itself, also if the product is a
+/// negative zero.
 static NEGATIVE_ZEROS: [f32; 16] = [-0.0; 16];
 
 /// A query row and its softmax so far.
@@ -208,8 +209,8 @@ impl Row {
     }
 }
 
-/// Adds the values of tile `t` of the block of positions from `block` on, each times its weight, to the sums of each
-/// row. `seen` are the positions of the block that a row attends to.
+/// Multiplies the values of tile `t` by their weights and adds them to the sums of each row. The tile belongs to the
+/// block of positions that begins at `block`. `seen` has the positions of the block that a row attends to.
 ///
 /// # Safety
 ///

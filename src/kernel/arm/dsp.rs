@@ -284,8 +284,8 @@ macro_rules! scales {
     };
 }
 
-/// Multiplies eight weights of a row with the quants: four weights are in the low halves of a word's bytes, four in the
-/// high halves.
+/// Multiplies eight weights of a row with the quants. The low halves of a word's bytes have four of the weights, the
+/// high halves the other four.
 macro_rules! nibbles {
     ($w:literal, $sum:literal) => {
         concat!(

@@ -13,7 +13,8 @@ struct Constants {
     whole: [f32; 4],
     /// The coefficients that the steps of two polynomials add.
     polynomials: [[f32; 2]; 7],
-    /// NaN, and the two ends of the range that arguments are clamped to.
+    /// NaN, and the smallest and the largest argument of the function. Other arguments are replaced by the nearest of
+    /// these two.
     ends: [f32; 3],
 }
 

@@ -88,7 +88,8 @@ macro_rules! sixteen_codes {
     };
 }
 
-/// Multiplies a block of each of two rows, whose fifth bits begin at offset `$at`. `$head` loads the first quants.
+/// Multiplies a block of each of two rows with the quants. In the block, the bytes with the fifth bits of the codes
+/// begin at offset `$at`. `$head` loads the first quants.
 macro_rules! block_of_codes {
     ($head:literal, $multiply:literal $start:literal, $at:literal) => {
         concat!(

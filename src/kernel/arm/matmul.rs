@@ -201,12 +201,12 @@ unsafe fn times(job: &Job<'_>, start: *const f32, x: *const f32, out: *mut f32) 
     unsafe {
         fpu!(
             on_words!(),
-            // `after` becomes the address at which each row enters the loop after its first 24 columns. There, the
-            // second half of a group of sixteen columns begins. The loop is unrolled five times, with 80 bytes of code
-            // per group.
+            // `after` becomes the address at which each row enters the loop after the row's first 24 columns. At this
+            // address, the second half of a group of sixteen columns begins. The loop is unrolled five times, and each
+            // group has 80 bytes of code.
             "adr {go}, 5f",
             "add {after}, {after}, {go}",
-            // `go` becomes the address of the code for the remaining columns.
+            // `go` becomes the address of the code that processes the columns after the last whole group.
             "adr {go}, 8f",
             "cmp {rest}, #8",
             "it eq",

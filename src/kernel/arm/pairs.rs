@@ -2,7 +2,7 @@
 
 use core::arch::asm;
 
-/// Spreads four bytes to two pairs of i16: bytes 0 and 2, then bytes 1 and 3.
+/// Extends four bytes to i16. The first word of the result has bytes 0 and 2, the second word has bytes 1 and 3.
 #[inline(always)]
 pub(super) fn spread(four: u32) -> [u32; 2] {
     let (even, odd);

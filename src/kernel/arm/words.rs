@@ -298,7 +298,7 @@ trait Layout: Format {
         _ if Self::ONE_SCALE || Self::TOGETHER <= 2 => 2,
         _ => 1,
     };
-    /// Number of words that each chunk has in a unit: the words of a group of 32 or 16 weights.
+    /// Number of words that a chunk has in a unit. They contain the codes of a group of 32 or of 16 weights.
     const WORDS: usize = if Self::ELEMENTS == SPAN && Self::GROUP == 32 && !Self::ONE_SCALE { 8 } else { 4 };
     /// Sums of a unit.
     const SUMS: usize = match Self::ELEMENTS {

@@ -205,7 +205,7 @@ fn dot32(codes: [v128; 4], quants: [v128; 4]) -> v128 {
     i32x4_add(dot16(codes, quants, 0), dot16(codes, quants, 1))
 }
 
-/// Like [`dot32`], but only for the first or the second 16 codes and quants.
+/// Like [`dot32`], but multiplies only the first or the second 16 of the 32 codes and quants.
 #[inline(always)]
 fn dot16(codes: [v128; 4], quants: [v128; 4], half: usize) -> v128 {
     let [a, b, c, d] = codes;

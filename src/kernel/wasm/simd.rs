@@ -69,8 +69,8 @@ fn each(a: v128, b: v128, c: v128) -> v128 {
     f32x4(lane!(0), lane!(1), lane!(2), lane!(3))
 }
 
-/// Converts four f16, each in the lower half of 32 bits. A multiplication corrects the exponents, including those of
-/// subnormals; infinity and NaN are corrected separately.
+/// Converts four f16 to f32. Each f16 is in the lower half of 32 bits. A multiplication corrects the exponents, also of
+/// subnormals. Infinity and NaN are corrected separately.
 #[inline(always)]
 pub(super) fn from_f16(halves: v128) -> v128 {
     let magnitude = i32x4_shl(v128_and(halves, i32x4_splat(0x7fff)), 13);

@@ -85,7 +85,7 @@ impl Bytes for Ymm {
             _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(must_cast(*table)), x)
         }
         fn spread(_s, bits: u32) -> __m256i {
-            // Copies each byte of the word to eight lanes, then tests one bit per lane.
+            // Each byte of the word is copied to eight lanes. Then each of these lanes tests another bit of the byte.
             let byte = _mm256_setr_epi64x(0, 0x0101_0101_0101_0101, 0x0202_0202_0202_0202, 0x0303_0303_0303_0303);
             let bit = _mm256_set1_epi64x(0x8040_2010_0804_0201_u64 as i64);
             let x = _mm256_shuffle_epi8(_mm256_set1_epi32(bits as i32), byte);

@@ -403,7 +403,8 @@ fn biases<F: Format>(sums: __m256i) -> [__m256i; 2] {
     if F::FLOAT_GROUPS { [bias(less, 0), bias(0, less)] } else { [bias(less, less), _mm256_setzero_si256()] }
 }
 
-/// The f16 of eight blocks at byte `at`, times `factor`: even rows, then odd rows.
+/// Loads the f16 at byte `at` of each of eight blocks and multiplies them by `factor`. The result has the even rows
+/// first, then the odd rows.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn halves<F: Format>(blocks: &[&F::Block; 8], at: usize, factor: f32) -> __m256 {

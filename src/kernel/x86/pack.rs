@@ -17,7 +17,7 @@ use crate::quant::{Bytes, Format};
 
 /// Bytes of the codes of a chunk, for all 16 rows.
 pub(super) const CODES: usize = PANEL_ROWS * 32;
-/// Number of bytes in a line of a panel: four bytes or one f32 per row.
+/// A panel consists of lines. This is the number of bytes of a line, which has four bytes or one f32 for each row.
 pub(super) const LINE: usize = PANEL_ROWS * 4;
 
 /// Layout of a panel for one block of 256, as byte offsets. The codes of eight chunks come first, then a line of i32
@@ -252,7 +252,7 @@ unsafe fn scales<F: Format>(s: Ymm, blocks: SixteenRows, at: usize, to: *mut u8)
 /// Transposes eight dwords of eight rows and writes them: half of the work of `transpose!`.
 #[inline(always)]
 unsafe fn transpose_eight(first: [__m256i; 4], second: [__m256i; 4], to: *mut u8) {
-    // SAFETY: the caller promises AVX2, and room for half of each of eight lines.
+    // SAFETY: the caller promises AVX2, and that half of each of the eight lines from `to` on may be written.
     unsafe {
         for (k, (a, b)) in columns(first).into_iter().zip(columns(second)).enumerate() {
             let at = to.add(k * LINE);

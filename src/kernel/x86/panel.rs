@@ -100,8 +100,8 @@ unsafe impl EightRows for Vnni {
     }
 }
 
-/// Products by AVX2, for codes such that the sum of `2 * FIT` products with activations fits an i16. `FIT` is 0 if not
-/// even the sum of two products fits; the codes are then signed.
+/// Multiplies by AVX2. `2 * FIT` products of codes and activations can be added in an i16. If `FIT` is 0, not even two
+/// products can, and the codes are signed.
 struct Madd<const FIT: usize>;
 // SAFETY: reads `STEPS` lines of codes, and four activations per line.
 unsafe impl<const FIT: usize> EightRows for Madd<FIT> {

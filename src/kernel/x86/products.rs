@@ -18,8 +18,8 @@ pub(super) trait Dot: Sized {
     fn signed<F: Format>() -> bool {
         false
     }
-    /// Returns `acc` plus the products of `codes` and `x`. Each i32 lane gets the sum of four or more products. A
-    /// product stays in its 128-bit half, in any lane. Codes are at most `F::MAX`.
+    /// Adds the products of `codes` and `x` to `acc`. Each i32 lane gets the sum of four or more products, which may
+    /// come from any places in the same 128-bit half. Codes are at most `F::MAX`.
     unsafe fn dot<F: Format>(acc: __m256i, codes: __m256i, x: __m256i) -> __m256i;
     /// `acc` plus the products of i16, summed in pairs.
     unsafe fn words(acc: __m256i, a: __m256i, b: __m256i) -> __m256i;

@@ -109,8 +109,9 @@ fn factors<F: Format>(scales: __m512i) -> [__m512i; 4] {
     }
 }
 
-/// For each token, the integer dot products of eight rows' blocks, and the sums for their minimums: even rows, then odd
-/// rows. Meanwhile, as many bytes as eight blocks have are prefetched from `ahead` into the second-level cache.
+/// Multiplies a block of each of eight rows with each token. Returns, for each token, the integer dot products and the
+/// sums for the minimums, each with the even rows first, then the odd rows. Meanwhile, as many bytes as eight blocks
+/// have are prefetched from `ahead` into the second-level cache.
 #[inline]
 #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
 pub(super) fn dots<F: Format, const T: usize>(

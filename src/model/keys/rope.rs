@@ -54,8 +54,8 @@ impl<'a> Keys<'_, 'a> {
     pub const fn relative_buckets(&mut self) -> Result<usize, Error> {
         let buckets = tri!(self.size("attention.relative_buckets_count", 1 << 10));
         if buckets < 4 {
-            // An encoder needs 4 buckets: half of the buckets are for later positions, and in each half, half of the
-            // buckets are for single distances.
+            // In an encoder, half of the buckets are for later positions, and half of each half is for single
+            // distances. So at least 4 buckets are needed.
             return Err(self.wrong("attention.relative_buckets_count", "is less than 4"));
         }
         Ok(buckets)

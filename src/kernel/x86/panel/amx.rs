@@ -99,7 +99,8 @@ unsafe fn chunks<const SHORT: bool, const T: usize, const SCALES: u8>(tile: &Til
             let (b, half) = place::<SCALES>(g);
             scratch.multiply(g, tile.panel.add(b * size + half * (CODES / 2)), q.add(g * span), tile.cols);
         };
-        // Factors on two sums of activations, which subtract the bias of both halves of a chunk or of one half.
+        // Each sum of activations is multiplied by one of these factors and added. This subtracts the bias from both
+        // halves of a chunk or from one half.
         let less = -i16::from(tile.bias);
         let words = |low: i16, high: i16| _mm512_set1_epi32(i32::from(high) << 16 | i32::from(low) & 0xffff);
         let less = if SCALES == scales::HALVES { [words(less, 0), words(0, less)] } else { [words(less, less); 2] };

@@ -260,8 +260,8 @@ unsafe fn blocks_of<const SHORT: bool, const T: usize, const GROUP: usize, const
                     products::<T, 4>(&mut sums, w.add(group * 4 * LINE), q);
                 }
                 let scale = _mm512_loadu_si512(w.add(BlockLayout::SCALES + group * LINE).cast());
-                // A short sum is an i16 in the lower word of its lane. The upper word has only the sign of the sum, and
-                // is multiplied by zero.
+                // If sums are short, each lane has an i16 sum in its lower word. The upper word has only copies of the
+                // sum's sign, so it is multiplied by zero.
                 let scale = if SHORT { _mm512_maskz_mov_epi16(0x5555_5555, scale) } else { scale };
                 for (total, sums) in total.iter_mut().zip(sums) {
                     *total = if SHORT {
