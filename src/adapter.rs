@@ -60,7 +60,7 @@ pub struct Adapter<'a> {
 pub(crate) struct Pair<'t> {
     /// The model's tensor.
     pub tensor: Tensor<'t>,
-    /// True for the pair of a token embedding, whose rows are looked up instead of multiplied.
+    /// True if the pair changes the embedding of tokens. The rows of an embedding are looked up and not multiplied.
     pub is_lookup: bool,
     pub a: Tensor<'t>,
     pub b: Tensor<'t>,

@@ -207,7 +207,7 @@ abilities! {
     DENSE_LAYERS,
     /// Layers with either a mixer or a feed-forward.
     ONE_PART,
-    /// Attention and feed-forward that read the same hidden state.
+    /// Attention and feed-forward of a layer that read the same hidden state, instead of one after the other.
     PARALLEL,
     /// Queries, keys and values that are clamped to a limit.
     CLAMP,
@@ -341,7 +341,8 @@ pub(crate) const ACTIVATIONS: Abilities = if LENIENT {
 } else {
     Abilities::union(&[])
 };
-/// True if files of every converter are read: keys without effect, and other layouts of the same tensors.
+/// True if the crate accepts files of all converters, even if they have keys without effect or other layouts of the
+/// same tensors.
 pub(crate) const LENIENT: bool = cfg!(feature = "lenient");
 /// True if a matrix may have a tensor `.scale`, a factor on the matrix's products, as in NVFP4 files and in Talkie.
 pub(crate) const SCALES: bool = cfg!(any(feature = "nvfp4", feature = "llama-like"));

@@ -97,7 +97,8 @@ pieces! {
     /// Rows of matrices that are in a storage.
     #[cfg(feature = "storage")]
     window: u8,
-    /// `[adapters][EMBEDDINGS + matrices]`: pairs of token embeddings, then pairs of linear layers.
+    /// The adapters' pairs of matrices, `[adapters][EMBEDDINGS + matrices]`: for each adapter, the pairs for token
+    /// embeddings, then the pairs for linear layers.
     #[cfg(feature = "lora")]
     pairs: Pair,
     /// `[contexts][adapters]`: the scale of each adapter.
@@ -122,8 +123,8 @@ pieces! {
     next_rotations: f32,
     #[cfg(feature = "drafts")]
     next_local_rotations: f32,
-    /// The last tokens of each context, `[contexts][kept]`, and the final states of these tokens,
-    /// `[contexts][kept][dim]`.
+    /// What the predicting layers may still need of each context: its last tokens, `[contexts][kept]`, and the final
+    /// states of these tokens, `[contexts][kept][dim]`.
     #[cfg(feature = "drafts")]
     kept_tokens: u32,
     #[cfg(feature = "drafts")]
@@ -202,8 +203,8 @@ pub(crate) struct Pair {
     /// Byte range of the tensor in the model's file.
     pub start: u64,
     pub end: u64,
-    /// `[slabs][rank][columns]`, in the adapter's file. `slabs` is the third dimension of the tensor, such as the
-    /// number of experts.
+    /// Location in the adapter's file of the first matrix, `[slabs][rank][columns]`. `slabs` is the third dimension of
+    /// the tensor, such as the number of experts.
     pub a: Entry,
     /// `[slabs][rows][rank]`
     pub b: Entry,

@@ -75,8 +75,8 @@ impl<'c> Work<'c> {
         self
     }
 
-    /// Returns the length of a pass of at most `taken` tokens that does not cut a span whose tokens attend to each
-    /// other.
+    /// Returns the number of tokens, at most `taken`, that the next pass should read, so that no span of tokens that
+    /// attend to each other is cut.
     pub(super) fn without_cuts(&self, taken: usize) -> usize {
         let end = self.done + taken;
         let cut = self.pictures.iter().find(|span| span.together && span.start < end && end < span.end());

@@ -16,7 +16,7 @@ use crate::{Error, Name};
 const MAGIC: [u8; 4] = *b"ARSN";
 const VERSION: u32 = 5;
 
-/// Header of a snapshot; logits follow. Integers are little-endian.
+/// The header of a snapshot. After it come the states and the logits. Integers are little-endian.
 #[derive(Clone, Copy, PartialEq, Pod, Zeroable)]
 #[repr(C)]
 struct Header {
@@ -233,7 +233,8 @@ impl Engine<'_, '_> {
         self.plan.store.state_page(page as usize)
     }
 
-    /// Checks a snapshot and returns the fields `position` and `reached` of its header, and the bytes after the header.
+    /// Checks a snapshot for a context. Returns the fields `position` and `reached` of the snapshot's header, and the
+    /// bytes after the header.
     fn checked<'s>(&self, slot: usize, snapshot: &'s [u8]) -> Result<(usize, usize, &'s [u8]), Error> {
         let cut = Error::DamagedSnapshot { why: "is cut short" };
         let (head, rest) = snapshot.split_at_checked(Header::BYTES).ok_or(cut)?;
@@ -318,8 +319,9 @@ impl Engine<'_, '_> {
         }
     }
 
-    /// Number of positions to save from the start of a context's page table, for each pool. This is one position per
-    /// token. Once a ring has wrapped it is the whole table, because its positions are then in any order.
+    /// Number of positions of a context that a snapshot contains, for the pools of global and local layers. There is
+    /// one position per token. Once a ring of pages is full, these are all positions of the ring, because they are then
+    /// in any order.
     fn used(&self, position: usize, reached: usize) -> [usize; 2] {
         [0, 1].map(|kind| {
             let kept = self.plan.store.kept(kind);

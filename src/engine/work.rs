@@ -377,8 +377,8 @@ impl Pass<'_, '_, '_, '_> {
         done(self.works) - before
     }
 
-    /// Computes the logits of the first `rows` rows of the pass that has just run, and calls `each` with each row's
-    /// position and logits.
+    /// Computes the logits of the first `rows` rows of the pass that was run last. Calls `each` with the position and
+    /// the logits of each of these rows.
     fn each_logits(&mut self, rows: usize, each: &mut dyn FnMut(usize, &[f32])) {
         let Some(work) = self.works.first_mut() else { return };
         let Engine { forward, plan, run, .. } = &mut *self.engine;

@@ -91,7 +91,7 @@ pub unsafe extern "C" fn arenite_context_close(session: *mut arenite_session, co
     }
 }
 
-/// Number of tokens in a context, or in the session's own if `context` is null.
+/// Number of tokens that a context has read. If `context` is null, this is the session's own context.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_context_position(
     session: *const arenite_session,

@@ -62,7 +62,7 @@ pub struct arenite_bias {
     pub bias: f32,
 }
 
-/// Selects tokens, and stores recent tokens for the penalties.
+/// A sampler, which selects tokens. It also stores the recent tokens, because the penalties depend on them.
 #[derive(Debug)]
 pub struct arenite_sampler {
     sampler: Sampler<'static>,

@@ -28,7 +28,7 @@ pub enum ValueType {
     Bool = 7,
     /// A string: its length in bytes (`u64`), then the bytes.
     Str = 8,
-    /// An array: the element type, the count (`u64`), then the elements.
+    /// An array: the type of its elements, their number (`u64`), then the elements.
     Array = 9,
     /// A 64-bit unsigned integer.
     U64 = 10,

@@ -37,7 +37,8 @@ const STEPS: usize = 1 << 16;
 const BEGINNINGS: usize = 8;
 const BITS: usize = u64::BITS as usize;
 
-/// A token and its text. The first `common` bytes of the text are the same as in the previous entry.
+/// An entry of a list of tokens that is sorted by the tokens' texts. The first `common` bytes of the token's text are
+/// the same as in the previous entry.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 struct Entry {
@@ -216,7 +217,8 @@ impl<'w> Masks<'w> {
         Mask { masks: self, constraint, tokenizer, grammar, tested: if is_known { FEW } else { 0 } }
     }
 
-    /// Allowed tokens, and tokens to test individually, in the current state.
+    /// Returns two bit sets for the current state: the tokens that are allowed, and the tokens that must be tested
+    /// individually.
     #[inline]
     fn found(&self) -> (&[u64], &[u64]) {
         let words = self.ends.len();
@@ -408,7 +410,7 @@ fn ask_in_order(entries: &[Entry], texts: &[u8], constraint: &Constraint<'_>, ye
     }
 }
 
-/// Number of consecutive texts, at least one, that share the first `len` bytes of the first text.
+/// Number of texts from the first one on that begin with the same `len` bytes as the first one. At least 1.
 fn alike_up_to(entries: &[Entry], texts: &[u8], len: usize) -> usize {
     let Some(start) = entries.first().and_then(|entry| entry.text(texts).get(..len)) else { return 1 };
     let begins_alike = |entry: &Entry| entry.text(texts).starts_with(start);

@@ -111,7 +111,8 @@ impl State {
         after.is_alive()
     }
 
-    /// Advances by these bytes. If the bytes may not follow, returns `false` and leaves the state unchanged.
+    /// Moves the state on by these bytes of an answer. If the grammar does not allow them next, returns `false` and
+    /// leaves the state unchanged.
     pub fn accept(&mut self, grammar: &Grammar<'_>, bytes: impl Iterator<Item = u8> + Clone) -> bool {
         let mut next = Self::dead();
         next.copy(self);
@@ -162,7 +163,8 @@ impl State {
         after
     }
 
-    /// Returns the stacks after a token if only transitions on token ids are followed, not transitions on bytes.
+    /// Returns the stacks after a token, if the grammar names the token by its id. Transitions on the bytes of the
+    /// token's text are not followed.
     fn token_jumps(&self, grammar: &Grammar<'_>, by: TokenId) -> impl Iterator<Item = Item> {
         let jumps = move |item: &Item| {
             let (node, frame) = (item.node, item.frame);
@@ -298,7 +300,8 @@ impl State {
         self.frames.get(usize::from(frame)).map_or(0, |frame| usize::from(frame.depth))
     }
 
-    /// Pushes a frame on a stack and returns the frame's index, if there is room.
+    /// Puts a new frame on the stack whose top frame is `below`, and returns the new frame's index. `None` if there is
+    /// no room.
     fn frame(&mut self, grammar: &Grammar<'_>, node: Node, below: u16) -> Option<u16> {
         let depth = self.depth(below);
         let need = grammar.head(node)?.need();

@@ -33,7 +33,7 @@ use tiles::{BLOCK, Range, TILES, Tile, Tiles};
 pub struct Attention<'a> {
     /// Number of KV heads.
     pub heads: usize,
-    /// The tiles of all heads: for each head, one tile per page.
+    /// The memory of the keys and values: for each head, a tile for each page.
     pub tiles: &'a [u8],
     /// The index of the page for each tile of the context. A list shorter than the context is used as a ring.
     pub pages: &'a [u32],
@@ -64,8 +64,8 @@ pub struct Attention<'a> {
     pub cap: Option<f32>,
     /// Values added to the scores.
     pub bias: Bias<'a>,
-    /// A learned score per query head, little-endian f32, that counts in the sum of the softmax but has no value; empty
-    /// if there are no sinks.
+    /// For each query head, a learned score that counts in the sum of the softmax, but for which no value is added (an
+    /// attention sink). The scores are little-endian f32. Empty if the model has no sinks.
     pub sinks: &'a [u8],
 }
 

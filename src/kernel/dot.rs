@@ -27,8 +27,8 @@ pub(super) fn dot<F: Format>(row: &[u8], x: Row<'_>) -> f32 {
     acc
 }
 
-/// Adds the products of a block of 256 weights to `acc`. The integer sums of the groups are multiplied by the groups'
-/// integer scales before the conversion to float, because only then is the sum of the block exact.
+/// Adds the products of a block of 256 weights to `acc`. The sum of each group is an integer and is multiplied by the
+/// group's integer scale before it becomes a float, because only then is the sum of the block exact.
 #[inline(always)]
 fn add_block<F: Format>(block: &F::Block, q: &[i8], sums: &[i16], dx: f32, mut acc: f32) -> f32 {
     let mut scales = F::scales(block).into_iter().map(i32::from);

@@ -318,7 +318,7 @@ fn tile_rows<S: Isa, W: Weight, const R: usize, const T: usize>(s: S, job: &mut 
     }
 }
 
-/// Multiplies `R` rows with `T` tokens.
+/// Multiplies `R` rows, from row `r` on, with `T` tokens, from token `t` on.
 ///
 /// # Safety
 ///

@@ -112,10 +112,6 @@ pub(super) unsafe trait Isa: Copy {
     /// # Safety
     ///
     /// The four weights of each row may be read.
-    ///
-    /// # Safety
-    ///
-    /// The four weights of each row may be read.
     #[cfg(feature = "lora")]
     #[inline(always)]
     unsafe fn four_columns(self, kind: TensorType, rows: *const u8, stride: usize) -> [Self::V; 4] {
@@ -132,10 +128,6 @@ pub(super) unsafe trait Isa: Copy {
         columns.map(|column| self.load(&column))
     }
     /// Like [`four_columns`](Self::four_columns), but returns the first eight weights of each of 16 rows.
-    ///
-    /// # Safety
-    ///
-    /// The eight weights of each row may be read.
     ///
     /// # Safety
     ///

@@ -14,8 +14,8 @@ use crate::workers::Workers;
 /// A matrix, if there is one, and the index in `out` where the outputs of the first token begin.
 pub type Product<'a> = (Option<Matrix<'a>>, usize);
 
-/// Matrices with the same input: `out[at + t * stride + r] = row r of w * token t of x` for each `(w, at)` of
-/// `products`.
+/// Several matrices that are multiplied with the same input: `out[at + t * stride + r] = row r of w * token t of x` for
+/// each `(w, at)` of `products`.
 ///
 /// The outputs must not overlap. The outputs of a product are either next to the outputs of the previous product,
 /// within the same stride, or after the outputs of all previous products.

@@ -114,7 +114,8 @@ impl<'a> Matrix<'a> {
         self.stored
     }
 
-    /// A matrix of the next `rows` rows of a stored matrix. The caller has read these rows into `data`.
+    /// Returns a matrix of the next `rows` rows of this matrix, which is in a storage. The caller has read these rows
+    /// into `data`.
     #[cfg(feature = "storage")]
     pub(crate) fn band<'b>(&self, rows: usize, data: &'b [u8]) -> Matrix<'b>
     where

@@ -46,7 +46,7 @@ const fn panel_chunk<F: Format>() -> usize {
     }
 }
 
-/// How a panel stores scales if a block has fewer than 256 weights.
+/// The ways in which a panel stores scales if blocks have fewer than 256 weights.
 #[allow(dead_code)] // not every target has panels
 pub(super) mod scales {
     /// A `d` per 32 weights.

@@ -14,8 +14,8 @@ macro_rules! repeated {
         $(#[$feature])?
         fn $name(rounds: u32) {
             for _ in 0..rounds {
-                // SAFETY: callers run on a processor that has the instruction. It uses only registers, whose old values
-                // have no meaning.
+                // SAFETY: callers run on a processor that has the instruction. The instruction accesses only registers,
+                // and their old values are not needed.
                 unsafe {
                     core::arch::asm!(
                         $(concat!($start, $number, $end),)*

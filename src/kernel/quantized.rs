@@ -189,9 +189,9 @@ pub(super) unsafe fn prefill(job: &mut Job<'_>, bias: u8, panels: &Panels) {
         let rows = PANEL_ROWS.min(job.rows - r);
         let next = job.w.get((r + PANEL_ROWS) * row_bytes..).unwrap_or(&[]);
         let next = next.get(..PANEL_ROWS * row_bytes).unwrap_or(next);
-        // Prefetches are spread over packing and the last tokens. If there are more tokens than `cost`, packing does
-        // not prefetch, because multiplying takes long enough for all prefetches, and prefetching would make packing 4
-        // % slower.
+        // Prefetches of the next rows are spread over packing and over the products with the last tokens. If there are
+        // more tokens than `cost`, packing does not prefetch: the products take long enough for all prefetches, and
+        // prefetching would make packing 4 % slower.
         let cost = if job.x.tokens <= panels.cost { panels.cost } else { 0 };
         let silent = job.x.tokens.saturating_sub(PREFETCHING);
         let share =

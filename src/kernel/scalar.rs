@@ -7,8 +7,8 @@ use core::ops::Range;
 use super::lanes::{Elements, Isa, Lanes, Work};
 use crate::quant;
 
-/// Operations for which a target without SIMD may have its own instructions. The defaults are plain Rust; the default
-/// fused multiply-add is computed in integers.
+/// Operations on numbers and rows for targets without SIMD. A target can replace them by instructions of its own. The
+/// defaults are plain Rust, and the default fused multiply-add is computed with integers.
 ///
 /// # Safety
 ///

@@ -165,7 +165,7 @@ fn swap(taken: &AtomicBool) -> bool {
     })
 }
 
-/// Splits a slice of bytes into typed slices, each aligned to [`ALIGN`].
+/// Divides a slice of bytes into slices of other types, each aligned to [`ALIGN`].
 pub(crate) struct Arena<'w> {
     rest: &'w mut [u8],
 }

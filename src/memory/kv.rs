@@ -61,7 +61,8 @@ pub(crate) enum Store {
 }
 
 impl Store {
-    /// Number of rows that keys of `dim` elements take, and number of bytes per position in each row.
+    /// Keys of `dim` elements are stored in rows, each with a part of several positions' keys. Returns the number of
+    /// rows, and the number of bytes that a position takes in each row.
     const fn key_rows(self, dim: usize) -> (usize, usize) {
         match self {
             Self::F32 => (dim, 4),
@@ -159,8 +160,8 @@ pub struct HeadLayout {
     pub kind: KvType,
     /// Number of elements of a key, and of a value if values are stored separately.
     pub dim: usize,
-    /// Number of elements from the start of a key that are also the value of the position; 0 if values are stored
-    /// separately.
+    /// If keys and values are stored together, this many elements at the start of a key are also the value of the
+    /// position. 0 if values are stored separately.
     pub shared: usize,
 }
 

@@ -65,7 +65,8 @@ impl<'w> Pool<'w> {
         self.table(context).iter().filter(is_owned).count()
     }
 
-    /// Marks the entries that a context needs to write to tiles `first..=last`; returns the number of pages needed.
+    /// Marks the entries of a context's page table that need a page of their own before tiles `first..=last` are
+    /// written. Returns the number of pages that are needed.
     pub fn claim(&mut self, context: usize, first: usize, last: usize) -> usize {
         let width = self.width;
         let (table, pages) = self.table_mut(context);

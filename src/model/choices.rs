@@ -225,7 +225,7 @@ pub enum QkNorm {
     None,
     /// Norm of each head, with one weight shared by all heads.
     Head,
-    /// Norm of each head with the head's own weight, if the file has these weights.
+    /// Norm of each head with a weight of its own for each head. A file without these weights has no such norm.
     EachHead,
     /// One norm over all heads of q together, and one norm over all heads of k together.
     Whole,
@@ -257,7 +257,7 @@ pub struct Temperature {
 pub struct HeadGate {
     /// True if all elements of a head have the same gate.
     pub per_head: bool,
-    /// True if the gate's function is softplus, false if it is the sigmoid.
+    /// True if the gate is the softplus of its input. False if it is the sigmoid.
     pub softplus: bool,
 }
 
@@ -390,7 +390,7 @@ pub struct Experts {
     pub used: usize,
     /// Width of each expert, if the file has a key for it; otherwise experts have the layer's width.
     pub(crate) width: Option<usize>,
-    /// True if the weights of the chosen experts are divided by the sum of these weights.
+    /// True if the weights of the experts that the router chooses for a token are divided by their sum.
     pub(crate) normed: bool,
     /// True if the router and all matrices of the experts have biases.
     pub(crate) biases: bool,

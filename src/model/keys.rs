@@ -289,7 +289,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    /// Reads an optional size: 0 and a missing key both mean none.
+    /// Reads a size that a model may lack: the result is `None` if the size is 0 or if the file has no such key.
     pub const fn nonzero(&mut self, name: &'static str, max: usize) -> Result<Option<usize>, Error> {
         match tri!(self.integer(name)) {
             Some(0) => Ok(None),

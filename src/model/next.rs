@@ -76,7 +76,7 @@ impl<'a> Spec<'a> {
         Some(Self { layers: 1, unused_layers: self.unused_layers - 1, next, ..*self })
     }
 
-    /// True for layers without keys and values of their own. Such layers read the keys and values of the model.
+    /// True if the predicting layers have no keys and values of their own. They then read the model's keys and values.
     pub(crate) const fn assists(&self) -> bool {
         self.next.is_some() && !self.layer(0).owns_kv
     }

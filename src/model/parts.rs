@@ -244,7 +244,7 @@ parts! {
     pub(crate) experts_beside: bool = false, true => EXPERTS_BESIDE;
     /// True if the router reads the input of the layer instead of the input of the feed-forward.
     pub(crate) early_router: bool = false, true => EARLY_ROUTER;
-    /// True if the weight of an expert multiplies the expert's input instead of its output.
+    /// True if the router's weight of an expert multiplies the input of the expert. Otherwise it multiplies the output.
     pub(crate) weighted_inputs: bool = false, true => LLAMA4;
     /// Length of the chunks of positions: in layers with rotary positions, a token attends only within its chunk. The
     /// length is a multiple of a tile.

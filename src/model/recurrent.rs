@@ -57,7 +57,8 @@ pub enum StepNorms {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RecurrentKind {
-    /// Gated convolution over the last few positions (LFM2); `width` is the width of the hidden state.
+    /// Gated convolution over the last few positions (LFM2). The `width` of this mixer is the width of the hidden
+    /// state.
     ShortConvolution,
     /// Gated delta net ([Qwen 3.5](https://arxiv.org/abs/2412.06464)).
     DeltaNet,

@@ -44,7 +44,7 @@ macro_rules! roles {
                 })
             }
 
-            /// True if every layer has a tensor of this role; false if the model has only one.
+            /// True if each layer has a tensor of its own for this role. False if the whole model has only one.
             pub const fn per_layer(self) -> bool {
                 match self { $($(#[$cfg])? Self::$role => $per_layer),* }
             }
@@ -378,7 +378,8 @@ impl Role {
         row
     }
 
-    /// Requirement of `spec` for a tensor of this role. For roles of layers, it applies to `layer`.
+    /// Whether `spec` requires, allows or forbids a tensor of this role. For roles of layers, the answer is that for
+    /// `layer`.
     #[inline(never)] // makes the binary smaller
     pub(super) const fn need(self, spec: &Spec<'_>, layer: &Layer) -> Need {
         self.tensor(spec, layer).0
@@ -445,7 +446,7 @@ impl Role {
         matches!(self, Self::TokenEmbd | Self::Output | Self::OutputBias)
     }
 
-    /// Name of the role's tensor in files. `layer` is ignored for roles of the whole model.
+    /// The name that the tensor of a role has in files. `layer` is ignored for roles of the whole model.
     pub fn spelled(self, layer: usize, stack: Stack) -> Name {
         let prefix = match stack {
             Stack::Target { .. } if self.is_shared() => "",

@@ -82,7 +82,7 @@ pub struct Sections {
 
 #[cfg(feature = "vision")]
 impl Sections {
-    /// The axis of pair `i`: 0 for time, 1 for lines, 2 for columns.
+    /// The axis by whose position pair `i` of a head rotates: 0 for time, 1 for lines, 2 for columns.
     pub const fn axis(&self, i: usize) -> usize {
         let [time, lines, columns] = self.pairs;
         match (self.in_turns, i % 3) {

@@ -68,7 +68,7 @@ pub struct Spec<'a> {
     /// Context length that the model was trained with.
     pub context: usize,
     // Scalars and switches.
-    /// Epsilon of norms on outputs, if it differs from `norm_eps`.
+    /// Epsilon of the norms on outputs. `None` if it is the same as `norm_eps`.
     pub(crate) post_norm_eps: Option<f32>,
     /// True if the last layer is followed by a norm.
     pub(crate) final_norm: bool,
@@ -86,7 +86,7 @@ pub struct Spec<'a> {
     pub(crate) residual_scale: f32,
     /// Factor on logits.
     pub(crate) logit_scale: f32,
-    /// True if layers with attention also have the recurrent mixer.
+    /// True if layers with attention also have a recurrent mixer, which runs beside the attention.
     pub(crate) side_by_side: bool,
     /// True if layer norms have a bias.
     pub(crate) norm_bias: bool,
@@ -263,8 +263,8 @@ impl<'a> Spec<'a> {
         }
     }
 
-    /// The encoder of an encoder-decoder: the decoder's spec with the encoder's sizes, without cross-attention and
-    /// head.
+    /// Returns the spec of the encoder, if the model is an encoder-decoder: the decoder's spec with the encoder's
+    /// sizes, but without cross-attention and head.
     pub(crate) const fn encoder(&self) -> Option<Self> {
         let Stack::Target { encoder, source_words, .. } = self.stack() else { return None };
         let EncoderSizes { layers, heads, kv_heads, head_dim, ffn, .. } = encoder;
@@ -391,7 +391,8 @@ impl<'a> Spec<'a> {
         None
     }
 
-    /// The axes of rotary positions, if pictures have a line and a column in addition to a time.
+    /// How the pairs of a head are divided among the axes of rotary positions. `None` if positions have only one axis.
+    /// With pictures, positions have three: time, line and column.
     #[cfg(feature = "vision")]
     pub(crate) const fn sections(&self) -> Option<Sections> {
         self.sections
@@ -416,7 +417,7 @@ impl<'a> Spec<'a> {
         }
     }
 
-    /// Number of layers before `layer` that have a recurrent state.
+    /// Number of those layers before `layer` that have a recurrent state.
     #[cfg(feature = "drafts")]
     pub(crate) const fn layers_with_state(&self, layer: usize) -> usize {
         let (mut count, mut index) = (0, 0);
@@ -567,7 +568,7 @@ impl<'a> Spec<'a> {
         }
     }
 
-    /// Largest number of elements of a token's intermediate values in any layer.
+    /// The largest number of elements that any layer needs for the intermediate values of a token.
     pub(crate) const fn inner(&self) -> usize {
         let mut most = self.layers * self.per_layer_input();
         let mut index = 0;

@@ -21,8 +21,8 @@ use crate::{Error, Gguf, Name, built};
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub(crate) struct Entry {
-    /// Location and type of the tensor. The lowest byte is the [`Kind`]. Above it is the byte offset in the file or,
-    /// for a converted vector, [`CONVERTED`] and the byte offset in [`Weights::converted`].
+    /// The tensor's location and type. The lowest byte is the [`Kind`]. The bytes above it are the byte offset in the
+    /// file. For a converted vector, they are [`CONVERTED`] and the byte offset in [`Weights::converted`].
     place: u64,
     rows: u32,
     cols: u32,
@@ -38,7 +38,7 @@ impl Entry {
         Some(Self { place, rows: rows.checked_mul(slabs)?.try_into().ok()?, cols: cols.try_into().ok()? })
     }
 
-    /// The entry of a tensor of `rows` rows with `cols` elements each, at a byte offset of the file.
+    /// Makes the entry of a tensor that is at a byte offset of the file. The tensor has `rows` rows of `cols` elements.
     #[cfg(feature = "vision")]
     pub fn at(offset: u64, kind: Kind, (rows, cols): (usize, usize)) -> Self {
         Self { place: offset << 8 | u64::from(kind.0), rows: rows as u32, cols: cols as u32 }
@@ -286,7 +286,8 @@ struct Slots {
     /// Layers that run several times.
     #[cfg(feature = "llama-like")]
     loops: Option<Loops>,
-    /// Number of table entries from a matrix to its scales; 0 if the file has no scales.
+    /// In the table, the entry of a matrix's scales is this many entries after the matrix's own. 0 if the file has no
+    /// scales.
     scales: usize,
     /// If each expert has tensors of its own: the table index of the first expert's first matrix, and the number of
     /// experts.
@@ -312,8 +313,8 @@ impl Slots {
         while number < Role::ALL.len() {
             let role = Role::ALL[number];
             if used[number] {
-                // `slots.whole` is complete at the first role of a layer, because `ALL` has the roles of the whole
-                // model first.
+                // When the loop reaches the first role of a layer, `slots.whole` has its final value, because `ALL`
+                // lists the roles of the whole model first.
                 slots.first[number] = (slots.whole + slots.layer) as u8;
                 if role.per_layer() {
                     slots.layer += 1;
@@ -368,7 +369,7 @@ impl Slots {
         Some(layer)
     }
 
-    /// Table index of a role's tensor; `layer` is 0 for roles of the whole model.
+    /// Index in the table of the tensor that has a role in a layer. For roles of the whole model, `layer` is 0.
     fn place(&self, role: Role, layer: usize) -> Option<usize> {
         let first = *self.first.get(role as usize).filter(|first| **first != Self::NONE)?;
         Some(usize::from(first) + layer * self.layer)

@@ -12,7 +12,7 @@ pub(crate) fn le_f16(bytes: [u8; 2]) -> f32 {
     f16::from_le_bytes(bytes).to_f32_const()
 }
 
-/// Element `i` of little-endian f32 bytes; 0 past the end of the bytes.
+/// Returns the f32 number `i` of little-endian bytes. 0 if `i` is past the end of the bytes.
 #[inline]
 pub(crate) fn le_f32(bytes: &[u8], i: usize) -> f32 {
     bytes.get(i * 4..).and_then(|tail| tail.first_chunk()).map_or(0.0, |b| f32::from_le_bytes(*b))

@@ -63,8 +63,9 @@ pub(crate) trait Format: Named + Copy + 'static {
     fn m(block: &Self::Block, f16: impl Fn([u8; 2]) -> f32) -> f32 {
         Self::M.map_or(0.0, |(offset, factor)| f16(*bytes_at(block.as_ref(), offset)) * factor)
     }
-    /// The scales of all groups, as signed bytes in two little-endian words, because words go into vector registers
-    /// without a detour through memory. Formats with groups of 32 use only the first word.
+    /// Returns the scales of all groups of a block, each a signed byte, in two little-endian words. Words are used
+    /// because they go into vector registers without a detour through memory. Formats with groups of 32 weights need
+    /// only the first word.
     #[inline(always)]
     fn scale_words(_block: &Self::Block) -> [u64; 2] {
         [ONES; 2]
@@ -88,7 +89,7 @@ pub(crate) trait Format: Named + Copy + 'static {
     fn unpack<S: Bytes>(s: S, block: &Self::Block, chunk: usize) -> S::V;
 }
 
-/// Location and layout of a chunk in a block: see [`Format::SHAPE`].
+/// How a chunk of weights is stored, and where in its block: see [`Format::SHAPE`].
 #[derive(Clone, Copy)]
 pub(crate) enum Shape {
     /// Blocks of 32 with one signed byte per weight, from this byte offset on. The code is the byte plus 128.
@@ -293,7 +294,8 @@ mod tests {
 
     macro_rules! codes {
         ({} $($name:ident = $number:literal, $module:ident :: $format:ident, $feature:literal;)*) => {
-            /// Codes never exceed `Format::MAX`, whatever bytes a block has. The proofs of `.ci/bounds` rely on this.
+            /// Tests that no code exceeds `Format::MAX`, whatever bytes a block has. The proofs of `.ci/bounds` rely on
+            /// this.
             #[test]
             fn codes_are_at_most_their_maximum() {
                 $(largest_code::<formats::$module::$format>(stringify!($name));)*

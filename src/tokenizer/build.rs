@@ -66,7 +66,8 @@ impl<'a> Builder<'_, 'a> {
         self.vocab.tokens.string_at(offset as usize)
     }
 
-    /// Fills the offsets and counts the tokens of each bucket; finds the longest token and the known spellings.
+    /// Reads all tokens: fills the list of their offsets, counts the tokens of each bucket, and finds the longest token
+    /// and the tokens with known spellings.
     fn tokens(&mut self) -> Result<Found, Error> {
         let spelling = self.vocab.spelling();
         let mut found = Found::new();
@@ -181,7 +182,8 @@ impl<'a> Builder<'_, 'a> {
         self.set(header::ENDS, count as u32);
     }
 
-    /// Adds the end tokens of a list, which ollama and `arenite convert` write, until there is no room left.
+    /// Adds the tokens that end an answer, from the list that ollama and `arenite convert` write to a file. Stops if
+    /// there is no more room for such tokens.
     #[inline(never)] // keeps its temporaries off the caller's stack
     fn listed_ends(&mut self, gguf: &Gguf<'_>) {
         let start = self.layout.ends();

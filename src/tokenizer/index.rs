@@ -40,7 +40,8 @@ pub(super) mod header {
     pub const TOKENS: usize = 1;
     /// Number of merges.
     pub const MERGES: usize = 2;
-    /// Number of bytes of the file's token array. Comparing it is a quick check that the index belongs to the file.
+    /// Number of bytes of the file's array of tokens. If it differs from the number in the index, the index belongs to
+    /// another file.
     pub const TOKEN_BYTES: usize = 3;
     /// Bytes of the file's merge array.
     pub const MERGE_BYTES: usize = 4;
@@ -159,8 +160,8 @@ pub(super) mod rule {
     pub const STRIPS_LEFT: u32 = 1;
     /// The token absorbs white space after it.
     pub const STRIPS_RIGHT: u32 = 2;
-    /// The token only matches if neither the character before it nor the character after it is a letter, mark, digit or
-    /// underscore.
+    /// The token is only found as a whole word: neither the character before it nor the character after it is a letter,
+    /// mark, digit or underscore.
     pub const WHOLE_WORD: u32 = 4;
     /// The token is found after all others, and by WordPiece in the text that its rules have changed.
     pub const NORMALIZED: u32 = 8;

@@ -210,8 +210,9 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         hash.finish()
     }
 
-    /// Like [`new`](Self::new), but always builds the index. The first [`built_index_bytes`](Self::built_index_bytes)
-    /// of `index` can then be stored under [`INDEX_KEY`].
+    /// Like [`new`](Self::new), but always builds the index, even if the file contains one. The first
+    /// [`built_index_bytes`](Self::built_index_bytes) bytes of `index` can then be stored in the file under
+    /// [`INDEX_KEY`].
     ///
     /// # Errors
     ///
@@ -412,7 +413,7 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         Ok(ids)
     }
 
-    /// Encodes everything between BOS and EOS; `None` if `scratch` is too short.
+    /// Encodes a text without the BOS and EOS around it. `None` if `scratch` is too short.
     fn encode_text(
         &self,
         text: &[u8],

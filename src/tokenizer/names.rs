@@ -19,7 +19,7 @@ use crate::TokenId;
 enum Meaning {
     /// Ends an answer; serves as the end-of-turn token if the file does not name one.
     EndOfTurn,
-    /// Ends a message; serves as the end-of-message token if the file does not name one.
+    /// A token that ends a message. If the file names no end-of-message token, this token is used.
     EndOfMessage,
     /// Ends an answer.
     End,
@@ -110,7 +110,7 @@ const NAMES: [(&[u8], Meaning); COUNT] = [
 /// Number of spellings in the list. At most as many tokens get a type other than the type in the file.
 pub(super) const COUNT: usize = 61;
 
-/// Maximum number of tokens that end an answer, from spellings and metadata.
+/// Maximum number of tokens that end an answer. They are found by their spellings and by the file's metadata.
 pub(super) const MOST_ENDS: usize = 32;
 
 /// The special roles that a token can have. Each role has its current metadata key, the deprecated key, and true if a

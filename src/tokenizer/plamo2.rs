@@ -16,7 +16,7 @@ const UNKNOWN_COST: i64 = 10_000_000;
 /// Tokens of this cost or more are never used.
 const UNUSED_COST: f64 = 20_000_000.0;
 
-/// The best segmentation of the text from a position on: the cost of the segmentation (low and high word) and the first
+/// The best segmentation of the text that begins at a position: its cost, in a low and a high word, and its first
 /// token.
 type Step = [Word; 3];
 

@@ -150,8 +150,8 @@ pub(super) enum Part {
     /// Digits split into groups of three from the end; the piece of the first group begins with the text before the
     /// digits. This is llama.cpp's `\p{AFMoE_digits}`.
     Threes,
-    /// `(?=(\d{3})+(?!\d))`: like [`Threes`](Self::Threes), but for ASCII digits, and with an additional split before
-    /// the first group.
+    /// Splits before each group of three ASCII digits, counted from the end of a number, `(?=(\d{3})+(?!\d))`: like
+    /// [`Threes`](Self::Threes), but also before the first group.
     ThreesApart,
     /// `<sentinel:[0-9]+>`
     Sentinel,
@@ -329,7 +329,8 @@ impl View<'_> {
                 _ => {}
             }
         }
-        // `upper+lower*`. No `lower` follows the run of `upper`, since otherwise the loop above would have matched.
+        // Matches `upper+lower*` without any `lower`, because if a `lower` followed the run of `upper`, the loop above
+        // would have matched.
         starts.into_iter().flatten().find_map(|start| match self.run(start, upper, u32::MAX) {
             (_, 0) => None,
             (end, _) => Some(end),

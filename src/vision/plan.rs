@@ -274,7 +274,7 @@ const fn max_side(spec: &Spec<'_>, views: &Views) -> usize {
     max(max(tile.columns, tile.lines), max(overview.columns, overview.lines)) * spec.merge
 }
 
-/// Largest number of windows of a view; 0 if all layers attend to the whole view.
+/// The largest number of attention windows of a view. 0 if all layers attend to the whole view.
 const fn max_windows(spec: &Spec<'_>, views: &Views) -> usize {
     const fn windows(view: &View, side: usize) -> usize {
         match ((view.columns + side - 1).checked_div(side), (view.lines + side - 1).checked_div(side)) {

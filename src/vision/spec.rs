@@ -218,7 +218,7 @@ impl<'a> Spec<'a> {
         }
     }
 
-    /// True if the states after layer `index` are also projected.
+    /// True if the states after layer `index` are also projected to rows of the language model (DeepStack).
     pub const fn is_deep(&self, index: usize) -> bool {
         match self.deep {
             Some(deep) => matches!(deep.get_i32(index), Some(1..)),

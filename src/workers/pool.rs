@@ -290,7 +290,8 @@ impl Shared {
         }
     }
 
-    /// Waits until the gate is open for a job other than number `done`; `None` if the pool is dropped.
+    /// Waits until the gate is open for another job than job number `done`, and returns the gate's value. `None` if the
+    /// pool is being dropped.
     fn next(&self, done: usize) -> Option<usize> {
         let news = |gate: usize| gate & OPEN != 0 && gate & !(OPEN | RUNNING) != done;
         let start = Instant::now();

@@ -228,8 +228,8 @@ impl Compute<'_, '_> {
         stride: usize,
     ) {
         let cols = x.len().checked_div(tokens).unwrap_or(0);
-        // The products are computed together with the first pairs, unless a matrix has a factor, because the factor
-        // must not scale the products of adapters.
+        // Usually, the products of the matrices are computed together with those of the first adapter pairs. They are
+        // computed here if a matrix has a factor, because this factor must not scale the products of adapters.
         let mut is_base_left = products.iter().filter_map(|(w, _)| *w).all(|w| w.scale() == 1.0);
         if !is_base_left {
             self.products((x, tokens), products, (out, stride), &());

@@ -228,7 +228,8 @@ fn scaled_norm(compute: &Compute<'_, '_>, spec: &Spec<'_>, factors: &[u8], x: &[
     }
 }
 
-/// `x = down(f(gate(x)) * up(x))` for `n` tokens, or `down(f(up(x)))` without a gate; `width` is the inner width.
+/// Runs an expert on `n` tokens: `x = down(f(gate(x)) * up(x))`, or `down(f(up(x)))` if experts have no gate. `width`
+/// is the width of an expert.
 fn expert_of(
     compute: &mut Compute<'_, '_>,
     spec: &Spec<'_>,
@@ -344,7 +345,7 @@ fn choose_sparsely(scores: &mut [f32], used: usize) {
     }
 }
 
-/// Maximum number of experts that [`choose_sparsely`] chooses.
+/// A router that chooses more experts than this per token does not use [`choose_sparsely`].
 const MOST_SPARSE: usize = 8;
 
 /// Number of words of a bit set of groups of experts.

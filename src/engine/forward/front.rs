@@ -48,8 +48,8 @@ pub(crate) struct Sound<'i> {
 }
 
 impl Forward<'_, '_> {
-    /// Prepares a sound of `frames` frames: computes the statistics of the first convolution, if its outputs are
-    /// normalized.
+    /// Prepares the front end for a sound of `frames` frames. If the outputs of the first convolution are normalized,
+    /// computes their statistics.
     pub fn sound<'i>(&mut self, (front, frames): (Front, usize), sound: &'i [f32]) -> Sound<'i> {
         self.swap_stacks();
         let batch = self.batch().max(1);

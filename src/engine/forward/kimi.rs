@@ -185,7 +185,8 @@ impl Delta<'_> {
         });
     }
 
-    /// Replaces each head's gate by the head's normed output, times the sigmoid of the gate.
+    /// Multiplies the normed output of each head by the sigmoid of the head's gate, and stores the result in place of
+    /// the gate.
     fn combine(&self, kernels: &Kernels, eps: f32, x: &mut [f32], out: &mut [f32], tokens: usize) {
         let (weight, width) = (self.weights.vector(Role::SsmNorm, self.index), self.mixer.width);
         for (t, row) in rows_mut(x, self.stride).enumerate() {

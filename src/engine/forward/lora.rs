@@ -28,7 +28,7 @@ pub(crate) struct Lora<'m, 'w> {
     /// pairs for linear layers in ascending order of `start`. Unused entries are at the end, because their `start` is
     /// the largest number.
     pairs: &'w mut [Pair],
-    /// `[contexts][adapters]`: scales, 0 for an adapter that is not used.
+    /// `[contexts][adapters]`: the scale with which each context uses each adapter, or 0 if it does not use it.
     scales: &'w mut [f32],
     contexts: usize,
     /// `[2][batch]`: contexts of the rows of a pass, and of the selected rows.

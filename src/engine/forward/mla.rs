@@ -122,8 +122,8 @@ impl Heads<'_> {
         self.layer.heads * (self.latent.nope + self.latent.rope)
     }
 
-    /// Computes the queries (with one matrix, or with two low-rank matrices), and the latent vectors with their rotated
-    /// keys.
+    /// Computes the queries, with one matrix or with two low-rank matrices. Also computes the latent vectors, together
+    /// with the parts of the keys that are rotated.
     fn project(&self, compute: &mut Compute<'_, '_>, input: &[f32], pieces: &mut Pieces<'_>) {
         let Latent { q_rank, rank, rope, .. } = *self.latent;
         let count = self.count;
@@ -141,7 +141,7 @@ impl Heads<'_> {
         }
     }
 
-    /// Normalizes latent vectors, and rotates the rotated parts of keys and queries.
+    /// Normalizes the latent vectors. Rotates those parts of the keys and of the queries that depend on the position.
     fn turn(&self, compute: &Compute<'_, '_>, rotary: &Rotary<'_>, pieces: &mut Pieces<'_>) {
         let Latent { rank, nope, rope, .. } = *self.latent;
         let weight = self.weights.vector(Role::AttnKvANorm, self.layer.index);

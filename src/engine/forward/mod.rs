@@ -87,7 +87,8 @@ pub(crate) struct Forward<'m, 'w> {
     pub source: Option<Source<'m, 'w>>,
     /// `[batch][dim]`: the residual stream.
     hidden: &'w mut [f32],
-    /// `[batch][dim]`: input of attention or feed-forward; afterwards, its output.
+    /// `[batch][dim]`: the input of a layer's attention or feed-forward. Later, the output of the same part of the
+    /// layer.
     branch: &'w mut [f32],
     /// Intermediate values of attention or feed-forward.
     inner: &'w mut [f32],
@@ -261,8 +262,8 @@ impl<'m, 'w> Forward<'m, 'w> {
         if self.parts < self.segments.len() { self.batch().saturating_sub(self.rows) } else { 0 }
     }
 
-    /// Adds at most [`room`](Self::room) rows of a context. The pages of these rows are already reserved. Returns the
-    /// index of the first row.
+    /// Adds the next tokens of a context to the pass, as rows. There must be [`room`](Self::room) for them, and their
+    /// pages must be reserved. Returns the index of the first of these rows.
     pub fn add(&mut self, segment: Segment, tokens: &[TokenId]) -> usize {
         let first = self.rows;
         let Some(place) = self.segments.get_mut(self.parts) else { return first };
@@ -457,8 +458,8 @@ impl<'m, 'w> Forward<'m, 'w> {
         start..start + self.store.layer_bytes(&self.spec.layer(owner), layer.pool())
     }
 
-    /// Computes the logits of the first `count` rows of `branch`, as stored by [`final_norm`](Self::final_norm), into
-    /// rows `to..` of the logits.
+    /// Computes the logits of the first `count` rows of `branch`, which [`final_norm`](Self::final_norm) has stored
+    /// there. Writes them to the rows of the logits from row `to` on.
     pub fn head(&mut self, count: usize, to: usize) {
         let Self { spec, weights, compute, branch, logits, .. } = self;
         let vocab = spec.vocab;

@@ -157,7 +157,7 @@ pub(super) fn tiles(store: &Store, spec: &Spec<'_>, next: &Spec<'_>) -> [Range<u
 }
 
 impl Forward<'_, '_> {
-    /// Stores the final states of all rows of the pass in `fresh`.
+    /// Stores the final states of all rows of the pass in `fresh`, where the predicting layers read them.
     pub fn keep_fresh(&mut self) {
         let normed = self.next.as_ref().and_then(|next| next.spec.next()).is_some_and(|next| next.normed);
         if normed {
@@ -266,8 +266,8 @@ impl Forward<'_, '_> {
         self.layer_end(layer, self.rows);
     }
 
-    /// Computes logits for the last row of each of the first `count` segments, and stores them in rows `to..` of the
-    /// logits. Keeps the state after that row's position.
+    /// Computes the logits that follow the last row of each of the first `count` segments, and stores them in the rows
+    /// of the logits from row `to` on. Keeps the final state of each of these last rows.
     pub fn guess(&mut self, count: usize, to: usize) {
         self.swap_next();
         let dim = self.spec.dim;

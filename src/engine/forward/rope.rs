@@ -89,7 +89,8 @@ impl<'w> Rotary<'w> {
         }
     }
 
-    /// Computes the rotations of row `row`, whose pairs of elements rotate by the positions on several axes.
+    /// Computes the rotations of row `row`, in which each pair of elements rotates by the row's position on one of
+    /// several axes.
     #[cfg(feature = "vision")]
     pub fn turn_axes(&mut self, row: usize, axes: [usize; 3], sections: Sections) {
         let half = self.frequencies.len();

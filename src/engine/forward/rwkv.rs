@@ -24,7 +24,7 @@ const KEY_EPS: f32 = 1e-24;
 struct Pieces<'a> {
     /// The difference between each row and the previous row. Later the same memory holds the replacement keys.
     shift: &'a mut [f32],
-    /// Input of a matrix product; later the removal keys, and finally the output.
+    /// First the input of a matrix product, later the removal keys, and finally the output of the layer's mixer.
     x: &'a mut [f32],
     query: &'a mut [f32],
     decay: &'a mut [f32],

@@ -169,8 +169,8 @@ unsafe fn score(layout: HeadLayout, tile: *const u8, rows: &mut [Row], t: usize)
 }
 
 impl Row {
-    /// Turns the scores of the block of positions from `block` on into weights, and rescales the sums if a score is the
-    /// largest so far.
+    /// Turns the scores of the block of positions that begins at `block` into weights. If one of these scores is the
+    /// largest so far, the sums of the earlier blocks are rescaled.
     ///
     /// # Safety
     ///

@@ -124,7 +124,7 @@ pub(super) unsafe fn matmul<F: Format>(job: &mut Job<'_>) {
         return unsafe { super::halves::matmul::<F>(job, place) };
     }
     let row_bytes = job.w.len() / job.rows.max(1);
-    // Rows with an even number of blocks can be read in words: two blocks of 34 bytes are 17 words.
+    // If all rows start at multiples of four bytes, they can be read in words: two blocks of 34 bytes are 17 words.
     let in_words = matches!(F::SHAPE, Shape::Bytes(_)) && (job.w.as_ptr().addr() | row_bytes).is_multiple_of(4);
     let kernel = match F::KIND {
         TensorType::Q4_0 => two_rows_of_nibbles,

@@ -92,7 +92,7 @@ fn push<'a>(to: &mut impl Iterator<Item = &'a mut u32>, pair: [u32; 2]) {
     pair.into_iter().zip(to).for_each(|(word, to)| *to = word);
 }
 
-/// Multiplies all rows with all tokens. Between two blocks, the output holds the unfinished sums.
+/// Multiplies all rows with all tokens, block by block. After each block, the output holds the sums so far.
 ///
 /// # Safety
 ///

@@ -78,7 +78,8 @@ macro_rules! f16_group {
 /// Number of groups of sixteen columns that one iteration of the loop over a row multiplies.
 const UNROLLED: usize = 4;
 
-/// Defines a loop over rows. `$group` multiplies sixteen columns; its code has `$bytes` bytes.
+/// Defines a function that multiplies all rows with a token. `$group` is the code for sixteen columns, which takes
+/// `$bytes` bytes.
 macro_rules! rows {
     ($name:ident, $group:ident, $bytes:literal) => {
         /// # Safety

@@ -20,8 +20,8 @@ struct Token {
     /// The quants in order.
     #[cfg(helium)]
     quants: [i8; 256],
-    /// The sums of the groups as pairs of i16. For every four groups: the sums of the even groups, then the sums of the
-    /// odd groups.
+    /// For each group of quants, the sum of the group's quants, as i16. For every four groups, there is first a pair
+    /// with the sums of the even groups, then a pair with the sums of the odd groups.
     sums: [[u32; 2]; 2],
 }
 

@@ -140,7 +140,7 @@ unsafe impl Vectors for Fpu {
     }
 }
 
-/// Byte operations on 32 bytes, eight in each of four registers.
+/// Operations on 32 bytes. Each of four registers has eight of the bytes.
 #[derive(Clone, Copy)]
 pub(in crate::kernel) struct Neon;
 

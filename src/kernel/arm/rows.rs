@@ -57,7 +57,8 @@ macro_rules! nibbles {
     };
 }
 
-/// Defines a loop over rows. `$load` loads a row, `$row` converts it to s0 to s15.
+/// Defines a function that processes rows one by one. `$load` loads 16 elements of a row, and `$row` converts them to
+/// floats in s0 to s15.
 macro_rules! conversion {
     ($name:ident, $load:literal, $row:expr $(, $operand:ident = $value:expr)?) => {
         /// # Safety
@@ -119,7 +120,7 @@ pub(super) unsafe fn convert(elements: Elements, to: *mut f32, rows: *const u8, 
     unsafe { convert(to, rows, stride, n) };
 }
 
-/// Adds `n` rows, each times its factor, to the sums. Rows are `stride` bytes apart.
+/// Multiplies `n` rows by their factors and adds them to the sums. Rows are `stride` bytes apart.
 ///
 /// # Safety
 ///

@@ -15,11 +15,10 @@ pub(super) struct Spread {
     pub(super) pairs: [[u32; 4]; 4],
 }
 
-/// Defines a kernel, which adds the dot products of one or more blocks of rows to the outputs. `$start` runs first for
-/// each two rows.
-/// `$block` multiplies one or two blocks of the token at r0 with blocks of two rows at r1 and r2; s0 and s1 are the
-/// sums. `$block` may use s2 to s11. Code outside of `$block` leaves r12 as `$start` set it, or as the address of
-/// `$table`.
+/// Defines a kernel that adds the dot products of one or more blocks of rows to the outputs. `$start` is the code that
+/// runs before each pair of rows. `$block` multiplies one or two blocks of the token at r0 with the blocks of two rows
+/// at r1 and r2, and adds the results to the sums in s0 and s1. `$block` may use s2 to s11. All other code leaves r12
+/// as `$start` has set it, or as the address of `$table`.
 macro_rules! kernel {
     ($name:ident, $start:expr, $($block:expr,)*) => {
         kernel!($name(out("r12") _,), $start, $($block,)*);

@@ -12,10 +12,6 @@ use crate::memory::{HeadLayout, TILE};
 ///
 /// An implementation of `scores` writes the scores of every tile. All methods read only inside the given tiles, as
 /// `layout` describes them.
-///
-/// # Safety
-///
-/// `scores` writes the scores of every tile. All reads are inside a tile of the layout.
 pub unsafe trait Keys {
     /// Computes the dot products of each query with the 16 keys of each tile. Stores a query's products at its pointer
     /// in `to`, tile after tile.
@@ -44,7 +40,7 @@ pub unsafe trait Values {
     /// Loads elements `i..i + 16` of the value whose row is at `at`, as floats that are not yet multiplied by the
     /// value's scale.
     unsafe fn value<S: Isa>(s: S, at: *const u8, i: usize) -> S::V;
-    /// The scales of elements `i..i + 16` of the 16 values of a tile; `None` if this element type has no scales.
+    /// Returns the scales of the values `i..i + 16` of a tile. `None` if values of this type have no scales.
     #[inline(always)]
     unsafe fn scales<S: Isa>(_s: S, _tile: *const u8, _layout: HeadLayout, _i: usize) -> Option<S::V> {
         None

@@ -122,7 +122,7 @@ impl Scratch {
         self.0.as_ptr().wrapping_add(g % 2).cast()
     }
 
-    /// The sums of group `g` and token `t`, one per row.
+    /// Returns the sums of group `g` for token `t`: one sum for each row.
     ///
     /// # Safety
     ///

@@ -117,7 +117,7 @@ words!(
     words512, "avx512f,avx512vnni", __m512i, zmm_reg, __m512i, zmm_reg, "vpdpwssd {}, {}, {}"
 );
 words!(
-    /// Like [`words512`], with the two i16 at `b` in every lane of the second factor.
+    /// Like [`words512`], but the second factor has the same two i16, which are at `b`, in every lane.
     ///
     /// # Safety
     ///

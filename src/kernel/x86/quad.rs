@@ -106,8 +106,8 @@ impl Bytes for Quad<'_> {
         fn sub(_s, a: [__m512i; 2], b: [__m512i; 2]) -> [__m512i; 2] {
             [_mm512_sub_epi8(a[0], b[0]), _mm512_sub_epi8(a[1], b[1])]
         }
-        /// The shift moves bits between the bytes of a 16-bit word; the mask keeps only the bits that stay in their
-        /// byte.
+        /// There is only a shift of 16-bit words, which also moves bits from one byte of a word to the other. The mask
+        /// removes these bits.
         fn shift(_s, x: [__m512i; 2], left: i32, mask: u8) -> [__m512i; 2] {
             let mask = if left < 0 { mask & (0xff >> -left) } else { mask & (0xff << left) };
             let (by, mask) = (_mm_cvtsi32_si128(left.abs()), _mm512_set1_epi8(mask as i8));

@@ -45,7 +45,8 @@ pub(super) const fn assistant<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, E
     }
 }
 
-/// Returns the heads of local layers: `heads` with the width and the rotary positions of local layers.
+/// Returns the shape of the heads in local layers. Their width and their rotary positions differ from those of `heads`,
+/// which are the heads of global layers.
 const fn local_heads(keys: &mut Keys<'_, '_>, heads: HeadSpec) -> Result<HeadSpec, Error> {
     let dim = tri!(keys.size_or("attention.key_length_swa", Keys::MAX_WIDTH, heads.dim));
     tri!(keys.value_length("attention.value_length_swa", dim));

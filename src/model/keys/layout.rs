@@ -27,7 +27,7 @@ impl<'a> Keys<'_, 'a> {
         }
     }
 
-    /// Number of rows of a layer's matrix; 0 if the file does not have the matrix.
+    /// Number of rows of the matrix called `tensor` in layer `layer`. 0 if the file does not have this matrix.
     const fn rows_in_layer(&self, layer: usize, tensor: &str) -> usize {
         match core::str::from_utf8(Name::layered("", layer, tensor).bytes()) {
             Ok(name) => self.rows(name),
@@ -81,7 +81,7 @@ impl<'a> Keys<'_, 'a> {
         }
     }
 
-    /// Returns the layers without attention: the layers whose `attention.head_count_kv` is 0.
+    /// Returns which layers have no attention: the layers for which `attention.head_count_kv` is 0.
     pub const fn layers_without_attention(&self) -> Pattern<'a> {
         match self.gguf.get2(self.architecture, "attention.head_count_kv") {
             Some(Value::Array(heads)) => Pattern::Zero(heads),

@@ -53,8 +53,8 @@ impl<'a> Keys<'_, 'a> {
         Ok(encoder)
     }
 
-    /// Adds the layers that compute a score from the pooled state, and the names of their tensors, if the file has such
-    /// layers. `activation` is the function between these layers, unless the file names a different one.
+    /// If the file has layers that compute a score from the pooled state, adds them and the names of their tensors to
+    /// the spec. `activation` is the function between these layers, unless the file names another one.
     pub const fn ranking(&mut self, activation: PooledActivation, spec: &mut Spec<'a>) -> Result<(), Error> {
         const BOTH: &[(Role, Role)] = &[
             (Role::Cls, Role::Dense2),

@@ -6,7 +6,8 @@ use crate::model::{Need, Placement, Residual, Spec};
 
 pub(super) const fn row(role: Role, spec: &Spec<'_>, layer: &Layer) -> Row {
     let Placement { pre_norm, post_norm, residual_norm } = spec.placement();
-    // True if the layer is only a feed-forward. The norm of the feed-forward is then the layer's first norm.
+    // True if the layer has only a feed-forward and no mixer. Then the first norm of the layer is the norm before the
+    // feed-forward.
     let alone = matches!(layer.mixer, Mixer::None) && spec.one_part();
     let mixed = alone || !matches!(layer.mixer, Mixer::None);
     let own_norm = layer.ffn > 0 && !alone && !matches!(spec.residual(), Residual::Parallel { one_norm: true });

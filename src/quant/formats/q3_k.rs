@@ -14,8 +14,9 @@ impl Format for Q3K {
     const BYTEWISE: bool = true;
     const D: Option<(usize, f32)> = Some((108, 1.0));
 
-    /// Eight bytes hold the low four bits of scales `i` and `i + 8`; then four bytes hold the high two bits of scales
-    /// `i`, `i + 4`, `i + 8` and `i + 12`.
+    /// The sixteen scales of six bits are stored in twelve bytes. The first eight bytes have the low four bits of
+    /// scales `i` and `i + 8`, and the last four bytes have the high two bits of scales `i`, `i + 4`, `i + 8` and `i +
+    /// 12`.
     #[inline(always)]
     fn scale_words(block: &[u8; 110]) -> [u64; 2] {
         let (low, high) = (u64_at(block, 96), u64::from(u32_at(block, 104)));

@@ -36,7 +36,8 @@ impl Format for Tq1_0 {
             };
             s.words([a, b, c, d])
         };
-        // The first digit of a byte `x` is `3 x / 256`: 1 if `x` is at least 86, 2 if it is at least 171.
+        // A byte `x` is a fraction in base 3. Its first digit is the integer part of `3 x / 256`: 1 if `x` is at least
+        // 86, and 2 if it is at least 171.
         s.sub(s.sub(s.splat(0), s.at_least(fractions, 86)), s.at_least(fractions, 171))
     }
 }

@@ -52,10 +52,6 @@ impl Budget {
     ///
     /// # Errors
     ///
-    /// The budget has fewer states left.
-    ///
-    /// # Errors
-    ///
     /// The budget has fewer states.
     pub fn states(&self, count: usize) -> Result<()> {
         if !self.states.take(count) {
@@ -68,10 +64,6 @@ impl Budget {
     }
 
     /// Charges the budget with `count` steps.
-    ///
-    /// # Errors
-    ///
-    /// The budget has fewer steps left.
     ///
     /// # Errors
     ///
@@ -96,10 +88,6 @@ impl Budget {
     }
 
     /// Charges the budget with the steps for copying a part of a schema `times` times.
-    ///
-    /// # Errors
-    ///
-    /// The budget has fewer steps left.
     ///
     /// # Errors
     ///

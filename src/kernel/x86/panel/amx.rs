@@ -75,7 +75,8 @@ macro_rules! each {
     }};
 }
 
-/// The chunk that contains group `g`, and the half of the chunk (0 or 1) if a chunk has two groups.
+/// Returns the chunk that contains the group `g` of weights. If a chunk has two groups, also returns in which half of
+/// the chunk the group is, 0 or 1; otherwise this is 0.
 #[inline(always)]
 fn place<const SCALES: u8>(g: usize) -> (usize, usize) {
     if SCALES == scales::HALVES { (g / 2, g % 2) } else { (g, 0) }
