@@ -346,7 +346,8 @@ pub(crate) const ACTIVATIONS: Abilities = if LENIENT {
 pub(crate) const LENIENT: bool = cfg!(feature = "lenient");
 /// True if a matrix may have a tensor `.scale`, a factor on the matrix's products, as in NVFP4 files and in Talkie.
 pub(crate) const SCALES: bool = cfg!(any(feature = "nvfp4", feature = "llama-like"));
-/// True if vectors may be F16 or BF16; they are converted when a session begins.
+/// True if the vectors of a file, such as norms and biases, may be F16 or BF16. They are converted to f32 when a
+/// session begins.
 pub(crate) const HALF_VECTORS: bool = cfg!(feature = "half-floats");
 
 /// True if some family of this build applies the hyperbolic tangent other than as a part of GELU.

@@ -10,7 +10,8 @@
 
 use crate::TokenId;
 
-/// Number of tokens of the longest suffix to look up. Longer suffixes are tried first.
+/// Maximum number of last tokens of the text that [`lookup`] searches for in the earlier text. It searches for the
+/// longest suffix first.
 const LONGEST: usize = 4;
 /// Number of tokens of the shortest suffix to look up. It is not 1, because a single token repeats too often by chance.
 const SHORTEST: usize = 2;

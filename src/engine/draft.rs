@@ -222,8 +222,8 @@ impl Engine<'_, '_> {
         }
     }
 
-    /// Keeps tokens and states of the pass that has just run. If a work has too many tokens to keep all of their
-    /// states, the predicting layer reads these tokens at once.
+    /// Keeps the tokens and states of the pass that was run last, for the predicting layer. If a work has too many
+    /// tokens to keep all of their states, the predicting layer reads these tokens at once.
     pub(super) fn keep_pass(&mut self, works: &mut [Work<'_>]) {
         let Self { forward, .. } = self;
         let mut row = 0;

@@ -487,7 +487,8 @@ impl<'m, 'w> Engine<'m, 'w> {
         self.marks_mut(slot).fill(0);
     }
 
-    /// Index of a context's recurrent state for `position`: 0 for the current state, `1 + i` for checkpoint `i`.
+    /// Returns which of a context's recurrent states belongs to `position`: 0 is the current state, and `1 + i` is
+    /// checkpoint `i`.
     fn state_at(&self, context: &Context, position: usize) -> Option<usize> {
         if !self.has_states() || position == 0 {
             return None;

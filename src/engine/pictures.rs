@@ -23,7 +23,8 @@ pub struct Span<'r> {
     pub rows: &'r [f32],
     /// Elements of a row: a multiple of the model's width.
     pub row_len: usize,
-    /// Number of rows from left to right in the picture, for models with rotary positions of several axes.
+    /// Number of rows of a picture that are side by side, from left to right. It is needed for models whose rotary
+    /// positions have several axes.
     pub columns: usize,
     /// True if each token of the span attends to all tokens of the span, including later tokens. The span then has at
     /// most [`Options::batch`](crate::Options::batch) tokens.
@@ -36,7 +37,7 @@ impl<'r> Span<'r> {
         Self { start, rows, row_len, columns, together: false }
     }
 
-    /// Sets whether the tokens of the span attend to each other.
+    /// If `together` is true, each token of the span attends to all tokens of the span, including later ones.
     #[must_use]
     pub fn together(self, together: bool) -> Self {
         Self { together, ..self }
@@ -154,7 +155,8 @@ impl Forward<'_, '_> {
         }
     }
 
-    /// Records the pictures that end within the next `taken` tokens of a work.
+    /// Stores the positions of those pictures that end within the next `taken` tokens of a work, because later
+    /// positions depend on them.
     pub(super) fn keep_pictures(&mut self, work: &Work<'_>, taken: usize) {
         if self.spec.sections().is_none() {
             return;

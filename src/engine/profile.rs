@@ -12,7 +12,7 @@ pub enum Section {
     Qkv,
     /// Operations on heads before attention: norms, rotation, storing keys and values.
     Heads,
-    /// Attention over the cache, or the update of recurrent states.
+    /// Reading the cache by attention, or the update of recurrent states.
     Attention,
     /// The linear layer after attention.
     Output,

@@ -1,5 +1,5 @@
-//! Sentences as data, so that they can be formatted at run time, and also in a `const` for a `panic!` at compile time,
-//! where `format!` is not available.
+//! The sentences of errors as data. So they can be formatted at run time, and also at compile time for a `panic!` in a
+//! `const`, where `format!` is not available.
 
 use core::fmt;
 
@@ -23,7 +23,7 @@ pub(super) enum Piece<'e> {
     Type(&'e TensorType),
 }
 
-/// An error's sentence: a template, which has a `{}` for each piece, and the pieces.
+/// The sentence of an error: a template, and the pieces of text that replace each `{}` in it.
 #[derive(Clone, Copy)]
 pub(crate) struct Sentence<'e> {
     pub(super) template: &'static str,

@@ -37,7 +37,7 @@ impl Name {
         }
     }
 
-    /// Name of a layer's tensor: `blk.N.name`, preceded by `prefix` and a dot if there is a prefix.
+    /// The name of a tensor of a layer: `blk.N.name`. If `prefix` is not empty, the prefix and a dot precede it.
     pub(crate) const fn layered(prefix: &str, layer: usize, name: &str) -> Self {
         let number = Digits::of(layer as u64);
         Self::key(prefix, "blk.").with(number.bytes()).with(b".").with(name.as_bytes())

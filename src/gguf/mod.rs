@@ -100,7 +100,8 @@ pub struct Gguf<'a> {
     tensors_at: usize,
     /// First byte of the tensor data.
     data_at: usize,
-    /// The file with layers that predict further tokens, if these are not in the model's file.
+    /// A second file, whose layers predict further tokens for this model. `None` if the model's own file has such
+    /// layers, or if there are none.
     #[cfg(feature = "drafts")]
     drafter: Option<&'a Self>,
 }

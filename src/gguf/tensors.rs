@@ -536,7 +536,7 @@ mod tests {
         for dims in [0u32, 2, 4, 5, 1 << 16, u32::MAX] {
             assert!(!found(&with(9, &dims.to_le_bytes())), "{dims}");
         }
-        // Looks up the second entry after damaging its name, type or offset.
+        // The name, the type or the offset of the second entry is damaged. Then the entry is looked up.
         let start = ends[0];
         assert!(!found(&with(start + 8, b"\xff")));
         assert!(!found(&with(start + 22, &99u32.to_le_bytes())));

@@ -344,7 +344,7 @@ impl<'a> Array<'a> {
     }
 }
 
-/// Converts `value` to an integer; `None` if it is not whole or does not fit in an `i32`.
+/// Converts a float to an integer. `None` if the float is not a whole number or does not fit in an `i32`.
 const fn whole(value: f64) -> Option<i32> {
     let whole = value as i32; // saturates; NaN gives 0
     if whole as f64 == value { Some(whole) } else { None }

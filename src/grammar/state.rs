@@ -187,8 +187,8 @@ impl State {
         self.complete || !self.items.is_empty()
     }
 
-    /// Replaces this state by `next` and drops unused frames, unless `next` has no stacks. Returns true if the state
-    /// was replaced.
+    /// Makes `next` the state and drops the frames that it does not use. If `next` has no stacks, nothing changes and
+    /// the result is false.
     fn replace(&mut self, next: &Self) -> bool {
         let is_alive = next.is_alive();
         if is_alive {

@@ -64,7 +64,8 @@ impl Head {
         self.0 & (IS_FINAL | JUMPS) == 0
     }
 
-    /// True if the node has no transitions and no calls, so that the rule can only return.
+    /// True if the text cannot go on within this rule: the node has no transitions and no calls, so the rule can only
+    /// return.
     pub fn only_returns(self) -> bool {
         self.is_final() && self.ranges() == 0 && self.jumps() == 0
     }

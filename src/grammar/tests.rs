@@ -1,5 +1,5 @@
-//! Tests with tables that no compiler produces: allowed input is accepted, and work is bounded (counted in nodes
-//! visited).
+//! Tests with tables that no compiler produces. All allowed input must be accepted, and the work, counted in visited
+//! nodes, must stay below a bound.
 
 extern crate std;
 
@@ -74,7 +74,8 @@ fn nodes_without_transitions_are_refused() {
 
 #[test]
 fn a_token_is_allowed_by_its_number_only_where_it_is_taken() {
-    // Token 7 leads into a rule that needs too many frames, token 8 into a rule that needs none.
+    // The transition on token 7 leads into a rule that needs more frames than there are, and the transition on token 8
+    // into a rule that needs none.
     let jumps = vec![(1, 7, 1), (1, 8, 2)];
     let table = table(&[Node { jumps, ..byte(0, 2) }, Node { need: 255, ..byte(9, 2) }, byte(9, 3), end()]);
     let grammar = Grammar::new(&table).unwrap();

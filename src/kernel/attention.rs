@@ -49,7 +49,7 @@ pub struct Attention<'a> {
     pub tokens: usize,
     /// Position of the first token.
     pub position: usize,
-    /// A token attends to its own position and to the previous `window - 1` positions.
+    /// Number of positions that a token attends to: its own position and the `window - 1` positions before it.
     pub window: usize,
     /// If `reach` is `Some(end)`, a token also attends to those of the next `window - 1` positions that are below
     /// `end`.

@@ -79,8 +79,8 @@ fn gelu_erf<S: Isa>(s: S, x: S::V) -> S::V {
     x.mul(s.splat(0.5)).add(half.sub(half.mul(rest)))
 }
 
-/// True for SiLU. Activations left out of this build are treated as SiLU, here and in [`activate`], so that a build
-/// that has only SiLU has no other branch.
+/// True if the activation function is SiLU. If a build lacks a function, it treats the function as SiLU, here and in
+/// [`activate`], so that a build with only SiLU needs no branch.
 #[cfg(arm_fpu)]
 pub(super) fn is_silu(f: Activation) -> bool {
     match f {
@@ -378,8 +378,8 @@ unsafe fn tile<S: Isa, W: Weight, const R: usize, const T: usize>(s: S, job: &mu
 #[inline(always)]
 pub(super) fn add_product<S: Isa, W: Weight>(s: S, job: &mut Job<'_>) {
     let super::job::Operands { w, rows, cols, x, out, stride, .. } = **job;
-    // With one token, whole blocks of 16 rows by 8 columns are multiplied without checks, because checks would take as
-    // long as the products.
+    // With one token, blocks of 16 rows by 8 columns are multiplied without a bounds check for each product, because
+    // the checks would take as long as the products.
     let whole = if x.tokens == 1 && cols.is_multiple_of(8) { rows / 16 * 16 } else { 0 };
     for (k, x) in x.x.as_chunks::<8>().0.iter().enumerate() {
         for r in (0..whole).step_by(16) {

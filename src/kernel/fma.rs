@@ -88,7 +88,7 @@ fn add(mut product: u64, mut exponent: i32, mut sign: u32, c: f32) -> f32 {
     let sum = if sign == z & SIGN {
         product + addend
     } else {
-        // Both operands are below 2^63, so bit 63 is the sign of the difference.
+        // The product and the addend are below 2^63, so bit 63 of their difference is the difference's sign.
         let difference = product.wrapping_sub(addend);
         if difference == 0 {
             return 0.0;

@@ -146,7 +146,8 @@ fn run_shares(workers: &dyn Workers, items: usize, slots: usize, f: &(dyn Fn(usi
     job(false);
 }
 
-/// The argument `f` of [`fork_chunks`], called with the index of a chunk, the chunk, and a worker's scratch.
+/// The function that [`fork_chunks`] calls for each chunk, with the index of the chunk, the chunk, and the scratch
+/// memory of a worker.
 type OfChunk<'f, T, S> = &'f (dyn Fn(usize, &mut [T], &mut [S]) + Sync);
 
 /// Runs `f(index, chunk, scratch)` for each chunk of `chunk` elements of `data`; the last chunk may be shorter. `work`,

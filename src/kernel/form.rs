@@ -49,7 +49,8 @@ impl Form {
         all
     };
 
-    /// The form for a weight type; `None` for types that this build does not run.
+    /// The form in which activations are multiplied with weights of a type. `None` for types that this build does not
+    /// run.
     #[inline(always)] // compiles to one load
     pub const fn of(kind: TensorType) -> Option<Self> {
         let id = kind as usize;

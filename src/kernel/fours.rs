@@ -168,7 +168,7 @@ unsafe fn add_chunk<F: Format, U: Vectors, const T: usize>(
                 *acc = U::fma(scale * dx, sum as f32, *acc);
             }
         };
-        // SAFETY: `codes` points to 32 codes of each row, and the tokens have chunk `i`.
+        // SAFETY: `codes` has pointers to 32 codes of each row, and the quants of each token include chunk `i`.
         unsafe {
             let q = x.q.as_ptr().add(i * 32);
             if F::FLOAT_GROUPS {
@@ -185,8 +185,8 @@ unsafe fn add_chunk<F: Format, U: Vectors, const T: usize>(
     }
 }
 
-/// Returns four pointers, each to the codes of a chunk of one block, and the bias of the codes. If the format stores
-/// signed bytes, the codes are read in place and have no bias; otherwise they are unpacked to `room`.
+/// Returns pointers to the codes of a chunk in each of four rows, and the bias of the codes. If the format stores
+/// signed bytes, the pointers lead into the rows, and the bias is 0. Otherwise, the codes are unpacked to `room`.
 #[inline(always)]
 fn codes<F: Format, U: Vectors>(
     blocks: [&F::Block; 4],

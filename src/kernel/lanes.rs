@@ -276,7 +276,7 @@ pub(super) fn exp<S: Isa>(s: S, x: S::V) -> S::V {
 pub(super) fn exp_parts<S: Isa>(s: S, x: S::V) -> (S::V, S::V, S::V) {
     // The constants are the first operands, because `min` and `max` return NaN only if it is the second operand.
     let x = s.splat(-87.33).max(s.splat(88.37).min(x));
-    // Adding 1.5 * 2^23 rounds to an integer, because floats of that size have no fraction bits.
+    // Adding 1.5 * 2^23 rounds to an integer, because floats of that size have no bits after the binary point.
     let whole = s.splat(12_582_912.0);
     let n = x.fma(s.splat(core::f32::consts::LOG2_E), whole).sub(whole);
     let r = n.fma(s.splat(-0.693_359_4), x);

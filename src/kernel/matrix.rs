@@ -129,7 +129,8 @@ impl<'a> Matrix<'a> {
         Self { scales, ..self }
     }
 
-    /// The factor on the products of this matrix: the first of its scales, or 1 if it has no scales.
+    /// Returns the factor by which all products of this matrix are multiplied: the first of its scales, or 1 if it has
+    /// no scales.
     pub fn scale(&self) -> f32 {
         if self.scales.is_empty() { 1.0 } else { le_f32(self.scales, 0) }
     }

@@ -2,7 +2,8 @@
 
 use super::Kernels;
 
-/// Number of instructions in a round. Each instruction has its own register, so that none waits for another.
+/// Number of instructions in a round of the loop. They use different registers, so that none of them waits for the
+/// result of another.
 const INSTRUCTIONS: u64 = 12;
 
 /// Defines a function that runs the same instruction [`INSTRUCTIONS`] times per round, for `rounds` rounds. The

@@ -76,7 +76,8 @@ pub(super) struct Pack<'a> {
     pub w: *const u8,
     /// Distance from one row to the next.
     pub row_bytes: usize,
-    /// Number of rows. The panel's other rows may get any values.
+    /// Number of rows to pack. If it is less than the number of rows of a panel, the panel's other rows may contain
+    /// anything.
     pub rows: usize,
     /// Weights per row.
     pub cols: usize,
@@ -112,7 +113,8 @@ pub(super) struct Tile<'a> {
     pub x: &'a Acts<'a>,
     /// The first token.
     pub first: usize,
-    /// The outputs of 16 rows for the first token; the next token's outputs are `stride` floats later.
+    /// Pointer to the outputs of 16 rows for the first token. The outputs for each further token are `stride` floats
+    /// later.
     pub out: *mut f32,
     pub stride: usize,
     /// Rows of the next panel, to be prefetched while this panel is packed.

@@ -98,7 +98,7 @@ unsafe impl Unit for Rvv {
     }
 }
 
-/// Instructions that multiply the quants in v8 with the codes of one row, minus the bias. The products go to v16, v20,
+/// Multiplies the quants in v8 with the codes of a row, from which the bias is subtracted. The products go to v16, v20,
 /// v24 or v28.
 macro_rules! multiply {
     ($codes:literal, $products:literal) => {

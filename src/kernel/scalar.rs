@@ -19,7 +19,8 @@ pub(super) unsafe trait Unit: Copy {
     fn fma(a: f32, b: f32, c: f32) -> f32 {
         fma(a, b, c)
     }
-    /// Returns `acc + f16 * scale * sum` with one rounding. The product `f16 * scale` must be exact.
+    /// Returns `acc + f16 * scale * sum`, rounded only once. The caller ensures that the product `f16 * scale` is
+    /// exact.
     #[inline(always)]
     fn add_scaled(f16: [u8; 2], scale: f32, sum: i32, acc: f32) -> f32 {
         #[cfg(all(any(target_arch = "arm", target_arch = "riscv32", target_arch = "xtensa"), not(arm_fpu)))]

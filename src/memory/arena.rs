@@ -35,7 +35,7 @@ impl Line {
     }
 }
 
-/// A value aligned to [`ALIGN`]: see [`include_model`](crate::include_model).
+/// Aligns a value to [`ALIGN`]. [`include_model`](crate::include_model) uses it for the bytes of a file.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Aligned<T: ?Sized> {

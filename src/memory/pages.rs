@@ -237,7 +237,8 @@ mod tests {
         assert_eq!([pool.owned(0), pool.owned(1)], [1, 0]);
         pool.share(0, 1, 1);
         assert_eq!([pool.owned(0), pool.owned(1)], [0, 0]);
-        // Claims a copy for the first entry and a new page for the second; the third entry is not marked.
+        // The claim marks the first entry for a copy and the second entry for a new page. It does not mark the third
+        // entry.
         assert_eq!(pool.claim(0, 0, 1), 2);
         pool.unclaim(0);
         assert_eq!((pool.table(0), pool.table(1), pool.owned(1)), (&[0, NONE, NONE][..], &[0, NONE, NONE][..], 0));

@@ -14,7 +14,8 @@ pub enum Positions {
     Learned,
     /// Sines and cosines of the position times `10000^(-2 i / dim)` for each pair `i`, added to the token's embedding.
     Sinusoidal {
-        /// True if all sines precede all cosines; false if they alternate.
+        /// True if the vector of a position has all sines first and then all cosines. False if sines and cosines
+        /// alternate.
         halves: bool,
     },
     /// A bias on attention scores by the distance of the two positions ([T5](https://arxiv.org/abs/1910.10683)):
@@ -161,7 +162,7 @@ pub struct PooledHead {
 pub struct Scoring {
     /// Number of these layers.
     pub layers: usize,
-    /// Number of types of questions. The embedding of a question's type is added to the states before the scoring
+    /// Number of types of questions. Each type has an embedding, which is added to the states before the scoring
     /// layers.
     pub types: usize,
 }
@@ -188,7 +189,8 @@ pub enum Norm {
     Rms,
     /// `(x - mean) / sqrt(variance + eps) * weight + bias`.
     Layer,
-    /// `(x - mean) / (deviation + eps) * weight + bias`, with the deviation computed over n - 1.
+    /// `(x - mean) / (deviation + eps) * weight + bias`. The deviation is that of a sample, in which the sum of squares
+    /// is divided by n - 1.
     Unbiased,
 }
 
@@ -231,7 +233,7 @@ pub enum QkNorm {
     Whole,
     /// Norm of each head without a weight, in layers with rotary positions.
     Unweighted,
-    /// Norm of each head without a weight; each head of q is then multiplied by a factor.
+    /// Norm of each head without a weight. After the norm, each head of q is multiplied by a factor.
     Gain,
 }
 
@@ -246,7 +248,7 @@ pub struct Temperature {
     pub length: usize,
     /// Added to the position before the division.
     pub offset: usize,
-    /// True if the temperature applies only to layers without rotary positions.
+    /// True if only the queries of layers without rotary positions are multiplied by the temperature.
     pub only_unrotated: bool,
 }
 
@@ -371,7 +373,8 @@ pub enum Scores {
 pub struct SharedExperts {
     /// Width of the expert's feed-forward.
     pub width: usize,
-    /// True if the expert's output is multiplied by the sigmoid of a learned dot product with the input.
+    /// True if the expert has a gate: its output is multiplied by the sigmoid of the dot product of the input and a
+    /// learned vector.
     pub gated: bool,
     /// True if the shared expert's gate and up are one matrix, with the rows of gate in the first half and the rows of
     /// up in the second.

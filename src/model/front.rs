@@ -39,7 +39,7 @@ pub(crate) struct Convolution {
 }
 
 impl Convolution {
-    /// Number of output rows for `rows` input rows; 0 if the input is too short.
+    /// Number of rows that the convolution makes of `rows` input rows. 0 if the input is too short.
     pub const fn rows(&self, rows: usize) -> usize {
         match rows.saturating_add(2 * self.padding).checked_sub(self.taps) {
             Some(rest) => match rest.checked_div(self.stride) {

@@ -25,7 +25,7 @@ pub(super) struct Keys<'g, 'a> {
     layers: usize,
     /// True if layers may lack attention or a feed-forward; a size of 0 is then allowed.
     pub partial_layers: bool,
-    /// True if a window without a pattern of local layers applies to all layers.
+    /// True if a window applies to all layers unless the file has a pattern of local layers.
     window_everywhere: bool,
     /// True for attention to latent vectors. The file's lengths of keys and values may then differ from the lengths in
     /// the cache.
@@ -297,7 +297,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    /// Like [`nonzero`](Self::nonzero), but returns 0 for a missing key.
+    /// Reads a number that a model may lack, like [`nonzero`](Self::nonzero), but returns 0 instead of `None`.
     pub const fn count(&mut self, name: &'static str, max: usize) -> Result<usize, Error> {
         match tri!(self.nonzero(name, max)) {
             Some(count) => Ok(count),
@@ -418,8 +418,8 @@ impl<'g, 'a> Keys<'g, 'a> {
         Ok(Spec { qkv_bias, linear_bias, output_bias, ..tri!(self.decoder(style)) })
     }
 
-    /// Reads the required key `key`, which has no architecture prefix: one number for all layers, or an array with one
-    /// number for each layer.
+    /// Reads the required key `key`. Unlike other keys, it has no architecture prefix. Its value is one number for all
+    /// layers, or an array with one number for each layer.
     pub const fn numbers(&self, key: &'static str, layers: usize) -> Result<Numbers<'a>, Error> {
         match self.gguf.get(key) {
             Some(Value::Array(numbers)) if numbers.len() >= layers && numbers.get_f32(0).is_some() => {
@@ -472,7 +472,8 @@ impl<'g, 'a> Keys<'g, 'a> {
     pub const fn without_next(&mut self, spec: Spec<'a>) -> Result<Spec<'a>, Error> {
         let unused_layers = match tri!(self.nonzero("nextn_predict_layers", MAX_LAYERS)) {
             Some(layers) if layers < spec.layers => {
-                // Some files count prediction layers that they do not contain.
+                // The number of prediction layers that some files state is wrong, because the files do not contain
+                // these layers.
                 let first = spec.layers - layers;
                 let (ahead, ordinary) =
                     (self.has_in_layer(first, "nextn.eh_proj.weight"), self.has_in_layer(first, "attn_norm.weight"));

@@ -254,7 +254,7 @@ impl Numbers<'_> {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Xielu<'a> {
-    /// The curvature for negative inputs is `beta + softplus(alpha_n)`.
+    /// For negative inputs, the curvature of the function is `beta + softplus(alpha_n)`.
     pub alpha_n: Numbers<'a>,
     /// For positive inputs, the curvature of the function is `softplus(alpha_p)`.
     pub alpha_p: Numbers<'a>,
@@ -273,6 +273,6 @@ pub struct Limits<'a> {
     pub experts: Numbers<'a>,
     /// Limits of shared experts, and of layers without experts.
     pub shared: Numbers<'a>,
-    /// True if the gate is also limited before its activation function.
+    /// True if the gate is limited before its activation function, too, and not only after it.
     pub before: bool,
 }

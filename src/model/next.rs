@@ -14,7 +14,7 @@ use crate::{Error, Gguf, Name, gguf::equal, tri};
 pub(crate) struct Next {
     /// Index in the file of the first of these layers.
     pub first: usize,
-    /// Width of the states and embeddings of the model for which the layers predict tokens.
+    /// Width of the states and embeddings that these layers read, which come from the model whose tokens they predict.
     pub width: usize,
     /// True if states are read after the final norm.
     pub normed: bool,

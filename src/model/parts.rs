@@ -16,8 +16,8 @@ use super::spec::{Spec, Special};
 use crate::built::{self, Abilities};
 use crate::kernel::Activation;
 
-/// Defines the functions. Each entry has a field, the field's type, the value that needs no ability, and patterns for
-/// all other values, each with the ability that these values need.
+/// Defines a function for each listed field of a spec. An entry has the field, its type, and the value that every build
+/// can run. After this follow patterns for all other values, each with the ability that a build needs for them.
 macro_rules! parts {
     ($($(#[$doc:meta])* $see:vis $field:ident: $type:ty = $plain:expr, $($part:pat => $ability:ident),+;)*) => {
         impl<'a> Spec<'a> {
@@ -31,8 +31,8 @@ macro_rules! parts {
                 }
             )*
 
-            /// Name of a field whose value needs an ability that is not in `abilities`; `None` if there is no such
-            /// field.
+            /// Returns the name of a field whose value needs an ability that `abilities` does not contain. `None` if
+            /// the abilities suffice for all fields.
             pub(super) const fn lacks(&self, abilities: Abilities) -> Option<&'static str> {
                 $(
                     match self.$field {
@@ -196,7 +196,7 @@ parts! {
     pub(crate) gated_query: bool = false, true => GATED_QUERY;
     /// True if each head of v is normed (without a weight).
     pub(crate) v_norm: bool = false, true => GEMMA4;
-    /// True if a layer may lack the matrix of v: the values are then the keys before norm and rope.
+    /// True if a layer may have no matrix for values. The values are then the keys as they are before norm and rope.
     pub(crate) v_from_k: bool = false, true => GEMMA4;
     /// Number of layers at the end that have no keys and values of their own. Each of them reads the keys and values of
     /// the last earlier layer that is of the same type (global or local) and computes keys and values.

@@ -12,7 +12,7 @@ pub struct Recurrent {
     pub taps: usize,
     /// Number of heads. The state of each head is a matrix of `keys` rows and `width` columns.
     pub heads: usize,
-    /// Number of groups; the heads of a group share keys and queries.
+    /// Number of groups of heads. All heads of a group have the same keys and queries.
     pub groups: usize,
     /// Elements of a key, and of a query.
     pub keys: usize,

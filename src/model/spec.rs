@@ -110,7 +110,7 @@ pub struct Spec<'a> {
     pub(super) separate_experts: bool,
     pub(super) fused_experts: bool,
     pub(super) own_biases: bool,
-    /// True if matrices have factors on their outputs (`.scale` tensors).
+    /// True if the file has factors for the outputs of matrices, in tensors called `.scale`.
     pub(super) scaled: bool,
     /// Upper bound on the elements of vectors in F16 or BF16.
     pub(crate) half_vectors: usize,
@@ -178,7 +178,8 @@ pub(super) enum Special<'a> {
 }
 
 impl<'a> Spec<'a> {
-    /// An architecture like Llama's, without sizes. Families change the fields in which they differ.
+    /// Returns a spec of an architecture like Llama's, in which all sizes are still missing. Families change the fields
+    /// in which they differ from Llama.
     #[inline(always)] // a constant in flash would be copied
     pub(super) const fn like_llama() -> Self {
         Self {
@@ -546,7 +547,7 @@ impl<'a> Spec<'a> {
         if self.keeps_input() || self.experts_beside() && layer.has_experts { self.dim } else { 0 }
     }
 
-    /// Number of elements of a token's intermediate values in a layer's feed-forward.
+    /// Number of floats that a layer's feed-forward needs for the intermediate values of a token.
     const fn ffn_inner(&self, layer: &Layer) -> usize {
         let (width, expert) = match self.gate_in(layer) {
             Gate::None => (layer.ffn, layer.expert_width),
@@ -652,7 +653,8 @@ impl<'a> Spec<'a> {
         widest
     }
 
-    /// The layer whose keys and values are read by the local (or global) layers that do not compute their own.
+    /// Returns the layer whose keys and values are read by those layers that do not compute their own: by local layers
+    /// if `is_local` is true, otherwise by global ones.
     pub(crate) const fn owner(&self, is_local: bool) -> Option<usize> {
         let mut index = self.layers.saturating_sub(self.kv_shared());
         while index > 0 {

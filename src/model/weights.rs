@@ -29,8 +29,8 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// The entry of an adapter's tensor. Its number of rows counts the rows of all matrices of the tensor. Returns
-    /// `None` if there are too many rows, or if this build lacks the type.
+    /// Makes the entry of an adapter's tensor. The rows of all matrices of the tensor are counted together. `None` if
+    /// there are too many rows, or if this build cannot run the type.
     #[cfg(feature = "lora")]
     pub fn of(tensor: &Tensor<'_>) -> Option<Self> {
         let [cols, rows, slabs, _] = tensor.dims;

@@ -40,7 +40,8 @@ pub(crate) trait Format: Named + Copy + 'static {
     /// The byte offset in a block of the f16 scale `d`, and a power of two by which `d` is multiplied. `None` if the
     /// format stores `d` in another way, which the format's own [`d`](Self::d) implements.
     const D: Option<(usize, f32)> = Some((0, 1.0));
-    /// Byte offset of the f16 `m`, and the factor by which this f16 is multiplied; `None` for formats without minimums.
+    /// The byte offset in a block of the f16 `m`, which scales minimums, and a factor by which `m` is multiplied.
+    /// `None` for formats without minimums.
     const M: Option<(usize, f32)> = None;
     /// Where the weights of a chunk are in a block. For some of these layouts, kernels load chunks of two rows at once.
     const SHAPE: Shape = Shape::Other;

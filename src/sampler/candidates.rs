@@ -95,12 +95,13 @@ impl<'s> Candidates<'s> {
             count += 1;
         }
         let slots = slots.get_mut(..count).unwrap_or(&mut []);
-        // Builds a heap whose root is the worst current candidate, because a better token replaces the worst candidate.
+        // Builds a heap whose root is the worst of the candidates, because a better token will replace the worst one.
         for root in (0..count / 2).rev() {
             sink(slots, root, count, &mut is_better);
         }
         for (token, value) in logits {
-            // For equal logits the earlier token stays, because it has the lower id.
+            // If two tokens have the same logit, the one with the lower id is better. Tokens come in the order of their
+            // ids, so only a higher logit replaces a candidate.
             if slots.first().is_some_and(|worst| value > logit(worst)) && allowed(token as TokenId) {
                 if let Some(worst) = slots.first_mut() {
                     *worst = slot(token, value);
@@ -208,8 +209,8 @@ impl<'s> Candidates<'s> {
         let expected: f64 =
             self.weights(temperature).filter(|weight| *weight > 0.0).map(|w| w / total * surprise(w)).sum();
         let at = |i: usize| self.slots.get(i).map(|s| weight(logit(s), highest, temperature));
-        // Starts at the candidate where the surprise reaches the expected surprise, and extends the range to both
-        // sides.
+        // The kept range starts at the candidate whose surprise reaches the expected surprise. It is then extended to
+        // both sides.
         let middle = self.weights(temperature).take_while(|w| surprise(*w) <= expected).count();
         let (mut start, mut end, mut reached) = (middle, middle, 0.0);
         while end - start < min_keep.max(1) || reached <= f64::from(typical_p) * total {

@@ -8,7 +8,7 @@ use super::scratch::Word;
 use crate::TokenId;
 use crate::sort::heapsort;
 
-/// Sequences of tokens that end a repetition, such as line breaks and quotation marks.
+/// Breakers of DRY: sequences of tokens at which a repetition ends, such as line breaks and quotation marks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Breakers<'b> {
     /// The sequences, sorted by their first tokens.
@@ -49,7 +49,7 @@ impl<'b> Breakers<'b> {
     }
 }
 
-/// The recent tokens, and memory for the repetitions in them.
+/// What DRY needs: the recent tokens, and memory in which it finds their repetitions.
 pub(super) struct Dry<'s> {
     pub ring: Ring<'s>,
     pub breakers: Breakers<'s>,

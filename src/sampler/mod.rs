@@ -262,8 +262,8 @@ impl Params {
             match link {
                 None => {}
                 Some(link) if !self.filters(*link, vocab) => {}
-                // Top-k still limits the candidates after min-p, because both keep the best tokens, so that the order
-                // of the two steps does not matter.
+                // After min-p, top-k still limits the number of candidates: both steps keep the best tokens, so their
+                // order does not matter.
                 Some(Link::MinP) if self.more.min_keep() <= 1 => has_all = false,
                 Some(Link::TopK) => return self.top_k as usize,
                 // These change the logits.

@@ -91,8 +91,8 @@ impl<'w> LogMel<'w> {
 
     /// Discards the samples so far, and starts another sound.
     pub fn restart(&mut self) {
-        // Leaves room for the samples before the sound, because these are mirror images of samples that are not known
-        // yet.
+        // The first frame also covers time before the sound. Room is left for samples there, which will be mirror
+        // images of later samples.
         (self.filled, self.received, self.frames) = (SIZE / 2, 0, 0);
     }
 

@@ -5,7 +5,8 @@ use super::{RATE, Sample};
 
 /// Number of samples of a frame: 10 ms.
 const FRAME: u32 = RATE as u32 / 100;
-/// A voice begins after this number of frames in a row whose energy is more than this multiple of the noise's energy.
+/// The number of frames and the multiple of the noise's energy with which a voice begins: so many frames in a row must
+/// have more than this energy.
 const FIRST: (u32, f32) = (3, 8.0);
 /// A voice ends after this number of frames in a row whose energy is less than this multiple of the noise's energy.
 const LAST: (u32, f32) = (30, 4.0);
@@ -15,7 +16,8 @@ const PERIOD: u32 = 200;
 /// Minimum energy of a frame, as a sum of squares. Without a minimum, the noise in digital silence would have no
 /// energy, and every sound would be a voice. This energy corresponds to a change of 1e-4 per sample.
 const FAINT: f32 = FRAME as f32 * 1e-8;
-/// Maximum energy of the noise in the first period. A limit is needed, because a sound may begin with a voice.
+/// Maximum energy of the noise that is assumed for the beginning of a sound. Without this limit, a voice at the
+/// beginning would be taken for noise.
 const PRESUMED: f32 = FRAME as f32 * 1e-5;
 
 /// Detects voices: sounds that are louder than the surrounding noise.

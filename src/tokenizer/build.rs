@@ -353,7 +353,7 @@ pub(super) fn note_gaps(gaps: &mut ByteSet, mut bytes: impl Iterator<Item = u8>)
     }
 }
 
-/// The entry of a token for the list of special tokens; `None` if the token is not special.
+/// Returns a token's entry in the list of special tokens. `None` if the token is not special.
 pub(super) fn special(id: TokenId, token: &[u8], kind: TokenType, rules: Rules<'_>) -> Option<Special> {
     let first = *token.first().filter(|_| kind.is_special())?;
     let rule = match rules {

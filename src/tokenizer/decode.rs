@@ -168,7 +168,7 @@ impl Decoder {
         if self.at_start && is_text && piece.clone().next() == Some(b' ') {
             piece.next();
         }
-        // A space after a hidden token is kept, because it separates the words before and after that token.
+        // If a token is not shown, a space after it is kept, because it separates the words before and after the token.
         self.at_start = !is_text && tokenizer.vocab.spaces_after_special();
         let mut part = Part { bytes: [0; 64], len: 0, sink: &mut sink };
         for byte in piece {

@@ -30,7 +30,7 @@ use crate::TokenId;
 /// Word that means "no id".
 pub(super) const NONE: u32 = u32::MAX;
 
-/// First word of an index: "art" and the version of the layout.
+/// The first word of an index. Its bytes are the letters "art" and the version of the index's layout.
 pub(super) const MAGIC: u32 = u32::from_le_bytes(*b"art\x03");
 
 /// Word offsets in the header.
@@ -66,7 +66,8 @@ pub(super) mod header {
     pub const WORDS: usize = 16;
 }
 
-/// Sizes of an index. The methods compute the offsets of the index's sections in words.
+/// The sizes from which the layout of an index follows. The methods return the offsets of the index's sections, in
+/// words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     pub tokens: usize,

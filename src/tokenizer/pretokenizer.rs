@@ -250,7 +250,8 @@ const fn has_name(mut list: &[u8], name: &[u8]) -> bool {
 impl PreTokenizer {
     /// Splits into lines and the newlines between them.
     pub const LINES: Self = plain(&[LINES]);
-    /// Hugging Face's `Whitespace`, which llama.cpp does not have.
+    /// Splits words from signs, like the pre-tokenizer `Whitespace` of Hugging Face. llama.cpp has no such
+    /// pre-tokenizer.
     pub const WORDS: Self = plain(&[WORDS]);
 
     /// Finds a pre-tokenizer by its name in the file; `None` if [`BY_NAME`] does not have the name.

@@ -147,8 +147,8 @@ pub(super) enum Part {
     SpacesByPowers,
     /// `\s+$`
     SpacesAtEnd,
-    /// Digits split into groups of three from the end; the piece of the first group begins with the text before the
-    /// digits. This is llama.cpp's `\p{AFMoE_digits}`.
+    /// Digits, split into groups of three that are counted from the end. The piece of text with the first group begins
+    /// with the text before the digits. This is llama.cpp's `\p{AFMoE_digits}`.
     Threes,
     /// Splits before each group of three ASCII digits, counted from the end of a number, `(?=(\d{3})+(?!\d))`: like
     /// [`Threes`](Self::Threes), but also before the first group.

@@ -66,7 +66,8 @@ impl<I: Iterator<Item = u8>> Iterator for Escaped<I> {
     }
 }
 
-/// The best segmentation up to a position: the length of the last token (u32) and the sum of scores (f64).
+/// The best segmentation of the text up to a position: the length of its last token (u32), and the sum of its tokens'
+/// scores (f64).
 type Step = [u8; 12];
 
 fn step(len: usize, score: f64) -> Step {

@@ -41,7 +41,8 @@ impl Check<'_, '_, '_> {
         (self.index.word(at) == value).then_some(())
     }
 
-    /// Checks that the words from `start` equal `values`, and that all further words before `end` are unused.
+    /// Checks a list in the index: its words from `start` on must equal `values`, and all further words before `end`
+    /// must be unused.
     fn list(&self, start: usize, end: usize, values: impl Iterator<Item = u32>) -> Option<()> {
         let mut at = start;
         for value in values {

@@ -105,7 +105,8 @@ pub(super) enum Model {
     Spm,
     /// "gpt2": byte-level BPE with merges. With "hybriddna" (`dna`), groups of DNA letters are also tokens.
     Bpe { pre: PreTokenizer, dna: bool },
-    /// "whitespace", "bpe" or "gpt2", with the pre-tokenizer "whitespace": BPE over characters with merges.
+    /// BPE over characters with merges: the file calls the tokenizer "whitespace", "bpe" or "gpt2", and the
+    /// pre-tokenizer "whitespace".
     Characters {
         /// True if letters are converted to lowercase.
         lowercase: bool,

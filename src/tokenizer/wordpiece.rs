@@ -138,7 +138,8 @@ fn is_chinese(code: u32) -> bool {
 struct Letters<'m> {
     bytes: &'m mut [u8],
     len: usize,
-    /// Number of characters in the word. Only the first [`MOST_CHARACTERS`] characters are stored.
+    /// Number of characters of the word so far. If there are more than [`MOST_CHARACTERS`], the further characters are
+    /// only counted.
     count: usize,
 }
 

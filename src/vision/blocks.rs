@@ -172,7 +172,7 @@ struct Seen<'s> {
 }
 
 impl Seen<'_> {
-    /// Computes attention for as many rows as `out` has room for, from row `first` on. `q` has the queries of these
+    /// Computes attention for the rows from row `first` on, as many as `out` has room for. `q` has the queries of these
     /// rows.
     fn attend(&self, kernels: &Kernels, first: usize, q: &[f32], out: &mut [f32], sums: &mut [f32]) {
         let Spec { dim, heads, .. } = *self.spec;
@@ -208,7 +208,8 @@ impl Seen<'_> {
     }
 }
 
-/// Line and column of a row's patch, as in `Layout::places`; `None` for a row before the patches.
+/// Returns the line and the column of the patch of a row, stored as in `Layout::places`. `None` for rows before the
+/// patches, which have no place in the picture.
 fn place_of(places: &[u32], spec: &Spec<'_>, row: usize) -> Option<u32> {
     places.get(row.checked_sub(spec.before())?).copied()
 }

@@ -207,7 +207,7 @@ impl<'m, 'w> Encoder<'m, 'w> {
         Some((plane.width, plane.height, (0..plane.height).map(move |y| plane.row(y))))
     }
 
-    /// Number of elements of all rows of view `index`; `None` if there is no such view.
+    /// Number of floats in all rows of the language model that view `index` becomes. `None` if there is no such view.
     fn rows_of(&self, index: usize) -> Option<usize> {
         Some(self.plan.views.get(index)?.tokens() * self.spec.row_len())
     }

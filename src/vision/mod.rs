@@ -104,7 +104,7 @@ impl<'a> Vision<'a> {
         self.spec.rules.together
     }
 
-    /// The views of a picture of `width` by `height` pixels.
+    /// Computes into which views the encoder cuts a picture of `width` by `height` pixels.
     ///
     /// # Errors
     ///

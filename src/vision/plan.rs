@@ -76,7 +76,8 @@ pieces! {
     slots: u32,
     /// The windows of attention.
     windows: Window,
-    /// For each line or column (`[side]`), the cosines and sines of the pairs of a head.
+    /// Rotations for the lines or columns of a view: for each of its `side` lines, first the cosines, then the sines of
+    /// a head's pairs.
     rotations: f32,
     /// Quantized activations, their scales, and their sums per 16 elements.
     quants: i8,
@@ -348,8 +349,8 @@ impl Spec<'_> {
         }
     }
 
-    /// Number of elements per row of the projector's second buffer, which holds reordered patches, the outputs of the
-    /// first linear layer, or one row of a transposed matrix.
+    /// Number of floats per row in the projector's second buffer. The buffer is used for reordered patches, for the
+    /// outputs of the first linear layer, and for a row of a transposed matrix.
     pub(super) const fn between(&self) -> usize {
         let joined = if self.tensors.has_merger { self.block() * self.dim } else { 0 };
         max(max(joined, self.tensors.inner), if self.tensors.transposed { self.tensors.out } else { 0 })

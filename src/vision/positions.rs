@@ -77,7 +77,7 @@ impl Stretch {
     }
 }
 
-/// Fills the cosines, then the sines, of the pairs of a head for each line or column.
+/// Computes, for each line or column of a view, the cosines and then the sines of a head's pairs.
 pub(super) fn fill_rotations(spec: &Spec<'_>, rotations: &mut [f32]) {
     let (Some(axes), pairs) = (spec.rules.axes, spec.head_dim() / 2) else { return };
     for (position, row) in rows_mut(rotations, 2 * pairs).enumerate() {
@@ -90,7 +90,7 @@ pub(super) fn fill_rotations(spec: &Spec<'_>, rotations: &mut [f32]) {
     }
 }
 
-/// Rotates the heads of a row by the line and the column of the row's patch.
+/// Rotates the heads of the query or key of a row by the line and the column of the row's patch.
 pub(super) fn rotate(spec: &Spec<'_>, rotations: &[f32], place: Option<u32>, heads: &mut [f32]) {
     let (Some(axes), Some(place)) = (spec.rules.axes, place) else { return };
     let (dim, pairs) = (spec.head_dim(), spec.head_dim() / 2);

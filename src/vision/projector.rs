@@ -56,11 +56,12 @@ pub(super) enum Places {
     Unlearned,
 }
 
-/// Rotary positions in two dimensions, in heads of queries and keys: the first half of the pairs is rotated by the line of
-/// a patch, the second half by its column.
+/// How the heads of queries and keys are rotated by the two coordinates of a patch: one half of a head's pairs by the
+/// patch's line, the other half by its column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Axes {
-    /// Pairs of elements that are half a head apart. Lines and columns have the same frequencies.
+    /// The two elements of a pair are half a head apart. The pairs for lines and the pairs for columns have the same
+    /// frequencies.
     Alike,
     /// Pairs of adjacent elements. Lines have the even frequencies and columns have the odd frequencies.
     InTurns,

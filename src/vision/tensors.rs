@@ -40,7 +40,7 @@ impl Role {
         Some((role, layer))
     }
 
-    /// Returns the requirement for a tensor of this role in a layer, and the tensor's shape.
+    /// Returns whether a layer needs a tensor of this role, and the shape that the tensor must have.
     fn shape(self, spec: &Spec<'_>, layer: usize) -> (Need, [usize; 4]) {
         let Spec { dim, ffn, patch, .. } = *spec;
         let Tensors { has_class, fused, gated, biased, table, inner, out, .. } = spec.tensors;
@@ -212,7 +212,7 @@ impl<'m, 'w> Table<'m, 'w> {
     pub fn fill(gguf: &Gguf<'m>, spec: &Spec<'_>, entries: &'w mut [Entry]) -> Result<Self, Error> {
         entries.fill(Entry::zeroed());
         walk(gguf, spec, &mut |Found { role, layer, offset, kind, dims }| {
-            // The kernel of a convolution is treated as a matrix: a row of weights for each output.
+            // The weights of a convolution are treated as a matrix that has a row for each output.
             let shape = match dims {
                 [cols, rows, 1, 1] => (rows, cols),
                 [width, height, colors, rows] => (rows, width * height * colors),

@@ -46,7 +46,7 @@ std::thread_local! {
 #[derive(Clone, Copy)]
 struct Turn {
     began: Instant,
-    /// True if another program used the core during the yield before this turn.
+    /// True if another program used the core while the thread yielded it before this turn.
     shared: bool,
 }
 
@@ -161,8 +161,8 @@ impl Workers for Pool {
         if self.threads.is_empty() {
             return job();
         }
-        // Asks for the core before the pool is taken, because a panic in this call would otherwise leave the pool
-        // taken.
+        // The workers' core is asked for before the pool is marked as taken. If this call panicked later, the pool
+        // would stay taken.
         let core = self.shared.cores.map(Cores::current);
         if self.shared.taken.swap(true, Ordering::Acquire) {
             return job();

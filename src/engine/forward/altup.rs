@@ -91,7 +91,8 @@ impl Forward<'_, '_> {
         compute.done(Section::Qkv);
     }
 
-    /// Adds the low-rank path's output to the residual stream after attention, and divides the sum by `sqrt(2)`.
+    /// Joins the two parallel paths after attention: adds the output of the low-rank path to the residual stream, and
+    /// divides the sum by `sqrt(2)`.
     #[inline(never)] // keeps its temporaries off the stack of models with one stream
     pub(super) fn join(&mut self) {
         let Some(altup) = self.spec.altup() else { return };

@@ -16,8 +16,8 @@ use crate::model::{Layer, Role, Spec, Weights};
 
 /// State of a model with an encoder.
 pub(crate) struct Source<'m, 'w> {
-    /// Spec, weights and biases of the encoder, swapped with the decoder's while the encoder runs. `None` for an
-    /// encoder without a decoder.
+    /// Spec, weights and biases of the stack that is not running: those of the encoder, or those of the decoder while
+    /// the encoder runs. `None` if the model has an encoder but no decoder.
     pub other: Option<(&'m Spec<'m>, Weights<'m, 'w>, Relative<'w>)>,
     /// `[context][dim]`: the states of the text.
     pub states: &'w mut [f32],

@@ -131,8 +131,8 @@ impl Bank {
     }
 }
 
-/// Adds the outputs of the chosen experts, times their weights, to `sum`. `chosen`, `[tokens][experts]`, has the
-/// weights; an expert is chosen if its weight is not 0.
+/// Runs the experts that were chosen for each token, and adds their outputs, times their weights, to `sum`. `chosen`,
+/// `[tokens][experts]`, has the weights. The weight of an expert that was not chosen is 0.
 fn run_chosen(
     compute: &mut Compute<'_, '_>,
     (spec, weights, index): (&Spec<'_>, &Weights<'_, '_>, usize),

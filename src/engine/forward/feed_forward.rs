@@ -101,7 +101,7 @@ fn xielu_of(Xielu { alpha_n, alpha_p, beta, eps }: &Xielu<'_>, index: usize, x: 
 #[derive(Clone, Copy)]
 pub(super) struct Limit {
     most: f32,
-    /// True if gates are also limited before their activation function.
+    /// True if gates are limited before their activation function, too, and not only after it.
     before: bool,
 }
 

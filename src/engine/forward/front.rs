@@ -169,8 +169,8 @@ fn run(
 }
 
 impl Input<'_> {
-    /// Copies the input rows that row `row` of a convolution's output depends on to `patch`; rows outside the sound are
-    /// zeros.
+    /// Copies to `patch` those input rows from which a convolution computes its output row `row`. Rows before the start
+    /// and after the end of the sound are zeros.
     fn patch(&self, stage: &Convolution, row: usize, patch: &mut [f32]) {
         for (tap, to) in rows_mut(patch, stage.inputs).enumerate() {
             let row = (row * stage.stride + tap).checked_sub(stage.padding).filter(|row| *row < self.len);

@@ -16,7 +16,7 @@ use crate::quant::le_f32;
 /// Epsilon of the length of queries and keys, added under the root.
 const LENGTH_EPS: f32 = 1e-6;
 
-/// Pairs of roles for queries, keys and values: the projection, and the convolution after it.
+/// For queries, keys and values, the role of the projection and the role of the convolution after it.
 #[cfg(feature = "mla")]
 const CHANNELS: [(Role, Role); 3] =
     [(Role::AttnQ, Role::SsmConvQ), (Role::AttnK, Role::SsmConvK), (Role::AttnV, Role::SsmConvV)];

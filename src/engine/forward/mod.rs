@@ -234,7 +234,8 @@ impl<'m, 'w> Forward<'m, 'w> {
         }
     }
 
-    /// Fills the table of the model's weights and the table of the encoder's weights.
+    /// Fills the table with the places of the model's weights and, if the model has an encoder, the table of the
+    /// encoder's weights.
     pub fn fill_tables(model: &Model<'_>, pieces: &mut Pieces<'_>) -> Result<(), Error> {
         Weights::fill(model.gguf(), model.spec(), pieces.weights, pieces.vectors)?;
         #[cfg(feature = "drafts")]
@@ -299,7 +300,7 @@ impl<'m, 'w> Forward<'m, 'w> {
         add(self.hidden.get_mut(row * dim..(row + 1) * dim).unwrap_or_default(), vector);
     }
 
-    /// Computes the rotations of row `row`, whose position has three axes: time, line and column.
+    /// Computes the rotations of row `row` in a model whose positions have three axes: time, line and column.
     #[cfg(feature = "vision")]
     pub fn turn(&mut self, row: usize, axes: [usize; 3]) {
         if let Some(sections) = self.spec.sections() {
@@ -441,8 +442,9 @@ impl<'m, 'w> Forward<'m, 'w> {
         }
     }
 
-    /// Byte range of the tiles that a layer attends to. These tiles may belong to a different layer. Must be called in
-    /// layer order, because `tiles_end` adds up the tiles of the previous layers.
+    /// Returns the byte range of the cache's tiles that a layer attends to. A layer without keys of its own attends to
+    /// the tiles of another layer. The function must be called for the layers in order, because `tiles_end` adds up the
+    /// tiles of the layers before.
     fn tiles(&mut self, layer: &Layer) -> Range<usize> {
         if layer.index == 0 {
             self.tiles_end = 0;

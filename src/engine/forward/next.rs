@@ -282,7 +282,7 @@ impl Forward<'_, '_> {
                 copy(to, from);
             }
             compute.select(i, last);
-            // Moves the raw states of the last rows to the front, so that they can be kept.
+            // The states of the last rows, before the final norm, are moved to the front, where they can be kept.
             copy_row(hidden, dim, last, i);
         }
         let Self { spec, weights, compute, branch, inner, hidden, segments, undo, next: Some(next), .. } = self else {

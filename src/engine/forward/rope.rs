@@ -61,7 +61,8 @@ impl<'w> Rotary<'w> {
         Self { rope: Some(rope), frequencies, rotations, magnitude }
     }
 
-    /// Computes the rotations of rows `first..first + tokens`; row `first` is at `position`.
+    /// Computes the rotations of `tokens` rows for consecutive positions. The first one is row `first`, whose position
+    /// is `position`.
     pub fn turn_to(&mut self, first: usize, position: usize, tokens: usize) {
         let half = self.frequencies.len();
         if half == 0 {

@@ -317,8 +317,8 @@ fn pinned(mut x: int32x4_t) -> int32x4_t {
     x
 }
 
-/// [`join`], but computed here instead of at its use, because otherwise the compiler would delay the computation and
-/// copy the running sums.
+/// Does the same as [`join`], but at once. Otherwise the compiler would delay the computation until the result is used,
+/// and would copy the running sums.
 #[inline(always)]
 fn join_now([a, b, c, d]: [int32x4_t; 4]) -> int32x4_t {
     let x;

@@ -49,9 +49,10 @@ pub(super) unsafe trait Panel {
     unsafe fn scales<const T: usize>(d: &mut [*const f32; T]) -> Self::Scales<T>;
     /// Reads a float of each row.
     fn line(w: &[u8; LINE]) -> Self::Line;
-    /// Returns the sums of the products of a chunk of eight rows with each token, and moves `codes` to the end of the
-    /// chunk. `halves` selects the first 16 codes of the chunk, the last 16, or both. The caller promises that the
-    /// quants that `q` was made from are still valid and that the processor has the instruction.
+    /// Multiplies a chunk of eight rows with each token and returns the sums of the products. Moves `codes` to the end
+    /// of the chunk. `halves` says which codes of the chunk are multiplied: the first 16, the last 16, or all. The
+    /// caller promises that the quants from which `q` was made are still valid and that the processor has the
+    /// instruction.
     unsafe fn products<const T: usize>(
         codes: &mut *const u8,
         q: Self::Quants<T>,
@@ -61,7 +62,8 @@ pub(super) unsafe trait Panel {
     fn no_sums<const T: usize>() -> Self::Sums<T>;
     /// Adds products to `totals`: the sum of each row and token, times the row's i32 in `scale`.
     fn add_scaled<const T: usize>(totals: &mut Self::Sums<T>, sums: Self::Sums<T>, scale: &[u8; LINE]);
-    /// For each token, the sum of its 32 quants, repeated for every row. `sums` has the sums of each 16 quants.
+    /// Returns the sum of the 32 quants of a chunk for each token, repeated for every row. `sums` has the sums of the
+    /// chunk's first and last 16 quants.
     fn of_chunk<const T: usize>(sums: [&[i16; 2]; T]) -> Self::Sums<T>;
     /// For each row and token, the sum over the groups of a block of `minimum * (sum of the group's quants)`. `w` has
     /// the minimums of eight rows per group, as i16. `sums` has the sums of each 16 quants.

@@ -42,8 +42,8 @@ impl Scales {
         let (scales, minimums) = (bytes(vtrn1q_u64(ab13, cd13)), bytes(vtrn2q_u64(ab02, cd02)));
         let rest = bytes(vtrn2q_u64(ab13, cd13));
 
-        // Values 0 to 3 are the low six bits of `first`. Values 4 to 7 have their low four bits in `rest` and their
-        // high two bits in the high bits of `first`.
+        // `first` has values 0 to 3 in the low six bits of its bytes. Values 4 to 7 are split: their low four bits are
+        // in `rest`, and their high two bits are the high bits of `first`.
         let columns = |first, rest| {
             let second = vsliq_n_u8::<4>(rest, vshrq_n_u8::<6>(first));
             let both = [vandq_u8(first, vdupq_n_u8(0x3f)), second].map(|x| vreinterpretq_s32_u8(x));

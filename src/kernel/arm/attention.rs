@@ -81,7 +81,7 @@ macro_rules! larger {
     };
 }
 
-/// Computes the largest of the `n` floats at `at`, into `top`.
+/// Stores the largest of the `n` floats at `at` in `top`.
 ///
 /// Floats are compared as integers. A float is larger than a negative maximum if it is lower as an unsigned integer,
 /// and larger than any other maximum if it is greater as a signed integer.
@@ -275,10 +275,11 @@ pub(super) unsafe fn sum_rows(rows: *const f32, x: *const f32, n: usize, from: *
     }
 }
 
-/// `to = from + sum(row[i] * x[i])` for `all` rows of 16 floats, with one fma per row, in order. `at` has the distance
-/// of each tile's rows from `base`, in bytes; rows are `stride` floats apart. The first tile contributes `first` rows,
-/// beginning `skip` floats after its first row; every other tile contributes up to sixteen rows. Only the first `lanes`
-/// lanes of the result are needed.
+/// Computes `to = from + sum(row[i] * x[i])` for `all` rows of 16 floats, with one fma per row, in order. The rows lie
+/// in several tiles: `at` has the distance in bytes of each tile's rows from `base`, and rows of a tile are `stride`
+/// floats apart. From the first tile, `first` rows are used, from the row on that begins `skip` floats after the tile's
+/// first row. From every other tile, up to sixteen rows are used. Only the first `lanes` lanes of the result are
+/// needed.
 ///
 /// # Safety
 ///

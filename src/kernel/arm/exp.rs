@@ -2,7 +2,7 @@
 
 use super::assembly::{ZEROS, fpu, on_words};
 
-/// The constants of [`exp`](crate::kernel::lanes::exp), for x or for -x.
+/// The constants for computing [`exp`](crate::kernel::lanes::exp) of x or of -x.
 #[repr(C)]
 struct Constants {
     /// The constants that stay in registers s22 to s27: the first coefficient of the polynomial; the constants that

@@ -212,9 +212,9 @@ macro_rules! scaled {
     };
 }
 
-/// Defines a loop over rows. `$scales` sets r7 to the byte before the scales, for which there is room at sp + 20;
-/// `$products` leaves the total in s0, and moves r1 by `$moved`; `$finish` adds to the output in s2. The factor of the
-/// activations is in s6, `$lr` in lr.
+/// Defines a function that processes rows one by one. `$scales` unpacks the scales, for which there is room at sp + 20,
+/// and sets r7 to the byte before them. `$products` leaves the row's total in s0 and moves r1 by `$moved`. `$finish`
+/// adds the total to the output in s2. s6 has the factor of the activations, and lr has `$lr`.
 macro_rules! rows {
     ($name:ident, $lr:expr, $moved:literal, $scales:expr, $products:expr, $finish:expr) => {
         /// # Safety

@@ -94,7 +94,8 @@ macro_rules! rows {
             // missing groups.
             let missing = ((end.addr() - x.addr()) / 64).wrapping_neg() % UNROLLED;
             let mut start = [x.addr(), missing * $bytes];
-            // SAFETY: reads these weights and floats, and writes the outputs and `start`.
+            // SAFETY: the assembly reads the weights and the floats of the caller's promise, and writes only the
+            // outputs and `start`.
             unsafe {
                 fpu!(
                     on_words!(),

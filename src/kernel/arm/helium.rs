@@ -73,9 +73,9 @@ pub(super) unsafe fn matmul<F: Format>(job: &mut Job<'_>) -> bool {
     true
 }
 
-/// Defines a kernel that multiplies four rows at a time. `$row` takes two registers: it multiplies the block of a row
-/// at the address in the first register with the token's block in q0 and q1, and writes the sum to the second register.
-/// `$bias` corrects the sums in q5.
+/// Defines a kernel that multiplies four rows at a time. `$row` is the code for a block of a row. It is given two
+/// registers: the first one has the address of the block, and the second one gets the sum of the block's products with
+/// the token's block in q0 and q1. `$bias` is the code that corrects the sums in q5.
 macro_rules! kernel {
     ($name:ident, $row:ident, $bias:literal) => {
         /// # Safety

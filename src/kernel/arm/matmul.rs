@@ -141,8 +141,9 @@ unsafe fn times_64(job: &Job<'_>, start: *const f32, x: *const f32, out: *mut f3
     // SAFETY: reads 64 floats of the token and of each row, and writes a float per row.
     unsafe {
         fpu!(
-            // An iteration multiplies four rows. If `rows` is not a multiple of four, the code first jumps into the
-            // loop, so that the first iteration multiplies the remaining one to three rows.
+            // Each iteration of the loop multiplies four rows. If `rows` is not a multiple of four, the code jumps into
+            // the middle of the loop at first, so that the first iteration multiplies the one to three rows that are
+            // left over.
             "ands {over}, {rows}, #3",
             "add {rows}, {rows}, #3",
             "lsr {rows}, {rows}, #2",

@@ -664,7 +664,7 @@ unsafe fn add_rows<F: Layout, const R: usize>(
     }
 }
 
-/// Multiplies all rows with all tokens. Between two spans, the output holds the unfinished sums.
+/// Multiplies all rows with all tokens, span by span. After each span, the output holds the sums so far.
 ///
 /// # Safety
 ///

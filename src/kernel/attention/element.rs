@@ -181,8 +181,8 @@ unsafe fn block_scores<S: Isa, const R: usize, const N: usize>(
     }
 }
 
-/// Adds products to the sums of each tile and query: for each dimension in `range`, in order, the keys' codes times the
-/// query's element.
+/// Multiplies the codes of the keys by the elements of the query, for each dimension in `range`, in order, and adds the
+/// products to the sums of each tile and query.
 ///
 /// # Safety
 ///

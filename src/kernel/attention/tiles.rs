@@ -8,8 +8,8 @@ pub const TILES: usize = 4;
 /// Positions per block.
 pub const BLOCK: usize = TILES * TILE;
 
-/// A tile of the cache, and the tile to prefetch while this one is used. `later` is several tiles ahead, because with
-/// few rows the time spent on one tile is too short to fetch the next tile from memory.
+/// A tile of the cache, and the later tile that is prefetched while this one is used. `later` is several tiles ahead,
+/// because with few rows, using one tile takes less time than fetching one from memory.
 #[derive(Clone, Copy)]
 pub struct Tile {
     pub at: *const u8,

@@ -144,8 +144,8 @@ impl Scratch {
         let to = self.0.as_mut_ptr().wrapping_add(g % 2);
         macro_rules! multiply {
             ($sums:tt $q:tt $w:tt) => {
-                // SAFETY: the configuration has these tiles. They are read from the codes and the activations that the
-                // caller promises, and the sums are written to one of the two tiles in memory.
+                // SAFETY: the tiles were configured. Their contents are read from the codes and the activations that
+                // the caller promises. The sums are written to one of the two tiles in memory.
                 unsafe {
                     asm!(
                         concat!("tilezero ", $sums),

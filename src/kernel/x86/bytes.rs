@@ -97,8 +97,8 @@ impl Bytes for Ymm {
     }
 }
 
-/// Makes the compiler forget the contents of `x`, so that it reads them from memory. The reason is that a load
-/// broadcasts for free, but broadcasting a register takes a shuffle.
+/// Makes the compiler forget the contents of `x`, so that it loads them from memory again. A load can broadcast a value
+/// at no cost, but broadcasting from a register takes a shuffle.
 #[inline(always)]
 pub(super) fn hide<T>(x: &T) {
     // SAFETY: contains no instruction.

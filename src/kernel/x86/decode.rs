@@ -192,8 +192,8 @@ impl<D: Dot, F: Format> Rows<D, F> {
         }
     }
 
-    /// The codes of a chunk of two blocks, `a` in the lower half and `b` in the upper half. The first register has the
-    /// codes of the first 16 weights, the second register the codes of the next 16.
+    /// Unpacks the same chunk of two blocks. In each register, the lower half has codes of block `a` and the upper half
+    /// has codes of block `b`. The first register has the first 16 codes of the chunk, the second register the next 16.
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     fn halves(s: Ymm, a: &F::Block, b: &F::Block, chunk: usize) -> [__m256i; 2] {
@@ -271,8 +271,9 @@ impl<D: Dot, F: Format> Rows<D, F> {
         }
     }
 
-    /// The dot products of eight rows with each token, even rows first, for the formats of the module [`wide`]. Rows are not
-    /// prefetched into the first-level cache, because whole models did not become faster.
+    /// Multiplies eight rows with each token, for the formats of the module [`wide`]. The results have the even rows
+    /// first, then the odd rows. Rows are not prefetched into the first-level cache, because this did not make whole
+    /// models faster.
     #[inline(always)]
     unsafe fn wide<const T: usize>(rows: &EightRows, x: [Row<'_>; T]) -> [__m256; T] {
         // SAFETY: the caller promises AVX-512 with VNNI, and eight rows that are as long as each token of `x`.
@@ -464,7 +465,8 @@ fn apart([low, high]: [u64; 2]) -> __m256i {
     opaque(_mm256_cvtepi8_epi16(_mm_shuffle_epi8(_mm_set_epi64x(high as i64, low as i64), order)))
 }
 
-/// For each of two rows, the sum of minimums times activation sums, spread over four lanes.
+/// For each of two rows, adds up the products of the minimums and the activations' sums. The total is spread over four
+/// lanes.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn minimums<F: Format>(a: [u64; 2], b: [u64; 2], sums: &Sums) -> __m256i {

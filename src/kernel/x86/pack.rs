@@ -47,8 +47,8 @@ pub(super) const fn chunk_size(floats: usize) -> usize {
     CODES + floats * LINE
 }
 
-/// Transposes eight dwords of every row and writes them: line `k` has dword `k` of all rows. This is a macro, because a
-/// closure that is not inlined would be compiled without the instruction set.
+/// Transposes eight dwords of each row and stores them in lines: line `k` has dword `k` of all rows. It is a macro and
+/// not a function with a closure, because a closure that is not inlined would be compiled without the instruction set.
 macro_rules! transpose {
     ($to:expr, |$r:ident| $row:expr) => {{
         let to: *mut u8 = $to;

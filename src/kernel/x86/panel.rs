@@ -37,8 +37,8 @@ enum Selection {
 mod amx;
 mod avx512;
 
-/// Prefetches a cache line of outputs for each of the next `T` tokens, because the lines are too far apart for the
-/// hardware prefetcher.
+/// For each of the next `T` tokens, prefetches the cache line that the outputs will be written to. These lines are too
+/// far apart for the hardware prefetcher.
 #[inline(always)]
 fn prefetch<const T: usize>(tile: &Tile<'_>) {
     for t in T..2 * T {

@@ -47,7 +47,7 @@ pub(super) fn sums512<const T: usize>(block: &[u8], x: &[&[i8; 256]; T], extra: 
     })
 }
 
-/// Puts 64 codes together, each from the low nibble of a byte of `low` and two bits of `high`.
+/// Joins the bits of 64 codes. Each code has its low four bits in a byte of `low` and its high two bits in `high`.
 #[inline]
 #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
 fn weights(low: __m512i, high: __m512i) -> __m512i {

@@ -15,8 +15,8 @@ use crate::quant::{Bytes, Format, bytes_at};
 #[derive(Clone, Copy)]
 pub(super) struct Quad<'a>([&'a [u8]; 4]);
 
-/// The codes of one chunk from each of 16 blocks, interleaved, for a [bytewise](Format::BYTEWISE) format: codes 0 to 3
-/// of each block in the first register, codes 4 to 7 in the second, and so on.
+/// Unpacks the same chunk of 16 blocks and interleaves the codes, for a [bytewise](Format::BYTEWISE) format. The first
+/// register has codes 0 to 3 of each block, the second has codes 4 to 7, and so on.
 ///
 /// # Safety
 ///

@@ -25,8 +25,9 @@ pub(super) const fn has<F: Format>() -> bool {
 pub(super) struct Activations {
     /// 64 activations per register, arranged by [`order`].
     q: [__m512i; 4],
-    /// The sums of the activations of each group, as i16. With groups of 32, each quarter has all eight sums. With
-    /// groups of 16, one quarter has the sums of the even groups, and the next quarter has the sums of the odd groups.
+    /// The sums of each group's activations, as i16. If a group has 32 weights, each quarter of the register has all
+    /// eight sums. If a group has 16 weights, one quarter has the sums of the even groups, and the next quarter has
+    /// those of the odd groups.
     sums: __m512i,
 }
 
@@ -304,7 +305,8 @@ fn quarters<F: Format>(blocks: &[&F::Block; 8], first: usize, at: usize) -> __m5
     _mm512_inserti32x4::<3>(_mm512_inserti32x4::<2>(ab, row(2)), row(3))
 }
 
-/// Widens sixteen signed bytes of each of four rows to i16, two rows per register: see [`FourRows`].
+/// Extends sixteen signed bytes of each of four rows to i16. Each register of the result has two of the rows: see
+/// [`FourRows`].
 #[inline]
 #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
 fn two_rows(bytes: __m512i) -> [__m512i; 2] {

@@ -50,7 +50,7 @@ pub(super) const fn laguna<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Erro
     Ok(Spec { heads_gated: Some(HeadGate { per_head, softplus: true }), local: spec.local.unscaled(), ..spec })
 }
 
-/// MiMo 2: values shorter than keys; attention sinks in layers with a window.
+/// MiMo 2: values are shorter than keys, and layers with a window have attention sinks.
 pub(super) const fn mimo2<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(halves(keys));
     let spec = tri!(keys.mixture(spec, Scores::Sigmoid, true));

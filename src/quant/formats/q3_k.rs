@@ -20,7 +20,8 @@ impl Format for Q3K {
     #[inline(always)]
     fn scale_words(block: &[u8; 110]) -> [u64; 2] {
         let (low, high) = (u64_at(block, 96), u64::from(u32_at(block, 104)));
-        // Moves the high bits of scales 0 to 7, and of scales 8 to 15, to the positions of these scales' bytes.
+        // Each word gets the high bits of eight scales: scales 0 to 7 or scales 8 to 15. The shifts move these bits to
+        // the bytes of their scales.
         let (first, second) = (high | high << 30, high >> 4 | high << 26);
         let high = [first, second].map(|bits| (bits & (3 * ONES)) << 4);
         [minus(low & (15 * ONES) | high[0], 32), minus((low >> 4) & (15 * ONES) | high[1], 32)]

@@ -92,7 +92,7 @@ unsafe trait Source {
     ///
     /// The processor has AVX-512, and this function was called for all earlier chunks.
     unsafe fn chunk(&self, b: usize);
-    /// The floats of a panel line: the `d` or the `m` of each row. This function is called once per line.
+    /// Loads the floats of a line of the panel: `d` or `m` of each row. Each line is loaded once.
     ///
     /// # Safety
     ///
