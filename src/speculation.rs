@@ -13,7 +13,8 @@ use crate::TokenId;
 /// Maximum number of last tokens of the text that [`lookup`] searches for in the earlier text. It searches for the
 /// longest suffix first.
 const LONGEST: usize = 4;
-/// Number of tokens of the shortest suffix to look up. It is not 1, because a single token repeats too often by chance.
+/// Minimum number of last tokens that [`lookup`] searches for in the earlier text. It is not 1, because a single token
+/// repeats too often by chance.
 const SHORTEST: usize = 2;
 
 /// Finds an earlier occurrence of the text's suffix and returns the tokens after it: at most `most` tokens, and no

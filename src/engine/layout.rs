@@ -76,7 +76,7 @@ pieces! {
     /// The additional input that each layer has per token, `[batch][layers][per_layer_input]`. After it come the
     /// vectors that [`Spec::beside`] counts.
     inputs: f32,
-    /// Quantized activations, their scales, and their sums per 16 elements.
+    /// The input of a matrix product, quantized: the activations, their scales, and their sums per 16 elements.
     quants: i8,
     scales: f32,
     quant_sums: i16,
@@ -135,10 +135,12 @@ pieces! {
     /// Progress of each context's drafts.
     #[cfg(feature = "drafts")]
     ahead: Ahead,
-    /// Rows of projections that the recurrent states do not contain yet: `[contexts][layers with a state][drafts + 1]`.
+    /// The rows that recurrent layers have computed for proposed tokens, until these tokens are accepted or removed:
+    /// `[contexts][layers with a state][drafts + 1]`.
     #[cfg(feature = "drafts")]
     pending: f32,
-    /// `[contexts][pictures]`: the pictures that each context has read.
+    /// `[contexts][pictures]`: the pictures that each context has read, because they change the rotary positions after
+    /// them.
     #[cfg(feature = "vision")]
     turns: Turn,
     /// Copy of one layer's state, then outputs of pending rows.
@@ -242,7 +244,7 @@ pub(crate) struct Store {
     /// the decoder's heads. Otherwise 0, because the encoder then uses the tiles of the decoder's first cross-attention
     /// layer.
     pub encoder: usize,
-    /// Size in bytes of a page of recurrent states, and the offset of the first page.
+    /// Size in bytes of a page of recurrent states. The first page begins at `states_at`.
     pub state_bytes: usize,
     pub states_at: usize,
     /// Size in bytes of the predicting layer's tiles, which follow the tiles of the model's layers.
@@ -274,7 +276,7 @@ impl Store {
         }
     }
 
-    /// Number of bytes that the recurrent states of all layers before `layer` take.
+    /// Number of bytes in a page of states that the layers before `layer` take. The state of `layer` begins after them.
     pub const fn states_before(spec: &Spec<'_>, layer: usize) -> usize {
         let (mut total, mut index) = (0usize, 0);
         while index < layer {

@@ -345,8 +345,8 @@ impl Plan {
         if let Some(file) = gguf.drafter() {
             file.hash_directory(&mut hash);
         }
-        // The numbers are hashed after the model, in two passes. A second changed number could undo the effect of a
-        // first changed number in one pass, but not in both passes.
+        // The plan's numbers are hashed after the model, and all of them twice. If someone has changed a number, a
+        // second changed number could undo the effect on the hash in one pass, but not in both.
         let mut pass = 0;
         while pass < 2 {
             hash.numbers(&numbers);
@@ -383,7 +383,7 @@ impl Options {
         self.context
     }
 
-    /// Number of a context's last positions whose tokens and states are kept for drafts.
+    /// Number of last positions of each context whose tokens and states are kept for the predicting layer.
     #[cfg(feature = "drafts")]
     pub(crate) const fn kept(&self) -> usize {
         max(TILE, self.drafts + 2)

@@ -110,7 +110,8 @@ const fn cut(template: &str) -> (&str, Option<&str>) {
     (template, None)
 }
 
-/// Returns two bytes of an ASCII text, from byte `at` on, and the text after these bytes.
+/// Splits an ASCII text at byte `at`. Returns the two bytes from there on, and the text after these two bytes. `None`
+/// if the text is too short.
 const fn tail(text: &str, at: usize) -> Option<(&str, &str)> {
     match text.split_at_checked(at) {
         Some((_, rest)) => rest.split_at_checked(2),

@@ -207,7 +207,7 @@ impl<'a> Gguf<'a> {
         }
     }
 
-    /// Appends to `hash` the bytes of all metadata pairs whose keys satisfy `is_wanted`, in file order.
+    /// Adds to `hash` the bytes of those metadata pairs whose keys `is_wanted` accepts, in file order.
     pub(crate) fn hash_keys(&self, hash: &mut Hash, is_wanted: impl Fn(&[u8]) -> bool) {
         self.keys().hash(hash, is_wanted);
     }

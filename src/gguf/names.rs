@@ -75,7 +75,8 @@ struct Held {
 }
 
 impl Held {
-    /// Returns whether `hash` is present, the index where it belongs, and the number of hashes compared.
+    /// Searches for `hash` in the sorted hashes. Returns whether it is there, the index at which it is or would be, and
+    /// the number of hashes that were compared.
     const fn find(&self, hash: u64) -> (bool, usize, u64) {
         let (mut low, mut high, mut steps) = (0, self.count, 0);
         while low < high {
@@ -97,8 +98,8 @@ impl Held {
         (false, low, steps)
     }
 
-    /// Inserts `hash` at index `place`, if there is room. Returns the number of hashes written: `hash`, and the hashes
-    /// that move to make room for it.
+    /// Inserts `hash` at index `place`, if there is room, and moves the larger hashes by one place. Returns the number
+    /// of hashes that were written by this.
     const fn insert(&mut self, place: usize, hash: u64) -> u64 {
         let (mut carried, mut at) = (hash, place);
         while at < HELD && at <= self.count {

@@ -10,7 +10,7 @@ pub(crate) struct Pieces<'a> {
     pub(crate) first: &'a [u8],
     #[cfg(feature = "split")]
     pub(super) later: &'a [&'a [u8]],
-    /// True if the rest of the file, after the first piece, is in a [`Storage`](crate::Storage).
+    /// True if only the first piece of the file is in memory, and the rest is in a [`Storage`](crate::Storage).
     #[cfg(feature = "storage")]
     pub(super) is_head: bool,
 }

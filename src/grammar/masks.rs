@@ -24,7 +24,7 @@ const LONGEST: usize = 255;
 /// Number of tokens tested individually before a mask is computed, because a mask costs a walk over the whole
 /// vocabulary.
 const FEW: usize = 64;
-/// Two nodes are alike if they allow the same texts of up to this many bytes.
+/// If two nodes allow the same texts of up to this many bytes, they share a mask.
 const NEAR: usize = 16;
 /// Limit on compared node pairs, so that memory is bounded. Beyond the limit the nodes count as different, which only
 /// costs a mask.
@@ -66,7 +66,8 @@ struct Slot {
     /// The largest [`need`](Head::need) (growth of the stack) among the nodes that were reached when the mask of this
     /// node was computed.
     need: u32,
-    /// True if texts of more than [`NEAR`] bytes must be tested individually.
+    /// True if tokens with texts of more than [`NEAR`] bytes must be tested one by one, because this node's mask does
+    /// not cover them.
     asks_long: u32,
 }
 
@@ -226,7 +227,8 @@ impl<'w> Masks<'w> {
         bits.split_at_checked(words).unwrap_or((&[], &[]))
     }
 
-    /// Combines the masks of all nodes on top of the constraint's stacks.
+    /// Finds the tokens that the constraint's state allows: combines the masks of the nodes at which its stacks
+    /// continue.
     fn find(&mut self, constraint: &Constraint<'_>, grammar: u32) {
         let words = self.ends.len();
         let last = self.slots.len() * 2 * words;

@@ -20,7 +20,8 @@ pub(super) fn step() {
     STEPS.set(STEPS.get() + 1);
 }
 
-/// A node: whether a rule may end at the node, and the node's need, byte ranges and jumps.
+/// A node of a grammar's table, as the tests describe it: whether a rule may end at the node, how many frames the node
+/// needs, and its byte ranges and jumps.
 #[derive(Default)]
 struct Node {
     is_final: bool,

@@ -117,7 +117,8 @@ impl Attention<'_> {
     }
 }
 
-/// Values added to scores. The bias of head `g`, token `t` and position `s` is `table[g * stride + start - t + s]`.
+/// Numbers that are added to attention scores. The bias of head `g`, token `t` and position `s` is `table[g * stride +
+/// start - t + s]`.
 #[derive(Clone, Copy)]
 pub struct Bias<'a> {
     pub table: &'a [f32],
@@ -265,8 +266,8 @@ impl<S: Isa, K: Keys, E: Values, const R: usize, const N: usize> Work<S> for Row
     }
 }
 
-/// The queries of `R` rows, and the positions that each row attends to; `None` if a row attends to no position. Short
-/// queries are copied to `copies`, because queries at distances of a power of two would compete for the same lines of
+/// Returns the queries of `R` rows, and the positions that each row attends to. `None` if a row attends to no position.
+/// Short queries are copied to `copies`: queries whose distance is a power of two would compete for the same lines of
 /// the first-level cache.
 #[inline(always)]
 fn rows<'a, const R: usize>(
@@ -431,8 +432,8 @@ impl<S: Isa, const R: usize> Softmax<S, R> {
         new
     }
 
-    /// Turns the scores of a block of positions into weights. `top` is the largest score of each row in the block; if
-    /// this score is the row's largest so far, `sums` and the total are rescaled to it.
+    /// Turns the scores of a block of positions into weights. `top` has the largest score of each row in this block. If
+    /// it is the largest score of the row so far, the row's `sums` and its total are rescaled to it.
     ///
     /// # Safety
     ///
@@ -517,8 +518,8 @@ unsafe fn weigh_rows<S: Isa, E: Values, const R: usize, const N: usize>(
     }
 }
 
-/// Does the same as [`weigh_rows`], for values that are the first elements of the keys. These elements are first
-/// converted to rows of f32 in `values`, one tile at a time.
+/// Does the same as [`weigh_rows`], for a cache in which a value is the first elements of the position's key. One tile
+/// at a time, these elements are converted to rows of f32 in `values`.
 ///
 /// # Safety
 ///

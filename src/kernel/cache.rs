@@ -42,7 +42,7 @@ pub fn load(
     let (bytes, slot, dim) = (layout.tile_bytes(), position % TILE, layout.dim);
     let Some(start) = page.and_then(|page| bytes.checked_mul(*page as usize)) else { return };
     let (keys_in_4_bits, values_in_4_bits) = in_4_bits(layout.kind);
-    // Two successive elements of a key are one row of the tile apart, and so are two successive scales.
+    // The elements of a key are in successive rows of the tile, one element in each. The same holds for its scales.
     let key = Elements { at: slot, step: TILE, scales: layout.key_scales(), in_4_bits: keys_in_4_bits };
     let (width, scales) = (layout.value_bytes(), layout.value_scales());
     let value = Elements { at: slot * width, step: 1, scales, in_4_bits: values_in_4_bits };
@@ -70,8 +70,8 @@ struct Elements {
 }
 
 impl Elements {
-    /// Element `i` of the key or value at position `slot` of a tile. The section of the tile with all keys or all
-    /// values begins at byte `section`.
+    /// Reads element `i` of the key or value that is at position `slot` of a tile. `section` is the byte of the tile at
+    /// which its keys or its values begin.
     fn element(&self, kind: KvType, tile: &[u8], section: usize, (slot, i): (usize, usize)) -> f32 {
         let is_value = self.step == 1;
         let read = |unit: usize, width: usize| {

@@ -292,7 +292,8 @@ weight!(F32, F32, 4, load_f32);
 weight!(F16, F16, 2, load_f16);
 weight!(Bf16, BF16, 2, load_bf16 brain);
 
-/// Float weights times float activations, in tiles of `R` rows by `T` tokens. Each output is one sum in 16 lanes.
+/// Multiplies float weights with float activations, in tiles of `R` rows by `T` tokens. Each output is added up in 16
+/// lanes.
 #[inline(always)]
 pub(super) fn matmul<S: Isa, W: Weight, const R: usize, const T: usize>(s: S, job: &mut Job<'_>) {
     let whole = job.x.tokens / T * T;

@@ -106,7 +106,7 @@ pub(crate) fn linear_alone(
     }
     addend.prefetch(kernels, at..at + w.rows());
     let out = out.as_mut_ptr();
-    // SAFETY: the check above keeps the outputs inside `out`, which is borrowed mutably.
+    // SAFETY: it was checked above that all outputs are inside `out`, which is borrowed mutably.
     unsafe {
         rows(kernels, w, x, (out.add(at), stride), panel);
         addend.prepare(kernels); // after the rows, which give the prefetches time

@@ -34,7 +34,7 @@ pub struct LowRank<'a> {
     rank: usize,
     /// True if the last column of `b` is a bias. The last element of each `low[i][t]` is then set to `factor`.
     pub has_bias: bool,
-    /// Index in `out` where the outputs of the first token of `x` begin.
+    /// The index in `out` at which the outputs for the first token of `x` begin.
     first: usize,
     /// The products with `a`, `[b][tokens][rank]`.
     low: Out,
@@ -178,7 +178,7 @@ unsafe impl Addend for LowRank<'_> {
     }
 }
 
-/// Adds the products of an adapter to outputs that were computed before.
+/// Adds the products of an adapter to the outputs of a matrix, if these were computed before.
 pub fn add_low_rank(kernels: &Kernels, workers: &dyn Workers, low_rank: &LowRank<'_>, out: &mut [f32], stride: usize) {
     if !low_rank.fits(usize::MAX, out.len(), stride) {
         debug_assert!(false, "add_low_rank: the shapes do not match");

@@ -9,7 +9,8 @@ pub(crate) const PANEL_ROWS: usize = 16;
 /// Maximum number of tokens that a function multiplies with a panel at once: 16 with AMX, otherwise 8.
 pub(super) const MAX_TOKENS: usize = if cfg!(target_arch = "x86_64") { 16 } else { 8 };
 
-/// Returns `tokens`. In a constant, a number that is 0 or exceeds [`MAX_TOKENS`] is a compile-time error.
+/// Returns `tokens`, if it is at least 1 and at most [`MAX_TOKENS`]. In a constant, another number is a compile-time
+/// error.
 #[allow(dead_code)] // not every target has panels
 pub(super) const fn at_most(tokens: usize) -> usize {
     assert!(0 < tokens && tokens <= MAX_TOKENS);

@@ -148,7 +148,7 @@ fn recur_tile<S: Isa, const DELTA: bool>(
     if DELTA {
         let (Some(key), Some(decay)) = (key(0), decay(0)) else { return };
         for (row, key) in tile.iter_mut().zip(key) {
-            // Prefetches the next tile, because the next tile is probably not in the cache yet.
+            // Each row of this tile prefetches the same row of the next tile, which is probably not in the cache yet.
             s.prefetch(row.as_ptr().wrapping_add(keys * TILE).cast());
             let decayed = s.load(row).mul(decay);
             held = decayed.fma(s.splat(*key), held);

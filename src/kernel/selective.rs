@@ -24,7 +24,7 @@ pub struct Scan<'a> {
     pub first: usize,
     pub channels: usize,
     pub states: usize,
-    /// One step for each token and group of channels: `[tokens][groups]`.
+    /// The step of the scan for each token and group of channels, `[tokens][groups]`.
     pub steps: &'a [f32],
     /// `[tokens][channels]`.
     pub input: &'a [f32],

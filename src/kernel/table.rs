@@ -29,8 +29,8 @@ macro_rules! choose {
     };
 }
 
-/// A function of a table, compiled with the table's target features. `$body` uses the instruction set through the value
-/// `$s`.
+/// Makes a function of a kernel table that is compiled with the table's target features. The expression `$body` can use
+/// the instruction set through the value `$s`.
 macro_rules! entry {
     ($name:ident, $isa:ty, [$($feature:literal)?], |$s:ident, $($arg:ident: $type:ty),*| $body:expr) => {{
         $(#[target_feature(enable = $feature)])?

@@ -45,7 +45,8 @@ pub enum KvType {
     F16,
     /// 34 bytes per 32 elements. Keys and values are rotated by a Hadamard matrix before they are quantized.
     Q8_0,
-    /// 18 bytes per 32 elements, rotated like [`Q8_0`](Self::Q8_0).
+    /// 18 bytes per 32 elements. As with [`Q8_0`](Self::Q8_0), keys and values are rotated by a Hadamard matrix before
+    /// they are quantized.
     Q4_0,
     /// Keys as in [`Q8_0`](Self::Q8_0), values as in [`Q4_0`](Self::Q4_0).
     Q8_0Q4_0,

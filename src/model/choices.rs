@@ -310,7 +310,7 @@ pub struct GroupExperts {
     pub scale: f32,
 }
 
-/// Length of values, and a factor that they are multiplied by, for models whose values are shorter than keys or have a
+/// For models whose values are shorter than their keys, or whose values have a factor: the length of values, and the
 /// factor.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
@@ -329,8 +329,8 @@ pub enum Gate {
     None,
     /// `down(f(gate) * up)`.
     Separate,
-    /// Like `Separate`, but one matrix, `ffn_up`, has the rows of `gate` in its first half and the rows of `up` in its
-    /// second half.
+    /// Like `Separate`, but `gate` and `up` are one matrix called `ffn_up`, which has the rows of `gate` in its first
+    /// half and the rows of `up` in its second half.
     Fused,
 }
 
@@ -354,7 +354,7 @@ pub enum Router {
     },
 }
 
-/// Function from the scores of all experts to their weights.
+/// The function that computes the weights of experts from the scores that the router gives to all experts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Scores {

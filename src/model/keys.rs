@@ -32,7 +32,8 @@ pub(super) struct Keys<'g, 'a> {
     is_latent: bool,
 }
 
-/// Number of keys whose requests are recorded. The architecture's keys must be among the first 512 of the file.
+/// For this many of a file's keys, it is recorded whether the family has requested them. The keys of the architecture
+/// must be among these first keys of the file.
 const MAX_KEYS: usize = 512;
 /// Largest width accepted. With this limit, no product of two sizes overflows 64 bits.
 const MAX_WIDTH: usize = 1 << 22;

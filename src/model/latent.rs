@@ -7,7 +7,7 @@ use super::layers::Layer;
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Latent {
-    /// Rank of the projection of queries; 0 if this is one matrix of full rank.
+    /// Queries are computed by two matrices with this rank between them. 0 if they are computed by one matrix.
     pub q_rank: usize,
     /// Elements of the latent vector.
     pub rank: usize,

@@ -11,7 +11,7 @@ pub(super) enum SharedWidth {
     /// The width is the number in the file. If the file has none, it is the width of the routed experts times the
     /// number of shared experts.
     Key,
-    /// The width is the width of the routed experts times the number of shared experts.
+    /// The width is not in the file. It is the width of a routed expert times the number of shared experts.
     Count,
     /// The width is the number under this key times the number of shared experts.
     KeyTimesCount,

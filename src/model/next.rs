@@ -122,7 +122,7 @@ impl<'a> Spec<'a> {
 
 #[cfg(feature = "drafts")]
 impl Role {
-    /// True for the tensors that only layers that predict further tokens have.
+    /// True for tensors that occur only in layers that predict further tokens.
     pub(super) const fn is_next(self) -> bool {
         matches!(self, Self::NextProj | Self::NextTokenNorm | Self::NextStateNorm | Self::NextHeadNorm | Self::NextEmbd)
             || matches!(self, Self::NextHead | Self::NextPre | Self::NextPost)

@@ -238,7 +238,7 @@ parts! {
     pub(crate) values: Option<Values> = None, Some(_) => NARROW_VALUES;
     /// Layers that run several times.
     pub(crate) loops: Option<Loops> = None, Some(_) => LOOPS;
-    /// Number of layers at the start that are global but rotate like local layers.
+    /// Number of first layers that are global but have the rotary positions of local layers.
     pub(crate) rotated_first: usize = 0, 1.. => LOCAL_LAYERS;
     /// True if layers with experts also have a dense feed-forward, and experts and feed-forward have separate norms.
     pub(crate) experts_beside: bool = false, true => EXPERTS_BESIDE;

@@ -416,8 +416,8 @@ impl Role {
         }
     }
 
-    /// The norm before a layer's feed-forward, and the bias of this norm. In a layer with only a feed-forward, this is
-    /// the layer's first norm.
+    /// Returns the role of the norm before a layer's feed-forward, and the role of this norm's bias. If the layer has
+    /// only a feed-forward, this is the first norm of the layer.
     pub const fn before_ffn(spec: &Spec<'_>, layer: &Layer) -> (Self, Self) {
         match (layer.mixer, spec.residual()) {
             (Mixer::None, _) if spec.one_part() => (Self::AttnNorm, Self::AttnNormBias),
@@ -560,7 +560,7 @@ pub(super) enum Piece {
     Whole,
     /// The matrix of one expert.
     Expert(usize),
-    /// Factors on the outputs of a matrix: one factor, or one for each expert.
+    /// The factors `.scale` of a matrix's outputs: one for the matrix, or one for each expert.
     Scale,
     /// A hint for quantizing inputs, which is not used.
     InputScale,

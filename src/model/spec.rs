@@ -456,8 +456,8 @@ impl<'a> Spec<'a> {
         }
     }
 
-    /// Rotary positions of local or of global layers; `None` if the model has no such layers, or if these layers have
-    /// no rope.
+    /// Returns the rotary positions of local or of global layers. `None` if the model has no such layers, or if these
+    /// have no rotary positions.
     pub const fn rope(&self, is_local: bool) -> Option<Rope> {
         match (is_local, self.local_layers()) {
             (false, _) => self.global.rope,
@@ -487,8 +487,9 @@ impl<'a> Spec<'a> {
         max(self.dim, self.embedding_len())
     }
 
-    /// Number of elements of a token's row of projections. The row has queries, keys and values. The gates of heads or
-    /// of elements follow, or a second copy of the queries together with their gates.
+    /// Number of elements that attention's projections compute for a token. The row has queries, keys and values, and
+    /// after them the gates of heads or of elements. If the queries' matrix also computes the gates, its output comes
+    /// after them instead: another copy of the queries, together with the gates.
     pub(crate) const fn attention_row(&self, layer: &Layer) -> usize {
         let gates = match (self.gated_query(), self.heads_gated()) {
             (true, _) => 2 * layer.q_dim(),

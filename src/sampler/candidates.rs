@@ -331,7 +331,8 @@ impl Candidates<'_> {
         self.slots.iter().map(move |s| (token(s), logit(s), weight(logit(s), highest, temperature) / total))
     }
 
-    /// Draws a candidate in proportion to weights, which depend on the logit and the probability.
+    /// Draws a candidate at random. A candidate's chance is proportional to its weight, which `weight` computes from
+    /// the candidate's logit and probability.
     pub fn draw_by(&self, weight: impl Fn(f32, f64) -> f64, temperature: f32, random: f64) -> Option<TokenId> {
         if self.highest() == f32::NEG_INFINITY {
             return None;
@@ -375,7 +376,7 @@ pub(super) fn sigmas<I: Iterator<Item = f32>>(count: f32, logits: impl Fn() -> I
     possible().fold(f64::NEG_INFINITY, f64::max) - f64::from(count) * libm::sqrt(variance)
 }
 
-/// Lower limit of logits, as a difference from the highest logit.
+/// The lowest logit that a candidate may have, given as the difference from the highest logit.
 #[derive(Clone, Copy)]
 pub(super) struct Least(f32);
 
@@ -428,7 +429,7 @@ fn draw_weighted(candidates: impl Iterator<Item = (TokenId, f64)> + Clone, rando
     chosen
 }
 
-/// The tokens from which [`draw_of_all`] draws, with their logits.
+/// Returns those tokens from which [`draw_of_all`] draws, each with its logit.
 fn of_all(logits: &[f32], highest: f32, least: f32) -> impl Iterator<Item = (TokenId, f32)> + Clone {
     let logits = logits.iter().enumerate().map(|(token, logit)| (token as TokenId, clean(*logit)));
     logits.filter(move |(_, logit)| *logit >= least || *logit == highest)

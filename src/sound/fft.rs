@@ -38,7 +38,8 @@ const fn cosine_below_quarter(n: usize) -> f64 {
     let is_sine = n > SIZE / 8;
     let n = if is_sine { SIZE / 4 - n } else { n };
     let x = core::f64::consts::TAU * n as f64 / SIZE as f64;
-    // In both series, each term is the previous term times -x^2 / (i (i + 1)).
+    // The cosine and the sine are computed by their series. In both, a term is `-x^2 / (i (i + 1))` times the term
+    // before it.
     let (mut term, mut i) = if is_sine { (x, 2.0) } else { (1.0, 1.0) };
     let mut sum = term;
     while i < 24.0 {
@@ -80,8 +81,8 @@ fn back(a: Complex) -> Complex {
     [a[1], -a[0]]
 }
 
-/// One stage of radix `P`. `small` computes the transform of `P` numbers. Each of `ROWS` interleaved rows has `P *
-/// COLUMNS` numbers.
+/// One stage of the Fourier transform, of radix `P`. `small` transforms `P` numbers. The stage processes `ROWS`
+/// interleaved rows, each of `P * COLUMNS` numbers.
 fn stage<const P: usize, const COLUMNS: usize, const ROWS: usize>(
     from: &[Complex],
     to: &mut [Complex],

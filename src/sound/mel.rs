@@ -131,8 +131,8 @@ impl<'w> LogMel<'w> {
         while self.frames < Self::frames(self.window) {
             let mirrored = self.filled.checked_sub(back).and_then(|i| self.buffer.get(i)).copied();
             self.take(mirrored.unwrap_or(0.0), features);
-            // The next mirrored sample is one position earlier, and the end is one position later. (If `take` shifts
-            // the buffer, it shifts both positions.)
+            // The next mirrored sample is one position before this one, and the buffer's end has moved on by one. So
+            // the distance between the two grows by two, also if `take` shifts the buffer.
             back += 2;
         }
         self.restart();

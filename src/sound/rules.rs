@@ -33,7 +33,7 @@ pub struct Rules<'a> {
     begin_suppress: Option<Array<'a>>,
     /// The token that announces a text without timestamps. In the vocabulary, the timestamp tokens follow this token.
     no_timestamps: Option<TokenId>,
-    /// The latest time that a text may begin with, in steps of [`TIMESTAMP`].
+    /// The first timestamp of a text may be at most this late, in steps of [`TIMESTAMP`].
     latest_start: Option<u32>,
     /// The token that ends a text. Lower ids are text, higher ids are not.
     end: TokenId,

@@ -383,7 +383,7 @@ pub(super) fn byte_token(token: &[u8]) -> Option<u8> {
     Some((digit(*high)? * 16 + digit(*low)?) as u8)
 }
 
-/// Selects the special tokens that absorb adjacent white space, or that must be whole words.
+/// Rules of a tokenizer for special tokens: which of them absorb adjacent white space, and which must be whole words.
 #[derive(Clone, Copy)]
 pub(super) enum Rules<'a> {
     Nothing,
@@ -393,7 +393,7 @@ pub(super) enum Rules<'a> {
     Listed(&'a [Word]),
     /// Most special tokens absorb white space after them.
     Phi3,
-    /// The special token with this text absorbs the white space before it.
+    /// Only the special token with this text absorbs white space, namely the white space before it.
     Mask(&'static [u8]),
 }
 

@@ -11,7 +11,7 @@ use crate::built;
 /// U+E000. The spelling of a group of DNA letters ends with this character, so that it differs from ordinary text.
 pub(super) const DNA_MARK: [u8; 3] = *b"\xee\x80\x80";
 
-/// Canonical byte of [`DNA_MARK`], which no text in UTF-8 has.
+/// The byte that represents [`DNA_MARK`] in the canonical bytes of tokens. No text in UTF-8 has this byte.
 pub(super) const DNA_BYTE: u8 = 0xff;
 
 /// U+2581, SentencePiece's space.

@@ -10,7 +10,8 @@ use super::unicode::first_char;
 /// limit, because otherwise, with a damaged map, each character could take time proportional to the length of the map.
 const LONGEST: usize = 256;
 
-/// The map in `tokenizer.ggml.precompiled_charsmap`; empty if the file has no map.
+/// SentencePiece's character map, from the key `tokenizer.ggml.precompiled_charsmap`. It is empty if the file has no
+/// map.
 #[derive(Clone, Copy)]
 pub(super) struct Charsmap<'a> {
     nodes: &'a [[u8; 4]],

@@ -17,7 +17,7 @@ const END: &[u8] = b"</dna>";
 /// The token of a group that is not in the vocabulary.
 const UNKNOWN: &[u8] = b"<oov>";
 
-/// Number of letters in a group. The last group is filled up with `A`.
+/// Number of DNA letters in a group. If the text has fewer letters for the last group, it is filled up with `A`.
 const LETTERS: usize = 6;
 
 /// Appends the ids of a text without special tokens; `None` if `memory` is too small for one of its words. If the

@@ -453,7 +453,7 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         Some(())
     }
 
-    /// Encodes text without special tokens, with a space before it if `prefix` is true.
+    /// Encodes a text that has no special tokens. If `prefix` is true, a space is added before the text.
     fn encode_fragment(&self, text: &[u8], prefix: bool, memory: &mut [Word], output: &mut Output<'_>) -> Option<()> {
         if text.is_empty() {
             return Some(());

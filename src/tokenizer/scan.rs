@@ -250,7 +250,8 @@ impl View<'_> {
         Some(pos + seen.len)
     }
 
-    /// End of the run of at most `most` code points of `class` at `pos`, and the number of code points in the run.
+    /// Finds the longest run of code points of `class` from `pos` on, but at most `most` of them. Returns the end of
+    /// the run and the number of its code points.
     fn run(self, mut pos: usize, class: Class, most: u32) -> (usize, u32) {
         let mut count = 0;
         while count < most

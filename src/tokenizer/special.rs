@@ -62,8 +62,8 @@ pub(super) struct Specials<'v, 'a, 'i> {
     pub index: &'v Index<'i>,
     /// True if control tokens are parsed; user-defined tokens are always parsed.
     pub parse_special: bool,
-    /// The only positions at which the search for control tokens may find one, in ascending order; `None` for no
-    /// restriction.
+    /// Positions in the text, in ascending order. Control tokens are searched for only at these positions. `None` if
+    /// they are searched for everywhere.
     pub places: Option<&'v [usize]>,
 }
 
@@ -195,8 +195,9 @@ fn is_part_of_word(special: &Special, text: &[u8], pos: usize, end: usize) -> bo
     before.is_some_and(|char| is_word(char.code)) || after.is_some_and(|char| is_word(char.code))
 }
 
-/// Marks the bytes of a token, and the white space that the token absorbs. As in Hugging Face's tokenizers, the token
-/// may lie in white space that the token before it has absorbed, and white space after this token is then text again.
+/// Marks the bytes of a special token in the text, and the white space that the token absorbs. As in Hugging Face's
+/// tokenizers, the token may lie in white space that the token before it has absorbed. White space after this token
+/// then becomes text again.
 fn take(marks: &mut [u8], text: &[u8], (pos, end): (usize, usize), special: &Special, search: u8) {
     let stripped = stripped(search);
     if special.follows(rule::STRIPS_LEFT) && marks.get(pos) == Some(&stripped) {

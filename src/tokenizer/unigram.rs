@@ -31,7 +31,7 @@ pub(super) const fn words_for(len: usize) -> usize {
     len.saturating_mul(BYTES_PER_POSITION).div_ceil(4).saturating_add(4)
 }
 
-/// Number of words of memory that suffice for `text`, whatever tokens the vocabulary has.
+/// Returns the number of words of memory that are needed to encode `text`, whatever tokens the vocabulary has.
 pub(super) fn words_for_text(vocab: &Vocab<'_>, text: &[u8]) -> usize {
     words_for(normalized(vocab, text, true).count())
 }
@@ -92,7 +92,8 @@ fn score_of(step: &Step) -> f64 {
 /// of the text before. The only ones that still occur here must be whole words and are part of a longer word.
 fn score(vocab: &Vocab<'_>, id: TokenId) -> Option<f64> {
     match vocab.file_type(id) {
-        // Tokens that are only for decoding have a score of minus infinity.
+        // The file gives the score minus infinity to tokens that are used for decoding only. They are not found in
+        // texts.
         TokenType::Normal | TokenType::Unused | TokenType::UserDefined => {
             Some(f64::from(vocab.score(id))).filter(|score| score.is_finite())
         }

@@ -163,7 +163,7 @@ impl Check<'_, '_, '_> {
         self.unused(end, layout.types())
     }
 
-    /// Checks the merges: their number, their order, and that each of the file's merges is present.
+    /// Checks the index's list of merges: its length and its order, and that it contains each merge of the file.
     fn merges(&self) -> Option<()> {
         let (layout, index) = (self.index.layout, self.index);
         let Some(merges) = self.vocab.merges() else { return Some(()) };

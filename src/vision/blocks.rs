@@ -253,7 +253,7 @@ pub(super) fn norm(
     });
 }
 
-/// Multiplies each element of the rows of `x` by the factor of its column, if there are factors.
+/// Multiplies each column of `x` by the column's factor. Does nothing if there are no factors.
 fn scale_rows(x: &mut [f32], dim: usize, factors: &[u8]) {
     if !factors.is_empty() {
         rows_mut(x, dim).for_each(|x| x.iter_mut().enumerate().for_each(|(i, x)| *x *= le_f32(factors, i)));

@@ -79,7 +79,7 @@ pieces! {
     /// Rotations for the lines or columns of a view: for each of its `side` lines, first the cosines, then the sines of
     /// a head's pairs.
     rotations: f32,
-    /// Quantized activations, their scales, and their sums per 16 elements.
+    /// The input of a matrix product, quantized: the activations, their scales, and their sums per 16 elements.
     quants: i8,
     scales: f32,
     quant_sums: i16,
@@ -192,8 +192,8 @@ impl Plan {
         let mut hash = Hash::new();
         gguf.hash_directory(&mut hash);
         let numbers = [self.workspace, self.rows, self.options.batch, self.options.workers];
-        // The numbers are hashed after the file, in two passes. A second changed number could undo the effect of a
-        // first changed number in one pass, but not in both passes.
+        // The plan's numbers are hashed after the file, and all of them twice. If someone has changed a number, a
+        // second changed number could undo the effect on the hash in one pass, but not in both.
         let mut pass = 0;
         while pass < 2 {
             hash.numbers(&numbers);

@@ -11,8 +11,8 @@ use crate::quant::decode_row;
 /// Base of the frequencies of rotations.
 const BASE: f32 = 10_000.0;
 
-/// Adds the learned position of the patch at `place`, in a view of `grid` patches, to `x`. If there is no `place`, adds
-/// the position of the row before the patches. `row` has room for a row of the table.
+/// Adds a learned position to `x`: that of the patch at `place`, in a view of `grid` patches. If there is no `place`,
+/// adds the position of the row before the patches. `row` has room for a row of the table of positions.
 pub(super) fn add_learned(
     spec: &Spec<'_>,
     table: &Table<'_, '_>,

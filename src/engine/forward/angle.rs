@@ -44,7 +44,7 @@ pub(crate) fn sine_cosine(angle: f32) -> (f32, f32) {
 fn in_floats(far: f32, near: Option<usize>) -> (f32, f32, i32) {
     /// pi/2 in two parts: its first 25 bits, so that multiples are exact, and the remainder.
     const QUARTER: [f64; 2] = [1.570_796_310_901_641_8, 1.589_325_477_352_819_6e-8];
-    /// Adding this number to a value and subtracting the number again rounds the value to an integer.
+    /// If this number is added to a value and subtracted again, the value is rounded to an integer.
     const ROUND: f64 = 1.5 / f64::EPSILON;
     let mut x = f64::from(far);
     let quarters = match near.and_then(|near| Some((near as i32, NEAR.get(near)?))) {

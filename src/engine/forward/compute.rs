@@ -41,8 +41,8 @@ pub(crate) struct Compute<'m, 'w> {
 }
 
 impl<'m, 'w> Compute<'m, 'w> {
-    /// Compute without a profiler, an observer and adapters. `scratch` has the quantized activations, their scales and
-    /// their sums, and the panels of `threads` workers.
+    /// Creates a `Compute` without a profiler, an observer and adapters. `scratch` has memory for the quantized
+    /// activations, their scales and their sums, and for the panels of `threads` workers.
     #[cfg(feature = "vision")]
     pub fn plain(
         kernels: &'static Kernels,
@@ -67,7 +67,7 @@ impl<'m, 'w> Compute<'m, 'w> {
         }
     }
 
-    /// True if the storage has failed in this run. All results of the run are then void.
+    /// True if reading from the storage has failed in this run. Then all results of the run are invalid.
     #[inline(always)]
     pub fn has_failed(&self) -> bool {
         #[cfg(feature = "storage")]

@@ -208,7 +208,8 @@ impl Forward<'_, '_> {
         }
     }
 
-    /// Range of the tiles with the encoder's keys and values for decoder layer `index`, at the end of the cache.
+    /// Returns where the encoder's keys and values for decoder layer `index` are. Their tiles are at the end of the
+    /// cache.
     fn source_tiles(&self, layer: &Layer, index: usize) -> Range<usize> {
         let bytes = self.store.layer_bytes(layer, SOURCE);
         let from_end = bytes.saturating_mul(self.source_layers - index.min(self.source_layers));
@@ -226,7 +227,7 @@ impl Forward<'_, '_> {
         }
     }
 
-    /// Sets up the pass with `rows` of a context's text as the pass's only segment.
+    /// Starts a pass whose only segment is the positions `rows` of the text that a context encodes.
     fn set_rows(&mut self, &Progress { context, tokens, .. }: &Progress, rows: &Range<usize>) {
         let count = rows.end.saturating_sub(rows.start); // `rows.len()` has an assertion that the compiler may keep
         self.clear();
@@ -250,7 +251,8 @@ impl Forward<'_, '_> {
         }
     }
 
-    /// Sets up the pass with `rows` of a context's text, and copies the states of these rows into `hidden`.
+    /// Starts a pass for the positions `rows` of the text that a context encodes. Copies the states of these positions
+    /// into `hidden`.
     fn load_states(&mut self, at: &Progress, rows: &Range<usize>) {
         self.set_rows(at, rows);
         let (first, tokens, dim) = (rows.start, rows.len(), self.spec.dim);

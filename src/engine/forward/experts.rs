@@ -219,7 +219,7 @@ fn choose_groups(scores: &[f32], used: usize, group: GroupExperts, weights: &mut
     scale(weights, group.scale / if kept > LEAST { kept } else { LEAST });
 }
 
-/// `y = norm(x) / sqrt(dim) * factors`, the input of a router in a layer that also has a dense feed-forward.
+/// Computes the input of a router in a layer that also has a dense feed-forward: `y = norm(x) / sqrt(dim) * factors`.
 fn scaled_norm(compute: &Compute<'_, '_>, spec: &Spec<'_>, factors: &[u8], x: &[f32], y: &mut [f32]) {
     for (y, x) in rows_mut(y, spec.dim).zip(rows(x, spec.dim)) {
         copy(y, x);
@@ -288,7 +288,7 @@ fn choose(scores: &mut [f32], experts: Experts, router: Router, bias: &[u8]) {
         }
         _ => (usize::MAX, [u64::MAX; GROUP_WORDS]),
     };
-    // Negates the scores of chosen experts to mark these experts, so that no list of experts is needed.
+    // The scores of experts that were already chosen are negated. So no list of the chosen experts is needed.
     let mut kept = 0.0;
     for _ in 0..experts.used {
         let mut best: Option<(&mut f32, f32)> = None;

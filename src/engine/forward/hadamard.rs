@@ -8,7 +8,8 @@
 use super::rows_mut;
 use crate::kernel::sqrt;
 
-/// Returns the length of the blocks of queries and keys: the largest power of two that divides `head_dim`.
+/// The Hadamard matrix rotates queries and keys in blocks. Returns the length of a block: the largest power of two that
+/// divides `head_dim`.
 pub(super) fn keys(head_dim: usize) -> usize {
     1 << head_dim.trailing_zeros().min(31)
 }

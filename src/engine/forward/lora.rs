@@ -165,7 +165,7 @@ impl<'m, 'w> Lora<'m, 'w> {
         if is_used { hash.finish() } else { 0 }
     }
 
-    /// Sets the context of `rows` rows of the pass, from row `first` on.
+    /// Notes that `rows` rows of the pass, from row `first` on, belong to the context with number `context`.
     pub fn own(&mut self, first: usize, rows: usize, context: u32) {
         let batch = self.batch();
         for owner in self.owners.iter_mut().take(batch).skip(first).take(rows) {

@@ -366,7 +366,7 @@ impl<'m, 'w> Forward<'m, 'w> {
         self.show(Stage::After, index, observer)
     }
 
-    /// Applies the final norm between two runs of the layers, in models whose layers run several times.
+    /// In a model whose layers run several times, applies the final norm between two of these runs.
     fn norm_between(&mut self, index: usize) {
         let Self { spec, weights, compute, hidden, rows, .. } = self;
         if let (Some(loops), Some(hidden)) = (spec.loops(), hidden.get_mut(..*rows * spec.dim))
@@ -486,7 +486,8 @@ impl<'m, 'w> Forward<'m, 'w> {
         compute.done(Section::Head);
     }
 
-    /// Applies the final norm to some rows and stores the results in rows `to..` of `branch`. Returns the number of rows.
+    /// Applies the final norm to the rows `rows`, and stores the results in `branch` from row `to` on. Returns the
+    /// number of these rows.
     pub fn final_norm(&mut self, rows: Range<usize>, to: usize) -> usize {
         let Self { spec, weights, compute, hidden, branch, .. } = self;
         let count = rows.end.saturating_sub(rows.start); // `rows.len()` has an assertion that the compiler may keep

@@ -27,11 +27,11 @@ pub(crate) struct Next<'m, 'w> {
     pub tiles: [Range<usize>; 2],
     /// Number of positions that are kept of each context.
     pub kept: usize,
-    /// `[contexts][kept]`: the token of position `p` at index `p % kept`.
+    /// `[contexts][kept]`: the last tokens of each context. The token at position `p` has the index `p % kept`.
     pub tokens: &'w mut [u32],
     /// `[contexts][kept][width]`: the final state of position `p` at index `p % kept`.
     pub states: &'w mut [f32],
-    /// `[batch][width]`: final states of the rows of the last pass.
+    /// `[batch][width]`: the final states of the rows of the pass that was run last.
     pub fresh: &'w mut [f32],
 }
 

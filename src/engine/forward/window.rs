@@ -48,8 +48,8 @@ impl<'m, 'w> Window<'m, 'w> {
         if fault.is_some() { &[] } else { bytes }
     }
 
-    /// Reads a matrix in bands of rows, and calls `multiply` with each band and the index of the band's first row. On
-    /// error the remaining bands are left out.
+    /// Reads a matrix from the storage in bands of rows. Calls `multiply` with each band and with the index of the
+    /// band's first row. After an error, no more bands are read.
     pub fn bands(&mut self, w: &Matrix<'_>, multiply: &mut dyn FnMut(usize, Matrix<'_>)) {
         let Self { storage, bytes, fault } = self;
         let (half, row, Some(start)) = (bytes.len() / 2, w.row_bytes(), w.stored()) else { return };

@@ -75,7 +75,7 @@ const fn is_simple<F: Format>() -> bool {
     F::M.is_none() && matches!(F::D, Some((0, _))) && matches!(F::SHAPE, Shape::Bytes(2) | Shape::Nibbles(2, _))
 }
 
-/// Eight rows of format `F`, multiplied with the instruction of `D`.
+/// Multiplies eight rows of format `F` with a token by the instruction of `D`.
 pub(super) struct Rows<F, D>(PhantomData<(F, D)>);
 
 // SAFETY: `dot` reads the blocks of eight rows, reads the activations of as many blocks as a row has, and writes eight

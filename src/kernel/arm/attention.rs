@@ -41,8 +41,8 @@ macro_rules! keys {
     };
 }
 
-/// Adds the first eight floats of a row of 16, times a factor, to the lanes. All 16 floats are loaded, so that the
-/// pointer moves to the next row.
+/// Multiplies the first eight floats of a row by a factor and adds them to the sums in the lanes. All 16 floats of the
+/// row are loaded, so that the pointer moves to the next row.
 macro_rules! half {
     ($row:literal, $x:literal) => {
         concat!(

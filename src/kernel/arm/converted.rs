@@ -133,7 +133,7 @@ fn has_scales(layout: HeadLayout) -> bool {
     (KvType::Q8_0.is_built() || KvType::Q4_0.is_built()) && layout.kind != KvType::F16
 }
 
-/// Writes the dot products of each row's query with the keys of tile `t` of a block to the scores.
+/// Multiplies each row's query with the keys of tile `t` of a block, and stores the dot products in the row's scores.
 ///
 /// # Safety
 ///
@@ -190,7 +190,7 @@ impl Row {
             multiply(at, at, scale, hi - first);
             let top = largest(scores.add(lo), hi - lo);
             if top > self.best {
-                // Nothing is rescaled before the first score, because the sums are zero.
+                // Before the first score, there is nothing to rescale, because all sums are zero.
                 if self.best > f32::NEG_INFINITY {
                     let mut rescale = [self.best - top; 4];
                     exp(rescale.as_mut_ptr(), 0.0, 1);

@@ -14,7 +14,7 @@ use crate::kernel::Job;
 use crate::quant::formats::{iq4_nl, mxfp4};
 use crate::quant::{Format, Shape, TensorType};
 
-/// Number of blocks that are processed at once: 256 columns.
+/// Number of blocks of 32 columns that are processed together.
 const BLOCKS: usize = 8;
 
 /// Spreads the bytes of eight words to pairs of i16, in sixteen words. The first word is `first`, and the other seven
@@ -229,8 +229,8 @@ macro_rules! eight {
     };
 }
 
-/// Loads eight quants and eight weights of each of two rows, and multiplies the quants with the weights of both rows.
-/// With `words`, the weights are aligned to four bytes.
+/// Multiplies eight quants with eight weights of each of two rows. All of them are loaded first. With `words`, the
+/// weights are aligned to four bytes.
 macro_rules! eights {
     ($($first:ident)?) => {
         concat!(

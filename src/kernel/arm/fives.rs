@@ -54,9 +54,10 @@ macro_rules! halves {
     };
 }
 
-/// Multiplies sixteen codes of each of two rows: the words at the offsets `$at + $p` and `$at + $q`, and the fifth bits
-/// at `$at + $low` and `$at + $high`. `$quants` loads the first quants; the sums begin with `$a` and `$b`. The words of
-/// the first row stay in r11 and r6 for their high halves; there is no register for those of the second row.
+/// Multiplies sixteen codes of each of two rows. The codes' low bits are in the words at the offsets `$at + $p` and
+/// `$at + $q`, and their fifth bits at `$at + $low` and `$at + $high`. `$quants` loads the first quants. The sums begin
+/// with `$a` and `$b`. The words of the first row stay in r11 and r6, because their high halves have further codes.
+/// There are no registers to keep the words of the second row.
 macro_rules! sixteen_codes {
     (
         $quants:expr, $multiply:literal $a:literal $b:literal, $at:literal, $low:literal $high:literal,

@@ -35,7 +35,7 @@ pub(super) const fn has<F: Format>() -> bool {
     order(F::KIND).is_some()
 }
 
-/// A block of a token's activations, rearranged once for all rows.
+/// A block of a token's activations, rearranged once in the order in which all rows are multiplied with them.
 struct Token {
     /// The activations for each unit, which is a group of each of four chunks: the start values of the four sums, then
     /// pairs of quants in the order in which the codes are multiplied. All products have the factor 256. After the last

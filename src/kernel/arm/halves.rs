@@ -82,7 +82,7 @@ struct Totals {
     totals: [i32; 2],
 }
 
-/// Multiplies all rows with all tokens. Between two blocks, the output holds the unfinished sums.
+/// Multiplies all rows with all tokens, block by block. After each block, the output holds the sums so far.
 ///
 /// # Safety
 ///

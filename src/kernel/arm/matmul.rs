@@ -13,8 +13,8 @@ struct Start(MaybeUninit<[[f32; 8]; 5]>);
 impl Start {
     const EMPTY: Self = Self(MaybeUninit::uninit());
 
-    /// Writes the data and returns the address of the data. (This is assembly, because the compiler would copy the data
-    /// twice.)
+    /// Writes the start data of a kernel and returns their address. (This is assembly, because the compiler would copy
+    /// the data twice.)
     ///
     /// # Safety
     ///
@@ -178,7 +178,8 @@ unsafe fn times_64(job: &Job<'_>, start: *const f32, x: *const f32, out: *mut f3
     }
 }
 
-/// Multiplies four columns of a row with the token, and adds the products to the sums in the registers `$a` to `$d`.
+/// Multiplies four columns of a row with those of the token, and adds the four products to the sums in the registers
+/// `$a` to `$d`.
 macro_rules! four {
     ($a:literal, $b:literal, $c:literal, $d:literal) => {
         concat!(

@@ -145,9 +145,9 @@ macro_rules! add {
 }
 pub(super) use add;
 
-/// Adds a block of each of two rows, whose scales and minimums are the halves of r6 and r11, to the sums in s0 and s1.
-/// The integer sums are in r3 and r4 with eight bits after the binary point, the token's scale is in s5, and the sum of
-/// the token's quants is in s4.
+/// Adds the products of a block to the sums of two rows, which are in s0 and s1. The halves of r6 and r11 are the
+/// blocks' scales and minimums. r3 and r4 have the integer sums, with eight bits after the binary point. s5 has the
+/// scale of the token, and s4 the sum of its quants.
 macro_rules! add_with_minimums {
     () => {
         "vmov s6, s7, r6, r11

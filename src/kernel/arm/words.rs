@@ -37,7 +37,8 @@ fn in_register(mut x: u32) -> u32 {
     x
 }
 
-/// The bits of `mask` in `x`, shifted to the left (to the right if `left` is negative).
+/// Some bits of a word: those of `mask`, after the word was shifted to the left by `left` bits (to the right if `left`
+/// is negative).
 #[derive(Clone, Copy)]
 struct Field {
     x: u32,
@@ -284,8 +285,8 @@ trait Layout: Format {
         TensorType::TQ1_0 => Order::Fractions,
         _ => Order::Words,
     };
-    /// Number of groups of 16 weights whose codes are in the same bytes and are therefore unpacked together. These
-    /// groups are halves of several chunks or, in blocks of fewer than 256, the two halves of a chunk.
+    /// Number of groups of 16 weights that are unpacked together, because their codes are in the same bytes. These
+    /// groups are halves of several chunks. In blocks of fewer than 256 weights, they are the two halves of a chunk.
     const TOGETHER: usize = match Self::KIND {
         TensorType::Q2_0 => 1, // each half has its own word
         _ if Self::ELEMENTS < SPAN => 2,
@@ -418,8 +419,9 @@ fn spread_all(
     }
 }
 
-/// Writes [`Spread::words`] for [`sums_of_fractions`]: the start value of a row's sum, then, for each word of four
-/// bytes and each of [`DIGITS`] digits, the pair for bytes 0 and 2, and the pair for bytes 1 and 3.
+/// Writes [`Spread::words`] in the order in which [`sums_of_fractions`] reads them. First comes the start value of a
+/// row's sum. Then come, for each word of four bytes and for each of its [`DIGITS`] digits, the pair for bytes 0 and 2
+/// and the pair for bytes 1 and 3.
 #[inline(never)]
 fn spread_fractions(q: &[i8], sums: &[i16], words: &mut [MaybeUninit<u32>]) {
     let mut to = words.iter_mut();
@@ -485,8 +487,8 @@ unsafe fn sums_of_fractions<F: Layout, const R: usize>(blocks: [&F::Block; R], m
                 // SAFETY: as above.
                 let [a, b] = unsafe { two(&mut words) };
                 for ([even, odd], sum) in thirds.iter_mut().zip(&mut sums) {
-                    // The values pass through a register, because otherwise the compiler would multiply by 27, 81 and
-                    // 243 instead.
+                    // The values are passed through registers. Otherwise the compiler would replace the repeated
+                    // multiplications by 3 by multiplications by 27, 81 and 243.
                     (*even, *odd) = (in_register(*even * 3), in_register(*odd * 3));
                     *sum = smlad(high_bytes(*even), a, *sum);
                     *sum = smlad(high_bytes(*odd), b, *sum);

@@ -26,7 +26,7 @@ pub struct Tiles<'a> {
     /// tile.
     first: usize,
     count: usize,
-    /// Distance, in tiles, from the tile in use to the tile that is prefetched.
+    /// How many tiles ahead of the tile in use a tile is prefetched.
     distance: usize,
 }
 

@@ -115,8 +115,8 @@ impl Scratch {
         Self([MaybeUninit::uninit(); 2])
     }
 
-    /// The address of the sums of group `g`. Each token has a line with the sums of 16 rows. Only the sums of the last
-    /// two multiplied groups are kept.
+    /// Returns the address of the sums of group `g`, which has a line with the sums of 16 rows for each token. Only the
+    /// sums of the two groups that were multiplied last are kept.
     #[inline(always)]
     fn sums(&self, g: usize) -> *const __m512i {
         self.0.as_ptr().wrapping_add(g % 2).cast()
@@ -133,8 +133,8 @@ impl Scratch {
         unsafe { _mm512_load_si512(self.sums(g).add(t)) }
     }
 
-    /// Multiplies group `g` of 16 rows with 16 tokens: multiplies the lines of codes at `w` with the activations at
-    /// `q`. The activations of two tokens are `cols` bytes apart.
+    /// Multiplies group `g` of 16 rows with 16 tokens. The rows' lines of codes are at `w`, and the tokens' activations
+    /// are at `q`, `cols` bytes apart.
     ///
     /// # Safety
     ///

@@ -38,7 +38,7 @@ unsafe fn four_rows(kind: TensorType, at: *const u8, stride: usize) -> __m512 {
     }
 }
 
-/// Loads 16-bit weights: the first eight columns of 16 rows, as four pairs of columns.
+/// Loads the first eight columns of 16 rows of 16-bit weights. Each result has a pair of columns.
 #[cfg(feature = "lora")]
 #[inline]
 #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]

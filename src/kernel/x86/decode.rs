@@ -428,7 +428,7 @@ fn twice([scales, _]: [u64; 2]) -> [i32; 8] {
     must_cast(_mm256_blend_epi16::<0b1010_1010>(low, _mm256_slli_epi32::<16>(low)))
 }
 
-/// The sums of the activations of a block, one sum per group of 16 or 32.
+/// The sums of a block's activations: one for each group of 16 or 32.
 #[derive(Clone, Copy)]
 struct Sums {
     /// The sums of the activations as i16. If groups have 16 elements, the lower half of the register has the sums of

@@ -36,7 +36,8 @@ pub(super) const fn signed<F: Format>() -> bool {
     !fits_i16::<F>(2)
 }
 
-/// The products of codes (or of weights, if they are [`signed`]) and activations, summed in pairs to i16.
+/// Multiplies codes with activations and adds the products in pairs, as i16. If the format's products are [`signed`],
+/// weights are multiplied instead of codes.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(super) fn pairs<F: Format>(codes: __m256i, x: __m256i) -> __m256i {

@@ -178,7 +178,7 @@ impl<'a> Keys<'_, 'a> {
     }
 }
 
-/// Returns the layer `N` of a tensor whose name is `blk.N` followed by `part`.
+/// Returns the number `N` of the layer if a tensor is called `blk.N` followed by `part`. `None` for other names.
 const fn layer_of(name: &[u8], part: &[u8]) -> Option<usize> {
     let [b'b', b'l', b'k', b'.', rest @ ..] = name else { return None };
     let (mut rest, mut layer) = (rest, 0);

@@ -33,8 +33,8 @@ impl<'a> Keys<'_, 'a> {
             return Err(self.wrong("attention.causal", "is true: not supported for this architecture"));
         }
         let PerLayer::All(_) = spec.kv_heads else {
-            // All layers of an encoder use the same tiles, one layer after the other, so all layers must have tiles of
-            // one size.
+            // The layers of an encoder use the same tiles of the cache, one layer after the other. So the tiles of all
+            // layers must have the same size.
             return Err(self.wrong("attention.head_count_kv", "must be the same for all layers of an encoder"));
         };
         // Converters read the pooling from settings of sentence-transformers. Rerankers have no such settings, so a

@@ -19,8 +19,8 @@ pub const fn span<F: Format>() -> usize {
     if F::ELEMENTS == 256 && F::GROUP == 16 || F::FLOAT_GROUPS { 16 } else { 32 }
 }
 
-/// The functions for a format. The first generic argument of these functions is true if a group's sum of products fits
-/// an i16.
+/// Returns the functions that multiply a panel of a format. Their first generic argument is true if the sum of a
+/// group's products fits in an i16.
 pub const fn of<F: Format>() -> &'static [Multiply] {
     const { assert!(F::M.is_none() || F::BIAS == 0 && !F::FLOAT_GROUPS) }
     if const { F::ELEMENTS == 256 && fits_i16::<F>(F::GROUP as u32) } {

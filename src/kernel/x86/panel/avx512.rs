@@ -84,7 +84,7 @@ unsafe fn packing<F: Format, const SCALES: u8>(pack: &Pack<'_>, tile: &Tile<'_>)
 ///
 /// After `chunk(b)` the panel contains chunk `b`.
 unsafe trait Source {
-    /// Number of chunks that are packed before the first chunk is multiplied.
+    /// Number of chunks of a panel that are packed before the panel's first chunk is multiplied.
     const LEAD: usize;
     /// Ensures that chunk `b` is in the panel.
     ///
