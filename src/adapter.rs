@@ -213,7 +213,8 @@ const B: &str = ".lora_b";
 const EMBEDDING: &str = "token_embd.weight";
 const HEAD: &str = "output.weight";
 
-/// True if the token embedding is also the head. An adapter can then have a pair under each of the two names.
+/// True if the model's embedding of tokens is also its head. For such a model, an adapter can have two pairs: one under
+/// the name of the embedding, and one under the name of the head.
 fn is_tied(model: &Model<'_>) -> bool {
     model.spec().has_head() && model.gguf().tensor(HEAD).is_none()
 }

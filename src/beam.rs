@@ -106,7 +106,7 @@ struct Found {
     score: f32,
     /// Number of nodes of the hypothesis: one for each step.
     steps: u32,
-    /// Index of the hypothesis's last node among all nodes of the same step.
+    /// Index of the hypothesis's last node among the nodes of that step.
     beam: u32,
 }
 
@@ -268,7 +268,7 @@ struct State<'w> {
 }
 
 impl<'w> State<'w> {
-    /// Returns a state with one active hypothesis, which has no tokens yet.
+    /// Creates the state of a search: a single active hypothesis, which has no tokens yet.
     fn new(search: &Search, beams: usize, plan: &Plan, memory: &'w mut [u8]) -> Result<Self, Error> {
         let needed = Beams::bytes(plan);
         let short = Error::BufferTooSmall { what: "bytes for beam search", needed, given: memory.len() };

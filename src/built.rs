@@ -311,7 +311,7 @@ macro_rules! all {
 }
 families!(all);
 
-/// The abilities of embedding models, which files of all families may need.
+/// The abilities that embedding models need in addition to those of their family. Files of all families can need them.
 pub(crate) const MODULES: Abilities = if LENIENT {
     Abilities::union(&[Abilities::ENCODER, Abilities::POOLED_HEAD, Abilities::RENAMED])
 } else {

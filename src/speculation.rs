@@ -37,7 +37,7 @@ pub fn lookup(text: &[TokenId], most: usize) -> &[TokenId] {
         let Some((before, end)) = text.len().checked_sub(len).and_then(|at| text.split_at_checked(at)) else {
             continue;
         };
-        // An occurrence may overlap the suffix, but must be followed by at least one token.
+        // The earlier occurrence may overlap the suffix that is searched for, but at least one token must follow it.
         let mut places = (0..before.len()).rev().filter(|at| text.get(*at..*at + len) == Some(end));
         let place = places.clone().find(|at| text.len() - at - len >= most).or_else(|| places.next_back());
         if let Some(at) = place {

@@ -104,7 +104,7 @@ pieces! {
     /// `[contexts][adapters]`: the scale of each adapter.
     #[cfg(feature = "lora")]
     adapter_scales: f32,
-    /// `[2][batch]`: contexts of the rows of a pass, then contexts of the selected rows.
+    /// `[2][batch]`: the context to which each row of a pass belongs, then the context of each selected row.
     #[cfg(feature = "lora")]
     owners: u32,
     /// Products of the input rows with the first (down-projecting) matrices of the adapters, `[PAIRS][batch][rank]`.
@@ -182,14 +182,14 @@ pub(crate) struct Ahead {
     pub filled: u32,
     /// Number of tokens read after those of the context.
     pub drafted: u32,
-    /// Number of the context's last tokens that the recurrent states do not contain yet.
+    /// Number of the context's last tokens that are not contained in the recurrent states yet.
     pub pending: u32,
     /// 1 if the pass that is running must not change the recurrent states, because its tokens may be removed again.
     pub tentative: u32,
 }
 
-/// Maximum number of an adapter's pairs that are multiplied at once. All of them belong to matrices with the same
-/// input.
+/// At most this many pairs of an adapter's matrices are multiplied together. They belong to matrices of the model that
+/// have the same input.
 #[cfg(feature = "lora")]
 pub(crate) const PAIRS: usize = 4;
 
@@ -197,7 +197,8 @@ pub(crate) const PAIRS: usize = 4;
 #[cfg(feature = "lora")]
 pub(crate) const EMBEDDINGS: usize = 2;
 
-/// An adapter's two matrices for a tensor of the model; all zeros if the adapter does not change the tensor.
+/// The pair of matrices by which an adapter changes a tensor of the model. All zeros if the adapter does not change the
+/// tensor.
 #[cfg(feature = "lora")]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]

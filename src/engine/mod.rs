@@ -573,7 +573,7 @@ impl<'m, 'w> Engine<'m, 'w> {
         if open && context.engine == self.id { Ok(()) } else { Err(Error::ForeignContext) }
     }
 
-    /// Checks that a context can read `tokens`, except for the number of free pages.
+    /// Checks that a context can read `tokens`. Does not check that there are enough free pages.
     fn check(&self, context: &Context, tokens: &[TokenId]) -> Result<(), Error> {
         self.known(context)?;
         if !self.forward.spec.has_head() {

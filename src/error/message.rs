@@ -98,7 +98,8 @@ const fn sign(number: i64) -> &'static str {
     if number < 0 { "-" } else { "" }
 }
 
-/// Splits a template at its first `{}`: the text before `{}`, and the text after `{}` if there is one.
+/// Cuts the template of a sentence at its first `{}`. Returns the text before it, and the text after it if there is a
+/// `{}`.
 const fn cut(template: &str) -> (&str, Option<&str>) {
     let mut at = 0;
     while let (Some((before, _)), Some((pair, after))) = (template.split_at_checked(at), tail(template, at)) {

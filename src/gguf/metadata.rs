@@ -155,7 +155,7 @@ struct Extent {
     size: u64,
 }
 
-/// Reads the element type and count at the start of an array.
+/// Reads the start of an array: the type of its elements, and their number.
 const fn read_extent(reader: &mut Reader<'_>, key: &[u8], skips: &Skips) -> Result<Extent, Error> {
     let element = tri!(read_type(reader, key));
     if matches!(element, ValueType::Array) {

@@ -43,7 +43,7 @@ impl<'a> Pieces<'a> {
         false
     }
 
-    /// Position in the storage of the byte at `offset`; `None` if the byte is in memory.
+    /// Returns the position in the storage of the file's byte at `offset`. `None` if this byte is in memory.
     #[cfg(feature = "storage")]
     #[inline]
     pub(crate) fn in_storage(&self, offset: u64) -> Option<u64> {

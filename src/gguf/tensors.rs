@@ -425,8 +425,8 @@ impl<'a> Tensors<'a> {
         None
     }
 
-    /// Reads the rest of an entry. No read fails, because all entries were checked before and their bytes are in the
-    /// file.
+    /// Reads the rest of an entry of the tensor directory, after its name. No read can fail, because all entries were
+    /// checked before.
     const fn describe(&mut self, name: &'a [u8]) -> Option<Tensor<'a>> {
         let Ok(Entry { dims, dim_count, kind, offset, size }) = read_entry(&mut self.reader, name) else {
             return None;

@@ -145,7 +145,7 @@ impl Verify<'_> {
         if self.stored.is_empty() { self.end() } else { Ok(true) }
     }
 
-    /// Compares the hash of the current tensor with the file's hash, and continues with the next tensor.
+    /// Ends a tensor: compares its hash with the hash in the file, and continues with the next tensor.
     fn end(&mut self) -> Result<bool, Error> {
         let is_whole = matches!(self.hashes.get(self.index), Some(Value::U64(hash)) if hash == self.hash.finish());
         let tensor = Name::new(self.name.as_bytes());

@@ -265,8 +265,8 @@ impl<'w> Masks<'w> {
         }
     }
 
-    /// Returns the index of the slot with a node's mask. If the mask is not cached, computes it in the least recently
-    /// used slot.
+    /// Returns the index of the cache's slot that has the mask of a node. If no slot has it, computes it and puts it
+    /// into the least recently used slot.
     fn slot(&mut self, grammar: &Grammar<'_>, number: u32, node: Node) -> usize {
         self.clock = self.clock.checked_add(1).unwrap_or_else(|| {
             self.slots.iter_mut().for_each(|slot| slot.used = slot.used.min(1));

@@ -19,7 +19,7 @@ const CALLS: usize = 8 * ITEMS;
 /// The frame below all others.
 const BOTTOM: u16 = u16::MAX;
 
-/// A return address: the node at which a rule continues after a called rule has ended.
+/// A frame of the stack is a return address: the node at which a rule continues after a rule that it has called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Frame {
     node: Node,

@@ -199,8 +199,8 @@ impl<'g> Grammar<'g> {
         (target != 0).then_some(target)
     }
 
-    /// For each byte with transitions from `a` and from `b` to different nodes, the pair of these nodes. `None` if `a`
-    /// and `b` have different byte ranges, or if one of them is not [plain](Head::is_plain).
+    /// Compares the nodes `a` and `b`. Returns the pairs of different nodes that they lead to, one pair for each byte
+    /// range. `None` if `a` and `b` have different byte ranges, or if one of them is not [plain](Head::is_plain).
     pub(super) fn side_by_side(&self, a: Node, b: Node) -> Option<impl Iterator<Item = (Node, Node)>> {
         let head = self.head(a).filter(|head| head.is_plain() && self.word(b as usize) == head.0)?;
         let ranges = |node: Node| self.words.get(node as usize + 1..)?.get(..head.ranges());

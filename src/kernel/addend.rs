@@ -13,8 +13,7 @@ use super::Kernels;
 pub unsafe trait Addend: Sync {
     /// True if `add` writes only outputs of `tokens` tokens inside `len` floats, with `stride` floats per token.
     fn fits(&self, tokens: usize, len: usize, stride: usize) -> bool;
-    /// Prefetches the weights that [`prepare`](Self::prepare) and [`add`](Self::add) will read for the outputs in
-    /// `range`.
+    /// Prefetches the weights that [`prepare`](Self::prepare) and [`add`](Self::add) need for the outputs in `range`.
     fn prefetch(&self, kernels: &Kernels, range: Range<usize>);
     /// Computes the part of the additions for which the outputs of the matrix product are not needed. Skips pieces of
     /// this work that other workers have already begun.

@@ -28,8 +28,8 @@ use crate::quant::le_f32;
 use element::{F16, F32, Keys, Q4, Q8, Values, value_at};
 use tiles::{BLOCK, Range, TILES, Tile, Tiles};
 
-/// The operands of attention for `heads` KV heads. The query rows belong to `tokens` consecutive positions, with
-/// `group` query heads per KV head.
+/// The operands of attention for `heads` KV heads. The query rows are those of `tokens` consecutive positions. For each
+/// KV head, a position has `group` query heads.
 pub struct Attention<'a> {
     /// Number of KV heads.
     pub heads: usize,
@@ -413,7 +413,8 @@ unsafe fn finish<S: Isa, const R: usize>(
     largest
 }
 
-/// The online softmax of `R` rows: the largest score so far, and the sum of the weights.
+/// The state of the softmax of `R` rows, which is computed block by block: the largest score so far, and the sum of the
+/// weights.
 struct Softmax<S: Isa, const R: usize> {
     best: [f32; R],
     total: [S::V; R],

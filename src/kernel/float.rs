@@ -373,8 +373,8 @@ unsafe fn tile<S: Isa, W: Weight, const R: usize, const T: usize>(s: S, job: &mu
     }
 }
 
-/// `out[t * stride + r] += row r of w * token t`: each output is the start of one chain of fma over the columns. The
-/// lanes of a vector belong to different rows, so that rows with few columns need no sums of lanes.
+/// Multiplies with few columns: `out[t * stride + r] += row r of w * token t`. Each output is the start of one chain of
+/// fma over the columns. The lanes of a vector belong to different rows, so the lanes need not be added up at the end.
 #[cfg(feature = "lora")]
 #[inline(always)]
 pub(super) fn add_product<S: Isa, W: Weight>(s: S, job: &mut Job<'_>) {
@@ -424,8 +424,8 @@ fn eight_columns<S: Isa, W: Weight>(s: S, w: &[u8], first: usize, cols: usize) -
     unsafe { s.eight_columns(W::KIND, w.as_ptr().add(at), stride) }
 }
 
-/// Does the same as [`eight_columns`], near the end of the matrix: `w` begins with the weights of the first row, and
-/// bytes past the end of `w` are zeros.
+/// Does the same as [`eight_columns`] for rows near the end of the matrix. `w` begins with the weights of the first
+/// row. Bytes after the end of `w` are read as zeros.
 #[cfg(feature = "lora")]
 #[inline(always)]
 fn last_columns<S: Isa, W: Weight>(s: S, w: &[u8], stride: usize) -> [S::V; 8] {

@@ -166,7 +166,8 @@ fn leading_zeros(mut x: u32) -> u32 {
 mod tests {
     use super::*;
 
-    /// Makes floats whose sums often cancel, lie halfway between two floats, overflow or become denormal.
+    /// Makes floats that are hard for the sum of a product and a number: sums cancel, lie halfway between two floats,
+    /// overflow or become denormal.
     fn hard(bits: u64) -> f32 {
         let significand = match bits >> 40 & 7 {
             0 => 0,

@@ -207,7 +207,7 @@ mod tests {
     use super::*;
     use crate::quant::TensorType;
 
-    /// Outputs that overlap, or that are out of bounds, are rejected.
+    /// Products are rejected if their outputs overlap or if outputs are out of bounds.
     #[test]
     fn outputs_of_products() {
         let w = Matrix::at(TensorType::F32, (4, 1), &[0; 16], 0).unwrap();

@@ -36,7 +36,7 @@ impl<'a> Matrix<'a> {
         self.kind
     }
 
-    /// The form of the activations that the matrix is multiplied with.
+    /// Returns the form that activations must have to be multiplied with this matrix.
     pub fn form(&self) -> Form {
         self.form
     }
@@ -108,7 +108,7 @@ impl<'a> Matrix<'a> {
         Some(Self { scales, ..self.part(expert.checked_mul(rows)?, rows)? })
     }
 
-    /// Position of the first row in the storage, if the rows are in a storage.
+    /// Position in the storage of the matrix's first row. `None` if the matrix is in memory.
     #[cfg(feature = "storage")]
     pub(crate) fn stored(&self) -> Option<u64> {
         self.stored

@@ -58,8 +58,8 @@ pub(super) mod scales {
     pub const HALVES: u8 = 2;
 }
 
-/// The function `chunks` or `blocks` for the format `$f`, instantiated for each number of tokens. Formats with the same
-/// panel layout share the instances. `$e` has the first generic arguments.
+/// Lists the function `chunks` or `blocks` for the format `$f`, compiled for each number of tokens. Formats with the
+/// same panel layout share the compiled functions. `$e` has the functions' first generic arguments.
 #[allow(unused_macros)] // not every target has panels
 macro_rules! functions {
     ($f:ident, $e:tt, $($tokens:literal)*) => {{

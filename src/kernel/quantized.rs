@@ -88,7 +88,7 @@ pub(super) struct Pack<'a> {
     pub ahead: &'a [u8],
 }
 
-/// The functions of an instruction set that pack and multiply panels of one format.
+/// The functions that pack panels of one format and multiply them, for one instruction set.
 pub(super) struct Panels {
     pub pack: unsafe fn(&Pack<'_>),
     /// Duration of packing, as the number of tokens that are multiplied in the same time; 0 if packing does not

@@ -94,7 +94,7 @@ fn convolve_taps<S: Isa, const N: usize>(
 /// key (outer) new`, then `out = query S`. The field `delta` defines `new`.
 #[derive(Clone, Copy)]
 pub struct Recurrence<'a> {
-    /// Keys, queries and values of token `t` begin at `t * stride`.
+    /// The keys of all tokens. The keys, queries and values of token `t` begin at index `t * stride` of their slices.
     pub key: &'a [f32],
     pub query: &'a [f32],
     pub value: &'a [f32],

@@ -153,8 +153,8 @@ unsafe impl Vectors for Rvv {
     }
 }
 
-/// Byte operations on 32 bytes in four core registers. Vector instructions load the bytes, because not every processor
-/// loads unaligned words.
+/// Operations on 32 bytes, held in four 64-bit registers. The bytes are loaded by vector instructions, because not
+/// every processor can load words that are not aligned.
 #[derive(Clone, Copy)]
 struct Words;
 

@@ -21,7 +21,7 @@ impl AltUp<'_> {
     /// The most streams that a model may have.
     pub const MOST: usize = 8;
 
-    /// Returns a layer's threshold; `None` if the layer has no threshold.
+    /// Returns the threshold of a layer's gates. `None` if the layer has no threshold.
     pub fn threshold(&self, layer: usize) -> Option<f32> {
         self.sparsity.and_then(|scales| scales.get_f32(layer)).filter(|scale| scale.is_finite())
     }

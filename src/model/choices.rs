@@ -379,7 +379,7 @@ pub struct SharedExperts {
     /// True if the shared expert's gate and up are one matrix, with the rows of gate in the first half and the rows of
     /// up in the second.
     pub fused: bool,
-    /// True if the layer's output is the mean of the shared expert's output and the chosen experts' output.
+    /// True if the outputs of the shared expert and of the chosen experts are averaged. Otherwise they are added.
     pub averaged: bool,
 }
 

@@ -115,7 +115,8 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    /// Like [`optional_size`](Self::optional_size), but accepts 0 if layers may lack attention or a feed-forward.
+    /// Reads a size like [`optional_size`](Self::optional_size). Accepts 0 for models whose layers may lack attention
+    /// or a feed-forward.
     const fn partial_size(&mut self, name: &'static str, max: usize) -> Result<Option<usize>, Error> {
         match tri!(self.integer(name)) {
             Some(0) if self.partial_layers => Ok(Some(0)),

@@ -72,7 +72,8 @@ impl<'a> Keys<'_, 'a> {
         Ok(Spec { experts: Some(experts), router, shared_experts, expert_layers, ..spec })
     }
 
-    /// Reads the limits of gates: one for each layer, or one for all layers. `before` is the field of [`Limits`].
+    /// Reads the limits of the feed-forwards' gates: one for each layer, or one for all layers. `before` becomes the
+    /// field of the same name in [`Limits`].
     pub const fn limits(&mut self, before: bool, layers: usize) -> Result<Option<Limits<'a>>, Error> {
         if !self.has_key("swiglu_clamp_exp") && !self.has_key("swiglu_clamp_shexp") {
             return Ok(None);

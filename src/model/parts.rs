@@ -155,7 +155,7 @@ parts! {
     /// Number of token types (segments); 0 if there are none. Each type has an embedding. The embedding of the first
     /// type is added to every token.
     pub(crate) token_types: usize = 0, 1.. => TOKEN_TYPES;
-    /// Requirement for weights of the embedding's norm. `Absent` means that there is no norm.
+    /// Whether the norm of the embedding needs a weight. `Absent` means that the embedding is not normed.
     pub(crate) embedding_norm: Need = Need::Absent, Need::Required | Need::Optional | Need::Unused => TOKEN_TYPES;
     /// The norm used in layers and before the head.
     pub(crate) norm: Norm = Norm::Rms, Norm::Layer => LAYER_NORM, Norm::Unbiased => UNBIASED_NORM;
@@ -192,7 +192,8 @@ parts! {
     /// Layers that have the recurrent mixer and no attention.
     pub(crate) recurrent_layers: Pattern<'a> = Pattern::Never,
         Pattern::Always | Pattern::Every(_) | Pattern::AllBut(_) | Pattern::AllButFirst(_) | Pattern::Steps { .. } | Pattern::Set(_) | Pattern::Where(_) | Pattern::Zero(_) => STATES;
-    /// True if the matrix of q also computes gates; the outputs of heads are multiplied by the sigmoid of the gates.
+    /// True if the matrix of queries also computes gates. The output of a head is then multiplied by the sigmoid of its
+    /// gates.
     pub(crate) gated_query: bool = false, true => GATED_QUERY;
     /// True if each head of v is normed (without a weight).
     pub(crate) v_norm: bool = false, true => GEMMA4;

@@ -107,8 +107,8 @@ impl Recurrent {
         self.inner() + 2 * self.groups * self.keys
     }
 
-    /// Number of elements of the convolution's saved inputs, `[taps - 1][channels]`. For RWKV, number of elements of
-    /// the last input row of time mixing and, if the model has channel mixing, of channel mixing.
+    /// Number of elements of the earlier inputs that a state keeps for a convolution, `[taps - 1][channels]`. For RWKV,
+    /// these are the last row of time mixing and, if the model has channel mixing, the last row of channel mixing.
     pub const fn window_len(&self) -> usize {
         match self.kind {
             RecurrentKind::Rwkv7 | RecurrentKind::Rwkv6 if self.channel_mixing => 2 * self.inner(),

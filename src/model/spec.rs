@@ -513,7 +513,8 @@ impl<'a> Spec<'a> {
         matches!(self.loops(), Some(Loops { low_runs: 1.., .. }))
     }
 
-    /// Index of a layer's rotary positions: 0 for global layers, 1 for local layers.
+    /// Returns which of the two rotary positions a layer uses: 0 for those of global layers, 1 for those of local
+    /// layers.
     pub(crate) const fn rotation(&self, layer: &Layer) -> usize {
         if self.in_file(layer.index) < self.rotated_first() { 1 } else { layer.pool() }
     }

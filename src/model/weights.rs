@@ -382,7 +382,7 @@ pub(crate) struct Weights<'m, 'w> {
     file: Pieces<'m>,
     slots: Slots,
     table: &'w [Entry],
-    /// Vectors as little-endian f32 whose type in the file is not f32.
+    /// Those vectors of the model that the file does not store as f32, converted to little-endian f32.
     converted: &'w [u8],
 }
 

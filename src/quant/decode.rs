@@ -61,7 +61,7 @@ fn floats<const N: usize>(bytes: &[u8], out: &mut [f32], float: impl Fn([u8; N])
     }
 }
 
-/// Decodes blocks by the formula of [`Format`], weight by weight.
+/// Decodes blocks, weight by weight, by the formula that [`Format`] gives.
 fn blocks<F: Format>(bytes: &[u8], out: &mut [f32]) {
     let blocks: &[F::Block] = bytemuck::try_cast_slice(bytes).unwrap_or_default();
     for (block, out) in blocks.iter().zip(out.chunks_exact_mut(F::ELEMENTS)) {

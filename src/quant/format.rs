@@ -51,7 +51,7 @@ pub(crate) trait Format: Named + Copy + 'static {
     const BYTEWISE: bool = false;
     /// True if the activations have an f32 scale per block, instead of an f16 scale per 32 elements.
     const F32_SCALES: bool = false;
-    /// True if every group of 16 has its own float `d` instead of an integer scale.
+    /// True if each group of 16 weights has a float `d` of its own. Otherwise groups have integer scales.
     const FLOAT_GROUPS: bool = false;
 
     /// The factor `d` for the weights from element `at` on. `f16` converts two little-endian bytes.
@@ -71,7 +71,8 @@ pub(crate) trait Format: Named + Copy + 'static {
     fn scale_words(_block: &Self::Block) -> [u64; 2] {
         [ONES; 2]
     }
-    /// The minimums of all groups, in the layout of [`scale_words`](Self::scale_words).
+    /// Returns the minimums of all groups of a block, in the form in which [`scale_words`](Self::scale_words) returns
+    /// scales.
     #[inline(always)]
     fn minimum_words(_block: &Self::Block) -> [u64; 2] {
         [ONES; 2]
@@ -95,8 +96,8 @@ pub(crate) trait Format: Named + Copy + 'static {
 pub(crate) enum Shape {
     /// Blocks of 32 with one signed byte per weight, from this byte offset on. The code is the byte plus 128.
     Bytes(usize),
-    /// In blocks of 32: four bits per weight, in 16 bytes from this offset. The low halves of the bytes are the first
-    /// 16 weights. The table, if there is one, maps the four bits to codes.
+    /// For blocks of 32: 16 bytes from this offset on have four bits for each weight. The first 16 weights are in the
+    /// low halves of the bytes. If there is a table, it maps the four bits to codes.
     #[allow(dead_code)] // only kernels with an instruction set read it
     Nibbles(usize, Option<&'static [u8; 16]>),
     /// Blocks of 256 weights with four bits each: from this byte offset on, 32 bytes for every 64 weights. The low
@@ -127,7 +128,7 @@ pub(crate) trait Bytes: Copy {
     fn xor(self, a: Self::V, b: Self::V) -> Self::V;
     fn add(self, a: Self::V, b: Self::V) -> Self::V;
     fn sub(self, a: Self::V, b: Self::V) -> Self::V;
-    /// Each byte becomes `(x << left) & mask`, or `(x >> -left) & mask` for a negative `left`.
+    /// Shifts each byte and masks it: `(x << left) & mask`, or `(x >> -left) & mask` for a negative `left`.
     fn shift(self, x: Self::V, left: i32, mask: u8) -> Self::V;
     /// Each byte becomes `table[x]`; every `x` is less than 16.
     fn lookup(self, table: &[u8; 16], x: Self::V) -> Self::V;

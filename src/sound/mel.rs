@@ -42,7 +42,7 @@ pub struct LogMel<'w> {
     /// Length of the window in samples.
     window: usize,
     taps: &'w mut [Tap],
-    /// The latest samples of the sound. The next frame begins with the first of these samples.
+    /// The latest samples of the sound, from the first sample of the next frame on.
     buffer: &'w mut [f32],
     spectrum: &'w mut [Complex],
     /// Number of samples in the buffer.
@@ -228,7 +228,7 @@ pub(crate) fn check_samples<S: Sample>(samples: &[S], first: usize) -> Result<()
     }
 }
 
-/// Frequency of `mel` on Slaney's scale: linear up to 1000 Hz, then logarithmic.
+/// Returns the frequency in Hz of a place on Slaney's mel scale, which is linear up to 1000 Hz and logarithmic above.
 fn hertz(mel: f64) -> f64 {
     if mel < 15.0 { mel * (200.0 / 3.0) } else { 1000.0 * libm::exp((mel - 15.0) * (libm::log(6.4) / 27.0)) }
 }

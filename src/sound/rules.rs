@@ -111,7 +111,8 @@ impl<'a> Rules<'a> {
                 mask(logits, first.saturating_add(latest as usize).saturating_add(1), usize::MAX);
             }
         }
-        // A timestamp must follow if all timestamp tokens together are more likely than the most likely text token.
+        // If all timestamp tokens together are more likely than the most likely text token, the next token must be a
+        // timestamp.
         let (text, times) = logits.split_at_checked(first).unwrap_or_default();
         if log_sum(times) > largest(text) {
             mask(logits, 0, first);

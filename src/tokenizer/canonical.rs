@@ -201,7 +201,8 @@ mod tests {
 
     #[test]
     fn hashes_spread() {
-        // Distributes two-letter words over 64 buckets: all buckets get about the same number.
+        // If all words of two letters are distributed over 64 buckets by their hashes, each bucket gets about the same
+        // number of words.
         let mut buckets = [0; 64];
         for a in b'a'..=b'z' {
             for b in b'a'..=b'z' {

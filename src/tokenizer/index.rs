@@ -164,7 +164,8 @@ pub(super) mod rule {
     /// The token is only found as a whole word: neither the character before it nor the character after it is a letter,
     /// mark, digit or underscore.
     pub const WHOLE_WORD: u32 = 4;
-    /// The token is found after all others, and by WordPiece in the text that its rules have changed.
+    /// The token is searched for after all others. WordPiece searches for it in the text that its own rules have
+    /// already changed.
     pub const NORMALIZED: u32 = 8;
 }
 

@@ -31,7 +31,7 @@ pub(super) const fn words_for(len: usize) -> usize {
     len.saturating_mul(3)
 }
 
-/// Appends the ids of a text without special tokens; `None` if `memory` is too small.
+/// Appends the ids of a text that has no special tokens. `None` if `memory` is too small for the text.
 pub(super) fn encode(
     vocab: &Vocab<'_>,
     index: &Index<'_>,

@@ -64,8 +64,8 @@ fn steps(file: &[u8], text: &str) -> (u64, u64) {
     (built, STEPS.get())
 }
 
-/// Checks that the work is linear in the length of the text, with a factor that is bounded by the longest token and the
-/// logarithm of the number of tokens.
+/// Checks that the work of tokenizing is linear in the length of the text. The factor is bounded by the length of the
+/// longest token and the logarithm of the number of tokens.
 fn check(name: &str, model: &str, tokens: &[String], kind: i32, text: &str) {
     let file = file(model, tokens, kind);
     let log = u64::from(tokens.len().ilog2()) + 1;

@@ -162,7 +162,8 @@ pub(super) fn encode(
     }
 }
 
-/// Normalized text whose tokens are not final yet, and the best segmentation up to each position.
+/// The part of a normalized text whose tokens are not final yet, with the best segmentation up to each of its
+/// positions.
 struct Lattice<'l, 'a, 'i> {
     vocab: &'l Vocab<'a>,
     index: &'l Index<'i>,
@@ -192,8 +193,8 @@ impl Lattice<'_, '_, '_> {
         len.min(self.len - at.min(self.len)).max(1)
     }
 
-    /// Upper bound on the end of tokens that start at `at`: the first space that no token can contain, the length of
-    /// the longest token, or the end of the loaded text.
+    /// Returns a limit that no token that starts at `at` exceeds: the first space that no token can contain, the length
+    /// of the longest token, or the end of the loaded text.
     fn word_end(&self, at: usize) -> usize {
         let end = self.len.min(at.saturating_add(self.index.longest()));
         let mut places = self.bytes.get(at..end).unwrap_or(&[]).windows(1 + SPACE.len());

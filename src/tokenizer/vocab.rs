@@ -353,7 +353,7 @@ impl<'a> Vocab<'a> {
                 || is(AT_START) && !is_start)
     }
 
-    /// True if a run of spaces at the end of a text becomes one space, instead of none.
+    /// If a text ends with spaces, they become one space if this is true, and are dropped otherwise.
     pub const fn keeps_last_space(&self) -> bool {
         self.space_prefix_rule & KEEPS_LAST != 0
     }
@@ -411,7 +411,8 @@ impl<'a> Vocab<'a> {
         built::BPE && matches!(self.model, Model::Characters { .. }) && !self.add_space_prefix
     }
 
-    /// True if control tokens are found in every text, so that decoding writes them.
+    /// True if control tokens are ordinary text in this vocabulary: they are found in every text, and decoding writes
+    /// them.
     pub const fn is_all_text(&self) -> bool {
         built::RWKV_WORLD && matches!(self.spelling(), Spelling::Python)
     }
@@ -433,7 +434,8 @@ impl<'a> Vocab<'a> {
         let tokens = self.len();
         let mut count = 0;
         let mut id = 0;
-        // Fast path for the usual width. It makes no calls, because calls are slow in constant evaluation.
+        // Types usually have 32 bits. This case is handled without function calls, because calls are slow in constant
+        // evaluation.
         if matches!(types.element(), ValueType::I32 | ValueType::U32) {
             let bytes = types.bytes();
             let (len, mut at) = (bytes.len(), 0);

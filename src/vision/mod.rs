@@ -113,7 +113,8 @@ impl<'a> Vision<'a> {
         self.spec.views(width, height)
     }
 
-    /// Creates a span in which the rows of a view replace tokens from `start` on, one token per row.
+    /// Creates a span for the works of an engine: the rows of a view replace the tokens from index `start` on, one
+    /// token per row.
     pub fn span<'r>(&self, start: usize, view: &View, rows: &'r [f32]) -> Span<'r> {
         Span::new(start, rows, self.row_len(), view.columns).together(self.is_together())
     }

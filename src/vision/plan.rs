@@ -72,7 +72,7 @@ pieces! {
     pages: u32,
     /// `[patches]`: line and column of each patch.
     places: u32,
-    /// `[rows]`: position of each row in the cache, in layers with windows.
+    /// `[rows]`: the position in the cache at which each row is stored in layers with windows.
     slots: u32,
     /// The windows of attention.
     windows: Window,

@@ -55,7 +55,7 @@ impl Filter {
         (scale, widened, self.support() * widened)
     }
 
-    /// Upper limit of the number of inputs that an output depends on.
+    /// Returns an upper limit for the number of input pixels from which an output pixel is computed.
     pub const fn taps(self, from: usize, to: usize) -> usize {
         let (.., reach) = self.reach(from, to);
         2 * (reach as usize) + 3

@@ -13,7 +13,7 @@ const PREFIX: &str = "clip.vision";
 const MAX_WIDTH: usize = 1 << 16;
 const MAX_PATCH: usize = 1 << 8;
 const MAX_MERGE: usize = 1 << 4;
-/// The largest accepted `image_size`. This limits the number of views and their size.
+/// The largest accepted `image_size`, in pixels. With this limit, the number of views and their sizes are limited, too.
 const MAX_IMAGE: usize = 1 << 13;
 const MAX_TILES: usize = 1 << 6;
 
@@ -226,7 +226,8 @@ impl<'a> Spec<'a> {
         }
     }
 
-    /// Number of vectors in a row: the embedding, and one for each of the language model's first `deep_layers` layers.
+    /// Number of vectors that a row consists of: one that replaces the embedding, and one for each of the language
+    /// model's first `deep_layers` layers.
     pub const fn streams(&self) -> usize {
         1 + self.deep_layers
     }

@@ -37,12 +37,13 @@ pub struct View {
     pub columns: usize,
     /// Rows of the encoder's result from top to bottom.
     pub lines: usize,
-    /// Column and line of the tile in the picture; `None` for the overview.
+    /// The column and the line that the view has in the picture if it is a tile. `None` for the overview of the whole
+    /// picture.
     pub tile: Option<(usize, usize)>,
 }
 
 impl View {
-    /// Number of rows, each of which replaces the embedding of a token.
+    /// Number of rows that the view becomes. Each of them replaces the embedding of a token.
     pub const fn tokens(&self) -> usize {
         self.columns * self.lines
     }

@@ -104,7 +104,8 @@ impl Forward<'_, '_> {
         scale(x, core::f32::consts::FRAC_1_SQRT_2);
     }
 
-    /// Corrects all streams by the error of the predicted residual stream.
+    /// Adds to each stream the difference between the residual stream after the layer and its prediction, times a
+    /// factor of the stream.
     #[inline(never)] // keeps its temporaries off the stack of models with one stream
     pub(super) fn correct(&mut self, layer: &Layer) {
         let Some(altup) = self.spec.altup() else { return };

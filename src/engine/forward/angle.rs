@@ -182,7 +182,8 @@ mod tests {
 
     #[test]
     fn agrees_with_f64() {
-        // Compares with the standard library's f64 functions, rounded to f32: at most the last bit differs.
+        // The results are compared with those of the standard library in f64, rounded to f32. At most the last bit
+        // differs.
         for angle in (0..200_000).map(|i| i as f32 * i as f32 * 0.003) {
             let exact = f64::from(angle).sin_cos();
             let ours = sine_cosine(angle);

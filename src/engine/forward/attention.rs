@@ -276,8 +276,8 @@ fn norm_and_rotate(
     });
 }
 
-/// Multiplies packed values by `scale`, and spreads them to heads of `head_dim` elements; the rest of each head becomes
-/// zero.
+/// Multiplies values by `scale` and moves them apart: in `v`, each head gets `head_dim` elements, of which the elements
+/// after the value are zeros.
 fn spread(v: &mut [f32], head_dim: usize, Values { width, scale }: Values) {
     for at in (0..v.len()).rev() {
         let (Some(head), Some(i)) = (at.checked_div(head_dim), at.checked_rem(head_dim)) else { return };

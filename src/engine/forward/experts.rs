@@ -394,8 +394,9 @@ fn bit(set: &[u64; GROUP_WORDS], i: usize) -> bool {
 mod tests {
     use super::*;
 
-    /// Compares weights with their definition in f64. `shares` has the softmax or sigmoid values, `chosen` has the
-    /// experts that must be chosen, and `scale` is the factor on the weights.
+    /// Compares the weights of experts with their definition, computed in f64. `shares` has the values of the softmax
+    /// or the sigmoid for all experts, `chosen` has the experts that must be chosen, and `scale` is a factor on the
+    /// weights.
     #[test]
     fn weights_of_the_chosen() {
         let logits = [0.5f32, -1.0, 2.0, 0.5, -3.0]; // of equal logits the first is chosen

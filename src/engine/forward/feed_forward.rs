@@ -114,8 +114,8 @@ impl Limit {
     }
 }
 
-/// Sets `gate` to `f(gate)`, or to `f(gate) * up` if there is an `up`. If there is an `up`, `limit` is an upper bound
-/// on `f(gate)` and on the absolute value of `up`.
+/// Activates a gate: sets `gate` to `f(gate)`, or to `f(gate) * up` if there is an `up`. If there is an `up` and a
+/// `limit`, both `f(gate)` and the absolute value of `up` are at most the limit.
 pub(super) fn activate(kernels: &Kernels, f: Activation, limit: Option<Limit>, gate: &mut [f32], up: Option<&[f32]>) {
     let (true, Some(Limit { most, before }), Some(up)) = (built::LIMITS, limit, up) else {
         return kernels.activate(f, gate, up);

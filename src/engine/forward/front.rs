@@ -17,7 +17,8 @@ use crate::quant::le_f32;
 const ROLES: [(Role, Role); MAX_STAGES] =
     [(Role::Conv1, Role::Conv1Bias), (Role::Conv2, Role::Conv2Bias), (Role::Conv3, Role::Conv3Bias)];
 
-/// Mean of a convolution's outputs over the whole sound, and the inverse of the outputs' standard deviation.
+/// What is needed to normalize the outputs of a convolution: their mean over the whole sound, and 1 divided by their
+/// standard deviation.
 #[derive(Clone, Copy)]
 struct Statistics {
     mean: f32,
@@ -183,8 +184,8 @@ impl Input<'_> {
     }
 }
 
-/// Computes the first convolution's outputs for the whole sound, and returns their statistics. The sum of each row is
-/// f32, sums of several rows are f64.
+/// Computes the outputs of the first convolution for the whole sound, only to return their statistics. The sum of each
+/// row is computed in f32, and the sums of several rows in f64.
 fn statistics(
     (compute, weights): (&mut Compute<'_, '_>, &Weights<'_, '_>),
     stages: &[Option<Convolution>; MAX_STAGES],

@@ -88,7 +88,7 @@ struct Delta<'a> {
 }
 
 impl Delta<'_> {
-    /// Computes all projections of `input`, the rows of `count` tokens.
+    /// Multiplies the rows of `count` tokens, `input`, with the matrices of all projections.
     fn project(&self, compute: &mut Compute<'_, '_>, input: (&[f32], usize), x: &mut [f32], low: &mut [f32]) {
         let (width, count) = (self.width, input.1);
         let matrix = |role| self.weights.matrix(role, self.index);

@@ -31,7 +31,7 @@ pub(crate) struct Lora<'m, 'w> {
     /// `[contexts][adapters]`: the scale with which each context uses each adapter, or 0 if it does not use it.
     scales: &'w mut [f32],
     contexts: usize,
-    /// `[2][batch]`: contexts of the rows of a pass, and of the selected rows.
+    /// `[2][batch]`: the context to which each row of a pass belongs, and the context of each selected row.
     owners: &'w mut [u32],
     /// True while products are computed for the selected rows.
     pub is_selected: bool,
@@ -153,7 +153,7 @@ impl<'m, 'w> Lora<'m, 'w> {
         }
     }
 
-    /// Hash of a context's adapters and scales; 0 if the context has no adapters.
+    /// Returns a hash of the adapters that a context uses and of their scales. 0 if the context uses none.
     pub fn fingerprint(&self, context: usize) -> u64 {
         let (mut hash, mut is_used, planned) = (Hash::new(), false, self.planned());
         let scales = self.scales.get(context * planned..(context + 1) * planned).unwrap_or(&[]);

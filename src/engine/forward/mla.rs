@@ -76,7 +76,7 @@ impl Forward<'_, '_> {
     }
 }
 
-/// Intermediate values of all rows, with the sizes of [`Latent::pieces`].
+/// Memory for the intermediate values of all rows of a pass. The sizes are those of [`Latent::pieces`].
 struct Pieces<'a> {
     /// Queries, keys and values, arranged as attention reads them. Later the same memory holds the values of all heads.
     qkv: &'a mut [f32],
@@ -234,7 +234,8 @@ impl Heads<'_> {
     }
 }
 
-/// Copies `width` elements from offset `at` of each row of `stride` elements. The copies are adjacent.
+/// Copies a part of each row, `width` elements from index `at` on, and places the copies one after the other. Rows are
+/// `stride` elements apart.
 fn gather(from: &[f32], count: usize, (stride, at): (usize, usize), to: &mut [f32], width: usize) {
     for (to, from) in rows_mut(to, width).zip(rows(from, stride)).take(count) {
         copy(to, from.get(at..).unwrap_or(&[]));

@@ -663,7 +663,7 @@ fn scale(x: &mut [f32], factor: f32) {
     }
 }
 
-/// Adds a bias of little-endian f32 to every `stride` elements of `x`; the bias may be empty.
+/// Adds a bias to each row of `x`, which has `stride` elements. The bias is little-endian f32, and may be empty.
 pub(crate) fn add_bias(x: &mut [f32], stride: usize, bias: &[u8]) {
     if bias.is_empty() {
         return;

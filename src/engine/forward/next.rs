@@ -171,8 +171,8 @@ impl Forward<'_, '_> {
         }
     }
 
-    /// Adds rows of a context to a pass of the predicting layers; the first row is at `position`. States before
-    /// position `from` are not kept.
+    /// Adds rows of a context to a pass of the predicting layers. The first row is for the position `position`. The
+    /// states of positions before `from` are no longer available.
     pub fn add_next(&mut self, context: usize, position: usize, from: usize, rows: Rows<'_>) {
         let (first, batch) = (self.rows, self.batch());
         let Self { spec, weights, compute, inner, next: Some(next), segments, parts, .. } = self else { return };
@@ -239,7 +239,7 @@ impl Forward<'_, '_> {
         self.swap_next();
     }
 
-    /// Forgets that the predicting layer has read the rows of the pass, because the storage has failed.
+    /// Called if the storage has failed in a pass. The rows of the pass then count as not read by the predicting layer.
     #[cold]
     pub fn unread_next(&mut self) {
         for segment in self.segments.iter().take(self.parts) {

@@ -153,8 +153,9 @@ pub(super) fn state_of<'k>(
     bytemuck::try_cast_slice_mut(kv.get_mut(range)?).ok()
 }
 
-/// Advances the matrices of a context's heads by `tokens` tokens; workers share the heads. `update` describes the work
-/// on a head, which takes `cost` operations per element and token. `out` is `[heads][tokens][width]`.
+/// Updates the states of a context's heads for `tokens` tokens. The heads are divided among the workers. `update`
+/// describes the work on a head, which takes `cost` operations per element and token. `out` is
+/// `[heads][tokens][width]`.
 pub(super) fn advance_heads<'u>(
     compute: &Compute<'_, '_>,
     mixer: &Recurrent,

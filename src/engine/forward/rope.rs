@@ -17,7 +17,7 @@ pub(crate) struct Rotary<'w> {
     rope: Option<Rope>,
     /// `dim / 2` frequencies, in radians per position.
     frequencies: &'w [f32],
-    /// For each row of a pass, `dim / 2` cosines, then `dim / 2` sines.
+    /// The rotations of each row of a pass: `dim / 2` cosines, then `dim / 2` sines.
     rotations: &'w mut [f32],
     /// Factor on cosines and sines.
     magnitude: f32,

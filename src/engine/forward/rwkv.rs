@@ -399,8 +399,8 @@ impl Mixing<'_> {
         }
     }
 
-    /// Stores the output of token `t` of a context in `out`: each head's normed output and, in RWKV-7, the contribution
-    /// of the token's own key.
+    /// Computes the output of the mixing for token `t` of a context and stores it in `out`: the normed output of each
+    /// head and, in RWKV-7, what the token's own key contributes.
     fn combine_row(
         &self,
         kernels: &Kernels,

@@ -78,8 +78,8 @@ impl<'m, 'w> Window<'m, 'w> {
     }
 }
 
-/// Number of rows in a band. If there is room, these are whole panels or whole pairs of rows, because kernels multiply
-/// such rows together.
+/// Returns the number of rows that are read at a time. If `bytes` suffices, these are whole panels or whole pairs of
+/// rows, because kernels multiply such rows together.
 fn band_rows(bytes: usize, row: usize) -> usize {
     let fit = bytes.checked_div(row).unwrap_or(0);
     let unit = if fit >= PANEL_ROWS { PANEL_ROWS } else { 2 };

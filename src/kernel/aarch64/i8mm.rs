@@ -32,8 +32,8 @@ unsafe fn smmla(sum: &mut int32x4_t, x: int8x16_t, w: int8x16_t) {
     }
 }
 
-/// Vectors for pairs of tokens, with one token in the lower half and the other token in the upper half. Only even
-/// indices are used; an odd last token is paired with itself.
+/// One vector for each pair of tokens, with the first of the two tokens in its lower half and the second in its upper
+/// half. Only the even indices are used. If the last token has no partner, it is paired with itself.
 type Pairs<V, const T: usize> = [[V; 4]; T];
 
 /// The index of the first token of each pair of tokens. The index is computed from the pair's number, so that the

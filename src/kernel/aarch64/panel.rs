@@ -24,7 +24,7 @@ pub(super) const LINE: usize = ROWS * 4;
 /// Bytes of a chunk of eight rows with one scale.
 const CHUNK: usize = CODES + LINE;
 
-/// Products of eight rows of a panel with `T` tokens.
+/// Multiplies eight rows of a panel with `T` tokens at a time.
 ///
 /// # Safety
 ///

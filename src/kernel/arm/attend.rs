@@ -76,7 +76,8 @@ struct Shape<'a> {
     sums: *mut f32,
 }
 
-/// The positions of a block that a token attends to, relative to the first tile that contains such a position.
+/// The positions of a block that a token attends to. They are counted from the start of the first tile that contains
+/// one of them.
 struct BlockRange {
     /// For each tile of the block, the distance in bytes from the start of a head's keys or values to the tile.
     at: [*const f32; BLOCK / TILE],

@@ -277,7 +277,7 @@ macro_rules! first {
     };
 }
 
-/// Loads the scales of both rows' blocks to s6 and s8. A block's scale precedes its weights.
+/// Loads the scales of the current blocks of two rows to s6 and s8. In a block, the scale comes before the weights.
 macro_rules! scales {
     () => {
         concat!("ldrh r6, [r1], #2\n", "vmov s6, r6\n", "ldrh r6, [r2], #2\n", "vmov s8, r6\n")

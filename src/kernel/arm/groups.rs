@@ -204,8 +204,8 @@ macro_rules! scales {
     };
 }
 
-/// Adds the sums of two groups to the total, times the scales in a register. (SMLAW drops the low 16 bits of a product,
-/// which removes the factor 256 of the sum and the factor 256 of the scale.)
+/// Multiplies the sums of two groups by their scales, which are in a register, and adds them to the total. (The sum and
+/// the scale each have the factor 256. SMLAW drops the low 16 bits of a product, which removes both factors.)
 macro_rules! scaled {
     ($bottom:literal $top:literal, $scales:literal) => {
         concat!("smlawb r7, ", $bottom, ", ", $scales, ", r7\n", "smlawt r7, ", $top, ", ", $scales, ", r7\n")

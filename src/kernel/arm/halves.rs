@@ -39,7 +39,7 @@ impl Token {
         Self { quants, sums }
     }
 
-    /// Rearranges the quants in the order of the words of codes.
+    /// Arranges the quants in the order in which the words of codes are multiplied with them.
     #[cfg(not(helium))]
     fn spread(q: &[i8; 256]) -> [[u32; 4]; 32] {
         let mut quants = [[0; 4]; 32];
@@ -123,8 +123,8 @@ pub(super) unsafe fn matmul<F: Format>(job: &mut Job<'_>, place: usize) {
     }
 }
 
-/// Multiplies eight codes of a row with the quants in r8 to r11: four codes are in the low halves of a word's bytes,
-/// four in the high halves.
+/// Multiplies eight codes of a row with the quants in r8 to r11. The low halves of a word's bytes have four of the
+/// codes, and the high halves the other four.
 #[cfg(not(helium))]
 macro_rules! eight {
     ($w:literal, $low:literal, $high:literal) => {

@@ -38,8 +38,8 @@ macro_rules! quants {
     };
 }
 
-/// Multiplies the quants with a row's codes and adds the products to two sums. A 16-bit lane has room for the sum of
-/// two products. Clobbers q2 to q4.
+/// Multiplies the quants with the codes of a row and adds the products to two sums. The products are first added in
+/// pairs, because a 16-bit lane has room for two of them. Clobbers q2 to q4.
 macro_rules! row {
     (16, $codes:literal, $less:literal, $sums:literal) => {
         concat!(

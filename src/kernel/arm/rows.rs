@@ -14,7 +14,8 @@ macro_rules! halves {
     };
 }
 
-/// Converts four signed fields of each of r0 to r3. The fields have `$bits` bits and begin at the bits `$i` to `$l`.
+/// Extracts four signed fields from each of the words r0 to r3, and converts them to floats. The fields have `$bits`
+/// bits and begin at the bits `$i`, `$j`, `$k` and `$l`.
 macro_rules! fields {
     ($bits:literal, $i:literal $j:literal $k:literal $l:literal) => {
         concat!(

@@ -265,13 +265,13 @@ enum Order {
     Words,
     /// Codes of this many bits, packed without gaps in the order of the weights. They begin at byte 2 of the block.
     Fields(usize),
-    /// Bytes that store several weights as a fraction in base 3, as in TQ1_0: see [`sums_of_fractions`].
+    /// Each byte stores several codes as a fraction in base 3, as in TQ1_0: see [`sums_of_fractions`].
     Fractions,
 }
 
-/// The runs of bytes of a block of [`Order::Fractions`]: for each run, the number of words, and the number of digits in
-/// a byte. The first weights of a run are the first digits of all its bytes, the next weights are the second digits,
-/// and so on.
+/// A block of [`Order::Fractions`] consists of runs of bytes. For each run, the number of its words, and the number of
+/// digits in each of its bytes. The first weights of a run are the first digits of all its bytes, the next weights are
+/// the second digits, and so on.
 const FRACTIONS: [(usize, usize); 3] = [(8, 5), (4, 5), (1, 4)];
 /// Words of a block, and most digits of a byte.
 const FRACTION_WORDS: usize = 13;

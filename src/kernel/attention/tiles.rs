@@ -82,7 +82,8 @@ pub struct Range {
 }
 
 impl Range {
-    /// The positions of `self` among the `len` positions from `start`, relative to `start`.
+    /// Returns those positions of the range that are among the `len` positions from `start` on. They are counted from
+    /// `start`.
     #[inline(always)]
     pub fn clip(self, start: usize, len: usize) -> Self {
         let cut = |position: usize| position.saturating_sub(start).min(len);

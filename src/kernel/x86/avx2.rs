@@ -17,7 +17,7 @@ pub(super) struct Avx2(());
 #[derive(Clone, Copy)]
 pub(super) struct Floats(__m256, __m256);
 
-/// Reduces eight lanes: combines lane `i` with lane `i + 4`, then with lane `i + 2`, then `i + 1`.
+/// Combines eight lanes to one value by an operation: lane `i` with lane `i + 4`, then with lane `i + 2`, then `i + 1`.
 macro_rules! tree {
     ($x:expr, $op:ident, $op1:ident) => {{
         let x: __m256 = $x;

@@ -27,7 +27,8 @@ fn halves(x: __m512) -> (__m256, __m256) {
     (_mm512_castps512_ps256(x), _mm512_extractf32x8_ps::<1>(x))
 }
 
-/// The first four weights of rows 0, 4, 8 and 12, converted to floats, side by side.
+/// Loads the first four weights of the rows 0, 4, 8 and 12 and converts them to floats. The weights of the four rows
+/// are side by side in the result.
 #[cfg(feature = "lora")]
 #[inline(always)]
 unsafe fn four_rows(kind: TensorType, at: *const u8, stride: usize) -> __m512 {

@@ -67,7 +67,7 @@ unsafe impl<D: Dot, F: Format> Blocks for Rows<D, F> {
             } else {
                 Self::chunks(&rows, x, false)
             };
-            // Lanes 0 to 3 are the even rows, lanes 4 to 7 the odd rows.
+            // The even rows are in the lanes 0 to 3, and the odd rows are in the lanes 4 to 7.
             let in_order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
             for (t, acc) in acc.into_iter().enumerate() {
                 _mm256_storeu_ps(out.add(t * stride), _mm256_permutevar8x32_ps(acc, in_order));
@@ -152,8 +152,8 @@ impl<D: Dot, F: Format> Rows<D, F> {
         }
     }
 
-    /// For each token, the sums of chunk `i` of eight rows: a register per two rows, four lanes per row. If each half
-    /// of a chunk has its own scale, the sums of the second halves are separate.
+    /// Multiplies chunk `i` of eight rows with each token. The sums of a row are four lanes, so a register has two
+    /// rows. If each half of a chunk has a scale of its own, the second halves have separate sums.
     #[inline(always)]
     unsafe fn sums<const T: usize>(rows: &EightRows, x: &[Row<'_>; T], i: usize, next: bool) -> [[[__m256i; 4]; 2]; T] {
         // SAFETY: the caller promises the features, and that every row and every token of `x` has a chunk `i`.
@@ -167,8 +167,8 @@ impl<D: Dot, F: Format> Rows<D, F> {
                 let both = x[t].q.as_ptr().add(i * 32);
                 q[t] = [twice_16(both), twice_16(both.add(16))];
                 if F::BIAS > 0 && !D::signed::<F>() {
-                    // The contribution of the bias is subtracted in only one of four lanes, because the result is the
-                    // sum of these lanes.
+                    // The bias is subtracted in only one of the four lanes of a row, because the result is the sum of
+                    // the four lanes.
                     let sums = x[t].sums.as_ptr().add(i * 2).cast::<i32>().read_unaligned();
                     start[t] = biases::<F>(_mm256_set1_epi32(sums));
                 }
@@ -303,7 +303,8 @@ impl<D: Dot, F: Format> Rows<D, F> {
         }
     }
 
-    /// The scales `d` of eight blocks, for the weights from element `i` on: even rows, then odd rows.
+    /// Returns the scales `d` of eight blocks for the weights from element `i` on. The even rows come first, then the
+    /// odd rows.
     #[inline(always)]
     fn scales(s: Ymm, blocks: &[&F::Block; 8], i: usize) -> __m256 {
         let d = |r: usize| F::d(blocks[r], i, |bytes| s.f16(bytes));

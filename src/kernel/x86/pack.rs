@@ -249,7 +249,8 @@ unsafe fn scales<F: Format>(s: Ymm, blocks: SixteenRows, at: usize, to: *mut u8)
     }
 }
 
-/// Transposes eight dwords of eight rows and writes them: half of the work of `transpose!`.
+/// Transposes eight dwords of each of eight rows and stores them in lines. This is half of the work of the macro
+/// `transpose!`.
 #[inline(always)]
 unsafe fn transpose_eight(first: [__m256i; 4], second: [__m256i; 4], to: *mut u8) {
     // SAFETY: the caller promises AVX2, and that half of each of the eight lines from `to` on may be written.
@@ -276,7 +277,8 @@ fn columns([a, b, c, d]: [__m256i; 4]) -> [__m256i; 4] {
     ]
 }
 
-/// Writes the f16 at byte `offset` of every row's block as f32, times `factor`.
+/// Writes a line of the panel: the f16 at byte `offset` of each row's block, converted to f32 and multiplied by
+/// `factor`.
 #[inline(always)]
 unsafe fn halves(blocks: SixteenRows, (offset, factor): (usize, f32), to: *mut u8) {
     // SAFETY: the caller promises F16C, blocks with an f16 at `offset`, and room for a line.
@@ -306,7 +308,7 @@ fn pairs<F: Format>(block: &F::Block) -> __m256i {
     if F::M.is_some() { words } else { _mm256_mullo_epi16(words, _mm256_set1_epi16(-i16::from(F::BIAS))) }
 }
 
-/// Writes the f16 at byte `offset` of every row's block without conversion.
+/// Writes a line of the panel: the f16 at byte `offset` of each row's block, without converting it.
 #[inline(always)]
 unsafe fn raw(blocks: SixteenRows, offset: Option<(usize, f32)>, to: *mut u8) {
     if let Some((offset, _)) = offset {

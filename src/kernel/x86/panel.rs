@@ -46,7 +46,8 @@ fn prefetch<const T: usize>(tile: &Tile<'_>) {
     }
 }
 
-/// Products of eight rows in a 256-bit register. The two halves of a panel are multiplied one after the other.
+/// Multiplies eight rows of a panel at a time, in a 256-bit register. The two halves of the panel are multiplied one
+/// after the other.
 ///
 /// # Safety
 ///
@@ -120,7 +121,8 @@ unsafe impl<const FIT: usize> EightRows for Madd<FIT> {
                 _mm256_or_si256(_mm256_slli_epi32::<16>(scale), _mm256_and_si256(scale, _mm256_set1_epi32(0xffff)))
             });
             if FIT == 0 {
-                // Unrolled by hand, because the compiler would keep the loop for four tokens.
+                // The steps are written out by a macro, because the compiler would not unroll a loop over them for four
+                // tokens.
                 macro_rules! steps {
                     ($($k:literal)*) => { $(
                         if $k < STEPS {

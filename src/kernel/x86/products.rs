@@ -25,7 +25,7 @@ pub(super) trait Dot: Sized {
     unsafe fn words(acc: __m256i, a: __m256i, b: __m256i) -> __m256i;
 }
 
-/// True if the sum of `n` products of codes and activations fits an i16.
+/// True if `n` products of codes of the format and activations can be added in an i16 without overflow.
 pub(super) const fn fits_i16<F: Format>(n: u32) -> bool {
     F::MAX as u32 * 127 * n <= 32767
 }

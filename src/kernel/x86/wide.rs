@@ -315,7 +315,7 @@ fn two_rows(bytes: __m512i) -> [__m512i; 2] {
     [_mm512_cvtepi8_epi16(_mm512_castsi512_si256(bytes)), _mm512_cvtepi8_epi16(_mm512_extracti64x4_epi64::<1>(bytes))]
 }
 
-/// The codes of a block, 64 per register, arranged by [`order`].
+/// Unpacks the codes of a block, 64 codes per register, in the order of [`order`].
 #[inline]
 #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
 fn codes<F: Format>(block: &F::Block) -> [__m512i; 4] {

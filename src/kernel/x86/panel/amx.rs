@@ -14,7 +14,7 @@ use crate::kernel::panel::{functions, scales};
 use crate::kernel::quantized::{Multiply, Tile};
 use crate::quant::Format;
 
-/// Number of weights of a row, all with the same scale, that one tile product multiplies.
+/// Number of consecutive weights of a row that a tile's product multiplies. All of them have the same scale.
 pub const fn span<F: Format>() -> usize {
     if F::ELEMENTS == 256 && F::GROUP == 16 || F::FLOAT_GROUPS { 16 } else { 32 }
 }

@@ -120,8 +120,8 @@ struct Packing<'a, F>(&'a Pack<'a>, PhantomData<F>);
 
 // SAFETY: a block is packed when the first chunk of the block is requested.
 unsafe impl<F: Format> Source for Packing<'_, F> {
-    /// A chunk is packed one step ahead, because the floats of a line are stored one by one, and a vector load that
-    /// follows immediately would wait for these stores.
+    /// Each chunk is packed one step before it is multiplied. The floats of a line are stored one by one, so a vector
+    /// load directly after them would have to wait.
     const LEAD: usize = 1;
     #[inline(always)]
     unsafe fn chunk(&self, b: usize) {
