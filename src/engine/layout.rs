@@ -71,7 +71,8 @@ pieces! {
     hidden: f32,
     /// `[batch][dim]`: the input or output of a linear layer.
     branch: f32,
-    /// Intermediate values of a layer: q, k, v and attention output, or gate and up.
+    /// The intermediate values of attention (queries, keys, values and the output of the heads) or of a feed-forward
+    /// (gate and up).
     inner: f32,
     /// The additional input that each layer has per token, `[batch][layers][per_layer_input]`. After it come the
     /// vectors that [`Spec::beside`] counts.
@@ -91,7 +92,8 @@ pieces! {
     source_biases: f32,
     /// `[context][dim]`: the states of the encoder's text.
     states: f32,
-    /// Flags of open contexts, positions of checkpoints, free lists of the page pools, and page tables of all contexts.
+    /// The account of the pages: flags of open contexts, positions of checkpoints, lists of free pages, and page tables
+    /// of all contexts.
     pages: u32,
     segments: Segment,
     /// Rows of matrices that are in a storage.
@@ -254,7 +256,8 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Size in bytes of a layer's tiles in a pool. The product cannot overflow, because the plan has checked it.
+    /// Returns the size in bytes of the tiles that a layer has in a pool. The computation cannot overflow, because the
+    /// plan has checked the sizes.
     pub fn layer_bytes(&self, layer: &Layer, pool: usize) -> usize {
         self.head_pages(layer, pool).unwrap_or(0)
     }

@@ -26,7 +26,7 @@ pub struct arenite_context(Context);
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct arenite_work {
-    /// The context, or null for the session's own. No context may be given twice.
+    /// The context that reads the tokens, or null for the session's own. A context may be given only once.
     pub context: *mut arenite_context,
     /// The tokens; at least one.
     pub tokens: *const u32,
@@ -276,7 +276,7 @@ pub unsafe extern "C" fn arenite_session_run(
 /// A run of tokens in steps of one layer. Between two steps the program can feed a watchdog or yield to other tasks.
 pub struct arenite_pass {
     work: Work<'static>,
-    /// `None` until `work` is at its final address, because the pass borrows `work`.
+    /// The pass borrows `work`, so this is `None` until the struct, with `work`, is at its final address.
     pass: Option<Pass<'static, 'static, 'static, 'static>>,
 }
 

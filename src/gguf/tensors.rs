@@ -488,7 +488,8 @@ mod tests {
         (bytes, ends)
     }
 
-    /// [`check`] refuses a truncated directory; a walk over an unchecked directory must still stay in bounds.
+    /// [`check`] refuses a directory that is cut off. The test walks over such a directory without this check, which
+    /// must not read out of bounds either.
     #[test]
     fn a_directory_that_is_cut() {
         let names = ["a", "long", "bc"];

@@ -94,7 +94,8 @@ pub struct Verify<'a> {
     /// Size of the head of a model in a storage.
     #[cfg(feature = "storage")]
     head: u64,
-    /// Range of bytes in the storage: the bytes of the current tensor that are still to be hashed.
+    /// Bytes of the current tensor that are in a storage and still have to be hashed, as a range of the storage's
+    /// bytes.
     #[cfg(feature = "storage")]
     stored: core::ops::Range<u64>,
     hash: Xxh64,

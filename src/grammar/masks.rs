@@ -338,7 +338,8 @@ fn walk(entries: &[Entry], texts: &[u8], grammar: &Grammar<'_>, node: Node, yes:
     yes.fill(0);
     ask.fill(0);
     let mut need = 0;
-    // The nodes after each byte of the current text, up to the first byte that is not allowed.
+    // `path` has the nodes that the grammar reaches after each byte of the current text, up to the first byte that it
+    // does not allow.
     let mut path = [node; LONGEST + 1];
     let mut known = 0;
     // Number of bytes after which the rule can first be left.

@@ -204,7 +204,8 @@ impl State {
         self.complete = false;
     }
 
-    /// Copies `other` into this state directly, because a temporary copy would cost stack memory.
+    /// Copies the other state's contents into this state. They are copied one by one, because a temporary copy of the
+    /// whole state would take stack memory.
     fn copy(&mut self, other: &Self) {
         self.clear();
         let _ = self.frames.extend_from_slice(&other.frames);

@@ -412,7 +412,8 @@ pub(super) fn add_product<S: Isa, W: Weight>(s: S, job: &mut Job<'_>) {
     }
 }
 
-/// Eight weights of each of 16 rows, from column `first` on. Weights past the last column have arbitrary values.
+/// Loads eight weights of each of 16 rows, from column `first` on. In place of columns after the last one, the weights
+/// may be anything.
 #[cfg(feature = "lora")]
 #[inline(always)]
 fn eight_columns<S: Isa, W: Weight>(s: S, w: &[u8], first: usize, cols: usize) -> [S::V; 8] {

@@ -42,7 +42,7 @@ pub(super) unsafe trait Isa: Copy {
     /// function that is compiled for it.
     unsafe fn new() -> Self;
 
-    /// Runs `work`, in a separate function if the instruction set splits long functions, otherwise inline.
+    /// Runs `work`. If the instruction set splits long functions, it runs in a function of its own, otherwise inline.
     #[inline(always)]
     fn apart<W: Work<Self>>(self, work: W) {
         work.run(self);
@@ -172,8 +172,8 @@ pub(super) unsafe trait Isa: Copy {
         scaled.store(scores);
         *top = top.max(scaled);
     }
-    /// Replaces the scores in `lanes` by the weights `exp(score - best)`, and adds these to `total`. The scores in
-    /// other lanes may be overwritten.
+    /// Replaces the scores at `at` by their weights, `exp(score - best)`, for the lanes in `lanes`. Adds the weights to
+    /// `total`. The scores in other lanes may be overwritten.
     ///
     /// # Safety
     ///

@@ -176,8 +176,8 @@ pub(crate) fn quantize(
     fork(workers, x.len().div_ceil(CHUNK), x.len().saturating_mul(10), &mut [(); 0], 0, &|i, _| {
         let start = i * CHUNK;
         let Some(x) = x.get(start..x.len().min(start + CHUNK)) else { return };
-        // SAFETY: the slices are long enough for all items, which was checked above. `CHUNK` is a multiple of all
-        // spans, and `fork` runs each item once, so each part is used once.
+        // SAFETY: it was checked above that the slices are long enough for all items. `CHUNK` is a multiple of every
+        // span, so the parts of different items do not overlap, and `fork` runs each item once.
         let (q, d, sums) = unsafe {
             (
                 q.part(start, x.len()),

@@ -46,7 +46,7 @@ impl<'a> Matrix<'a> {
         self.rows
     }
 
-    /// The number of columns, a multiple of the block size and not 0.
+    /// Number of columns. It is not 0, and a multiple of the number of weights in a block.
     pub fn cols(&self) -> usize {
         self.cols
     }

@@ -51,7 +51,8 @@ pub(super) unsafe fn decode<B: Blocks, const T: usize>(job: &mut Job<'_>) {
         return unsafe { super::dot::matmul::<B::Format>(job) };
     }
     let rows = |t: usize| core::array::from_fn(|i| job.x.row(t + i));
-    // The first tokens' activations are located once, before the loop, because usually there is no other token.
+    // The pointers to the first tokens' activations are computed once, before the loop over rows, because usually there
+    // are no other tokens.
     let first: [Row<'_>; T] = rows(0);
     let mut r = 0;
     while r < job.rows {

@@ -167,7 +167,7 @@ fn recur_tile<S: Isa, const DELTA: bool>(
         ) else {
             return;
         };
-        // After the last token there is no next key; a decay of 1 then leaves the state unchanged.
+        // No key follows after the last token. Then a decay of 1 leaves the state unchanged.
         let next = if t + 1 < tokens { key(t + 1).zip(decay(t + 1)) } else { Some((now, s.splat(1.0))) };
         let Some((next, decay_next)) = next else { return };
         let new = load(s, value, column);

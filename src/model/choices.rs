@@ -30,8 +30,8 @@ pub enum Positions {
     /// [ALiBi](https://arxiv.org/abs/2108.12409): attention scores are reduced in proportion to the distance of the two
     /// positions. Each head has its own slope.
     Alibi {
-        /// Exponent of the steepest slope. Head `i` of `n` heads subtracts `2^(-bias * (i + 1) / n)` for each position
-        /// of distance.
+        /// Determines the steepest slope. Head `i` of `n` heads subtracts `2^(-bias * (i + 1) / n)` from a score for
+        /// each position of distance.
         bias: f32,
     },
 }
@@ -194,8 +194,7 @@ pub enum Norm {
     Unbiased,
 }
 
-/// Positions of the norms in a layer; several of them may apply. The positions are the same for attention and
-/// feed-forward.
+/// Where a layer has norms. Several of the places may be used. They are the same for attention and for feed-forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Placement {

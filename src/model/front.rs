@@ -81,7 +81,7 @@ impl Front {
         rows
     }
 
-    /// The convolutions in order, for an encoder of width `dim`.
+    /// Returns the front end's convolutions in order. `dim` is the width of the encoder behind them.
     pub(crate) const fn stages(self, dim: usize) -> [Option<Convolution>; MAX_STAGES] {
         let activation = Some(Activation::GeluErf);
         let last = Convolution { taps: 3, stride: 2, padding: 1, inputs: dim, outputs: dim, activation };

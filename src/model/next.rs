@@ -81,7 +81,7 @@ impl<'a> Spec<'a> {
         self.next.is_some() && !self.layer(0).owns_kv
     }
 
-    /// Checks that the layers in `file` predict tokens of this model.
+    /// Checks that the layers in `file` were made to predict tokens of this model, and not of another one.
     const fn fits(&self, other: &Self, gguf: &Gguf<'_>, file: &Gguf<'_>) -> Result<(), Error> {
         let width = match other.next {
             Some(next) => next.width,

@@ -159,7 +159,8 @@ fn walk(gguf: &Gguf<'_>, spec: &Spec<'_>, found: &mut dyn FnMut(Found<'_>) -> Re
     Ok(())
 }
 
-/// Returns how the forward pass of the stack that `spec` describes uses the tensor called `name`.
+/// Returns how a forward pass uses the tensor called `name`: whether its rows are multiplied, looked up, or neither.
+/// `spec` describes the stack of layers.
 #[cfg(feature = "lora")]
 pub(super) fn use_of(spec: &Spec<'_>, name: &str) -> TensorUse {
     match read_as(spec, name) {

@@ -54,7 +54,8 @@ pub(crate) trait Format: Named + Copy + 'static {
     /// True if each group of 16 weights has a float `d` of its own. Otherwise groups have integer scales.
     const FLOAT_GROUPS: bool = false;
 
-    /// The factor `d` for the weights from element `at` on. `f16` converts two little-endian bytes.
+    /// Returns the float `d` of a block, by which the weights from element `at` on are scaled. `f16` converts two
+    /// little-endian bytes.
     #[inline(always)]
     fn d(block: &Self::Block, _at: usize, f16: impl Fn([u8; 2]) -> f32) -> f32 {
         Self::D.map_or(0.0, |(offset, factor)| f16(*bytes_at(block.as_ref(), offset)) * factor)

@@ -6,7 +6,7 @@ use super::{Format, Shape, formats, formats_list};
 
 macro_rules! types {
     (
-        // Types without a block format in this crate: single elements, and ggml's formats for activations.
+        // Types that have no block format in this crate: types of single elements, and ggml's formats for activations.
         { $($plain:ident = $id:literal, $elements:literal, $bytes:literal;)* }
         $($name:ident = $number:literal, $module:ident :: $format:ident, $feature:literal;)*
     ) => {

@@ -223,7 +223,8 @@ impl Params {
         if is_off { 0 } else { self.repeat_last_n as usize }
     }
 
-    /// True if the step can remove tokens from a vocabulary of `vocab` tokens.
+    /// True if a step can remove tokens, if the vocabulary has `vocab` tokens. With some parameters, a step has no
+    /// effect.
     const fn filters(&self, link: Link, vocab: usize) -> bool {
         match link {
             Link::TopK => self.top_k > 0 && (self.top_k as usize) < vocab,

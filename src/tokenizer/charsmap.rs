@@ -22,7 +22,7 @@ impl<'a> Charsmap<'a> {
     /// The empty map, which changes nothing.
     pub const NONE: Self = Self { nodes: &[], replacements: &[] };
 
-    /// Parses the map; `None` if the bytes are shorter than their header says.
+    /// Reads the header of a character map. `None` if there are fewer bytes than the header says.
     pub const fn new(bytes: &'a [u8]) -> Option<Self> {
         if bytes.is_empty() {
             return Some(Self::NONE);
@@ -104,7 +104,7 @@ pub(super) struct Normalized<'a, 't> {
     in_word: bool,
     /// True if runs of white space are merged into one space, and this space has yet to be output before the next word.
     spaced: bool,
-    /// True if a space that is kept at the end of the text has not been output.
+    /// True if the text ends with a space that is kept and that was not returned yet.
     last: bool,
 }
 

@@ -304,8 +304,9 @@ impl<'i> Index<'i> {
         Some(id).filter(|id| self.spelled(vocab, *id) == spelled)
     }
 
-    /// The token produced by merging two tokens. First tries the id after `before`, which is the result of the previous
-    /// merge, because results of merges usually have consecutive ids.
+    /// Returns the token whose text is the text of `left` followed by the text of `right`. First tries the id after
+    /// `before`, which is the token of the previous merge, because tokens of successive merges usually have consecutive
+    /// ids.
     pub fn joined(&self, vocab: &Vocab<'_>, left: &[u8], right: &[u8], before: TokenId) -> Option<TokenId> {
         let is_joined = |id: &TokenId| self.spelled(vocab, *id).strip_prefix(left) == Some(right);
         let guess = [before.wrapping_add(1), before].into_iter().find(is_joined);

@@ -124,7 +124,7 @@ impl Specials<'_, '_, '_> {
         }
     }
 
-    /// True if a search compares tokens with the text as WordPiece changes it.
+    /// True if this search for tokens compares them with the text that WordPiece's rules have changed.
     fn is_normalized(&self, search: u8) -> bool {
         built::WORDPIECE && search == search::NORMALIZED && matches!(self.vocab.model, Model::WordPiece(_))
     }

@@ -96,7 +96,7 @@ pub(super) enum Join {
     Mean,
 }
 
-/// Properties of the encoder that follow from the kind of projector.
+/// Those properties of an encoder that follow from the kind of its projector.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
     pub filter: Filter,

@@ -166,7 +166,7 @@ impl<'a> Spec<'a> {
         }
     }
 
-    /// The norm of the encoder's states: the kind, the width and the epsilon of this norm.
+    /// Returns what describes the norms of the encoder: their kind, their width and their epsilon.
     pub const fn norm(&self) -> (Norm, usize, f32) {
         (self.rules.norm, self.dim, self.eps)
     }

@@ -137,7 +137,7 @@ impl Spec<'_> {
                 Views { canvas: (grid.0 * side, grid.1 * side), overview, ..whole }
             }
             Projector::Lfm2 => {
-                /// Limits of the number of rows of a view, if the file does not limit the number of pixels.
+                /// A view has at least and at most this many rows, if the file has no limits for the number of pixels.
                 const ROWS: (usize, usize) = (64, 256);
                 // The side of a tile, the limits of the number of tiles, and the tolerance. They are constants, because
                 // files do not have these numbers.
@@ -255,7 +255,7 @@ const fn closest_grid(least: usize, most: usize, (width, height): Size, tile: us
     best
 }
 
-/// The nearest multiple of `unit`; a half is rounded to an even multiple.
+/// Returns the multiple of `unit` that is nearest to `side`. If two are equally near, returns the even multiple.
 const fn nearest(side: usize, unit: usize) -> usize {
     let (Some(whole), Some(rest)) = (side.checked_div(unit), side.checked_rem(unit)) else { return side };
     let is_up = 2 * rest > unit || 2 * rest == unit && whole % 2 == 1;

@@ -34,7 +34,7 @@ const LINGER: Duration = Duration::from_micros(500);
 /// between two chunks if another program uses the core. Otherwise the system would interrupt the thread in the middle
 /// of a chunk (Linux does so after 2 to 4 ms), and the caller would wait for this chunk for several milliseconds.
 const TURN: Duration = Duration::from_millis(2);
-/// If a yield takes longer than this, another program has used the core.
+/// If a yield takes longer than this, it is assumed that another program has used the core.
 const ABSENCE: Duration = Duration::from_micros(100);
 
 std::thread_local! {
@@ -51,7 +51,7 @@ struct Turn {
 }
 
 impl Turn {
-    /// Begins a turn of the calling thread. The thread has just yielded, slept or started.
+    /// Begins a turn of the thread that calls this, which has just started or was interrupted by a yield or by sleep.
     fn begin(shared: bool) {
         TURN_OF_THREAD.set(Some(Self { began: Instant::now(), shared }));
     }

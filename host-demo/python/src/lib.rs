@@ -125,7 +125,8 @@ impl Settings {
             }
             let wrong = |error: PyErr| PyTypeError::new_err(format!("`{name}`: {error}"));
             match name.as_str() {
-                // As in llama.cpp, -1 is no limit, all tokens, or a random seed.
+                // As in llama.cpp, -1 stands for all tokens (`top_k`), for no limit (`max_tokens`), or for a random
+                // seed.
                 "top_k" if value.eq(-1)? => all.top_k = Some(0),
                 "max_tokens" | "seed" if value.eq(-1)? => {}
                 "max_tokens" => all.max_tokens = value.extract().map_err(wrong)?,

@@ -101,7 +101,8 @@ pub static BOARDS: &[Board] = &[
         480,
         500,
     ),
-    // Flash: an external octal chip, mapped into memory. RAM: contiguous internal banks, and an external PSRAM.
+    // The board's flash is an external octal chip that is mapped into memory. Its RAM consists of contiguous internal
+    // banks and of an external PSRAM.
     board("STM32N6570-DK", "STM32N657", 128 * MIB, &[4200 * KIB, 32 * MIB])
         .runs(Core::CortexM55, 800, 260)
         .builds_for(Thumbv8m),
@@ -121,7 +122,7 @@ pub static BOARDS: &[Board] = &[
     board("Raspberry Pi 5", "BCM2712", 0, &[8192 * MIB]).with_files().reads(9000),
 ];
 
-/// Sizes in bytes of the blocks of memory that a context needs. Each block must be contiguous.
+/// The blocks of memory that a context needs, by their sizes in bytes. Each of them must be contiguous.
 #[derive(Clone, Copy, Debug)]
 pub struct Need {
     pub workspace: usize,
@@ -163,7 +164,8 @@ impl Board {
     /// Returns the sizes of the RAM blocks that the program needs in addition to the model's memory: one block for
     /// statics, and one stack per worker.
     pub fn reserved(&self, workers: usize) -> Vec<usize> {
-        // Without flash only one stack counts, because an operating system allocates the stacks of further threads.
+        // A board without flash has an operating system, which allocates the stacks of further threads. So only one
+        // stack is counted.
         let stacks = if self.flash.is_some() { workers.max(1) } else { 1 };
         [vec![STATICS], vec![STACK; stacks]].concat()
     }

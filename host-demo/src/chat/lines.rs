@@ -103,7 +103,7 @@ fn goes_on(line: &str) -> bool {
 /// Continues a line that ends in a backslash, or that begins with [`QUOTES`] and does not end with them. Completes
 /// commands.
 pub struct LineHelper {
-    /// One line for each command: the command's name, its argument, and a description.
+    /// The commands of the chat, one on each line, with a command's name, its argument, and a description.
     commands: &'static str,
 }
 

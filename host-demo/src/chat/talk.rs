@@ -286,8 +286,9 @@ impl Talk<'_, '_, '_> {
         prompt
     }
 
-    /// Encodes a prompt. If the prompt continues after the last answer, the answer's own tokens are kept, because
-    /// encoding the answer's text may give other tokens.
+    /// Encodes a prompt. If the prompt begins with the text of the conversation so far, its known tokens are kept and
+    /// only the new text is encoded, because encoding the text of an answer may give other tokens than the model has
+    /// generated.
     fn sights(&self, prompt: &Prompt) -> Result<Sights> {
         let goes_on = |known: &&String| prompt.text.len() > known.len() && prompt.text.starts_with(known.as_str());
         let known = self.known_text.as_ref().filter(goes_on);

@@ -139,7 +139,7 @@ fn is_good(line: &Value) -> bool {
 struct Batch {
     service: Service,
     commands: Sender<Command>,
-    /// Maximum number of lines that are read ahead of the line that is written next.
+    /// Maximum number of lines that are read before the next line of the output can be written.
     window: usize,
     reproducible: bool,
 }

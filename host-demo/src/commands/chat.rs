@@ -405,7 +405,7 @@ fn converse(talk: &mut Talk<'_, '_, '_>, lines: &mut Lines, args: &Args, file: &
                     return Ok(Next::End(ExitCode::from(output::INTERRUPTED)));
                 }
                 Ok(_) => {}
-                // On a terminal, an error in one turn does not end the conversation.
+                // If a turn of a chat on a terminal fails, the error is printed and the conversation goes on.
                 Err(error) if is_terminal && !args.once => {
                     let _ = talk.unsay();
                     let _ = output::report(&error);

@@ -67,7 +67,8 @@ impl Head {
     }
 }
 
-/// Quantized log-probabilities of all tokens of a vocabulary: token `i` has `least + step * steps[i]`.
+/// The log-probabilities of all tokens of a vocabulary, in steps of equal size: token `i` has `least + step *
+/// steps[i]`.
 pub struct Record {
     step: f32,
     least: f32,

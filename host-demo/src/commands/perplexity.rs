@@ -221,7 +221,7 @@ impl Mean {
 struct Scores {
     /// Negative log-probability of each scored token.
     loss: Mean,
-    /// Negative log-probability of each scored token, according to the saved log-probabilities.
+    /// The negative log-probability of each scored token in the saved log-probabilities, i.e. for the other model.
     base: Mean,
     /// `loss` minus `base` of each scored token.
     excess: Mean,

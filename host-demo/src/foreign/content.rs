@@ -14,8 +14,8 @@ const GGUF: &[u8] = b"GGUF";
 /// Number of bytes that are examined at the start of a text or of a safetensors header.
 const HEAD: usize = 1 << 16;
 
-/// Returns true unless the file is GGUF with a supported version and byte order. A byte part of a GGUF file counts as
-/// foreign.
+/// Returns true if a file cannot be read as GGUF: it is of another format, of an unsupported version or byte order, or
+/// a byte part of a file.
 pub fn is_foreign(path: &Path, bytes: &[u8]) -> bool {
     !bytes.starts_with(GGUF) || unread_version(bytes).is_some() || whole_of(file_name(path)).is_some()
 }
@@ -35,7 +35,8 @@ fn unread_version(bytes: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// Describes a file for which [`is_foreign`] is true, and says which command to use.
+/// For a file for which [`is_foreign`] is true, returns a message that says what the file is and which command can use
+/// it.
 pub fn content(path: &Path, bytes: &[u8]) -> String {
     let file = quoted(path);
     if let Some(why) = byte_part(path) {

@@ -125,8 +125,8 @@ fn tensors_and_metadata_are_llama_cpps() {
 fn general_keys_are_llama_cpps() {
     let directory = tempfile::tempdir().unwrap();
     let output = directory.path().join("out.gguf");
-    // Each case has a folder's name, its README.md, the name in its config, its generation_config.json, and the
-    // expected keys.
+    // The cases: the name of the model's folder, its README.md, the name in its config, its generation_config.json, and
+    // the keys that the converter should write.
     for (name, card, stated, sampling, want) in [
         (
             "Own-Commands-0.2M-Instruct-v1.5",

@@ -128,7 +128,7 @@ fn errors_say_what_where_and_what_to_do() {
     let said = String::from_utf8_lossy(&session.stderr);
     assert!(session.stdout.is_empty() && said.contains("create it first"), "{said}");
 
-    // Errors of the system are explained in words by every command.
+    // Every command explains the errors that the operating system reports in words.
     let none = path(&file).to_string() + ".none";
     for args in [
         &["generate", "-f", &none][..],

@@ -261,7 +261,8 @@ fn the_command_answers_like_the_server() {
     }
 }
 
-/// The prompts are longer than a batch, and the states of recurrent layers are restored where the prompts branch off.
+/// In this test, the prompts are longer than a batch. The states of recurrent layers are saved where a prompt differs
+/// from the next one, and are restored there.
 #[test]
 fn answers_do_not_depend_on_batches() {
     let Some((model, reference)) = case("nimble") else { return };

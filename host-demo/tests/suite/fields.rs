@@ -93,7 +93,7 @@ fn fields_of_clients_change_nothing() {
             "/v1/chat/completions",
             json!({ "messages": [{ "role": "user", "content": [{ "type": "text", "text": { "value": "hi", "annotations": [] } }, { "type": "text", "text": null }] }] }),
         ),
-        // These blocks are written only by Anthropic's service. The conversation started there and continues here.
+        // Only Anthropic's own service writes these blocks. The conversation was begun there and is continued here.
         (
             "/v1/messages",
             json!({ "messages": [said[0], { "role": "assistant", "content": [{ "type": "compaction", "content": "x" },

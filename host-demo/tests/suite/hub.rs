@@ -33,7 +33,7 @@ struct Manners {
     git: bool,
     /// Bodies of files have no length and do not end.
     endless: bool,
-    /// True if the server ignores ranges in requests and always sends whole files.
+    /// True if the test's server ignores requests for a part of a file and always sends the whole file.
     whole: bool,
 }
 

@@ -25,7 +25,7 @@ fn pieces_run_and_are_quantized_and_joined() {
     assert!((3..9).contains(&count) && pieces.iter().all(|piece| piece.metadata().unwrap().len() <= 150_000));
     let first = at(&format!("m-00001-of-{count:05}.gguf"));
 
-    // The logits do not depend on the way in which the model is loaded. Every tensor is listed and verified.
+    // However the model is loaded, the logits are the same, and all tensors are listed and verified.
     let expected = logits(&whole);
     assert!(logits(&first) == expected);
     for load in ["map", "copy"] {

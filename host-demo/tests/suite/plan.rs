@@ -73,7 +73,8 @@ fn a_recommendation_fits_its_board() {
     assert!(c.contains(&format!("#define MODEL_KV_BYTES {}u\n", found["kv_bytes"])), "{c}");
     assert!(c.contains(&format!("#define MODEL_KV ARENITE_KV_{}\n", kv.to_uppercase())), "{c}");
 
-    // F32 weights do not fit into this flash, and have no fast kernel without a floating-point unit.
+    // A model with F32 weights does not fit into the flash of this board. The board's core has no floating-point unit,
+    // and so no fast kernel for them.
     let directory = tempfile::tempdir().unwrap();
     let floats = directory.path().join("floats.gguf");
     stdout(&["quantize", path(&committed(STORIES)), path(&floats), "F32", "--allow-requantize"]);

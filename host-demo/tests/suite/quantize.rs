@@ -221,7 +221,7 @@ fn what_people_type_for_llama_quantize() {
         (&"Mine".into(), &7.into(), &0.5.into(), &true.into())
     );
     assert_eq!(keys["general.file_type"], 15);
-    // A dry run writes no file, and prints the size that the file would have.
+    // With `--dry-run`, no file is written, and the size that the file would have is printed.
     let before = entries(directory.path());
     let rehearsed = arenite(&["quantize", "--dry-run", model, "IQ2_XXS"]);
     let told = String::from_utf8_lossy(&rehearsed.stderr).into_owned();

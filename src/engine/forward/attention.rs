@@ -301,8 +301,8 @@ fn gather(out: &mut [f32], (heads, head_dim): (usize, usize), width: usize) {
     }
 }
 
-/// Multiplies each head's output by its gates. The gates of a row of `qkv` follow the row's values. Gated queries are
-/// different: there, the gates of each head follow a copy of the head's query.
+/// Multiplies each head's output by the head's gates. Usually, the gates are in `qkv`, after the values of the row. If
+/// the matrix of queries also computes the gates, the gates of each head come after a copy of the head's query.
 fn gate(compute: &Compute<'_, '_>, (spec, layer): (&Spec<'_>, &Layer), shape: Shape, qkv: &mut [f32], out: &mut [f32]) {
     let head_dim = layer.head.dim;
     let (width, at) = if spec.gated_query() { (2 * head_dim, head_dim) } else { (head_dim, 0) };
@@ -336,7 +336,8 @@ pub(super) fn position_of(segments: &[Segment], mut row: usize) -> usize {
     0
 }
 
-/// Estimated work: norm, rotation and storing take about ten times as long per element as a multiplication.
+/// Estimates the work on the heads of rows, in multiplications. For each element, norm, rotation and storing take about
+/// as long as ten multiplications.
 fn work(qkv: &[f32]) -> usize {
     qkv.len().saturating_mul(10)
 }

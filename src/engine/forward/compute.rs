@@ -133,8 +133,9 @@ impl<'m, 'w> Compute<'m, 'w> {
         self.times_each(x, &[(Some(w), 0)], out, stride);
     }
 
-    /// `out[at + t * stride + r] = dot(row r of w, token t)` for each `(w, at)`, see [`linear`]. Consecutive matrices
-    /// that need the same activation format are multiplied together.
+    /// Multiplies several matrices with the same input: `out[at + t * stride + r] = dot(row r of w, token t)` for each
+    /// `(w, at)`, as in [`linear`]. Consecutive matrices that need the same form of activations are multiplied
+    /// together.
     pub fn times_each(
         &mut self,
         (x, tokens): (&[f32], usize),

@@ -61,7 +61,8 @@ fn two_steps(x: &mut [f32], half: usize) {
 mod tests {
     use super::*;
 
-    /// Compares with the matrix written out: entry `(i, j)` is negative if `i & j` has an odd number of ones.
+    /// The rotation is compared with the product with the whole matrix, whose entry `(i, j)` is negative if `i & j` has
+    /// an odd number of ones.
     #[test]
     fn a_rotation_is_the_product_with_the_matrix() {
         for (head_dim, block) in [(64, 64), (256, 256), (192, 64), (96, 32), (80, 16), (6, 2), (7, 1)] {

@@ -13,7 +13,7 @@ use crate::kernel::{Activation, CausalConvolution, Kernels, Update, Wkv, fork_ch
 use crate::model::{Layer, Recurrent, Role, Weights};
 use crate::quant::le_f32;
 
-/// Epsilon of the length of queries and keys, added under the root.
+/// Queries and keys are divided by their length. This is added to the squared length before the root is taken.
 const LENGTH_EPS: f32 = 1e-6;
 
 /// For queries, keys and values, the role of the projection and the role of the convolution after it.

@@ -242,7 +242,7 @@ fn gather(from: &[f32], count: usize, (stride, at): (usize, usize), to: &mut [f3
     }
 }
 
-/// Copies `first`, then `second`, and fills the rest with zeros.
+/// Writes `first` and then `second` to `to`, and zeros after them.
 fn put(to: &mut [f32], first: &[f32], second: &[f32]) {
     to.fill(0.0);
     copy(to, first);

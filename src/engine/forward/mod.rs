@@ -607,7 +607,8 @@ fn norm_sum(
     }
 }
 
-/// Norms every `dim` elements of `x` in place, with the weight and bias of these roles.
+/// Norms each row of `x`, which has `dim` elements, in place. The weight and the bias are the tensors of the given
+/// roles.
 fn norm(
     compute: &Compute<'_, '_>,
     spec: &Spec<'_>,

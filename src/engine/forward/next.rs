@@ -16,7 +16,7 @@ use crate::engine::profile::Section;
 use crate::kernel::copy_row;
 use crate::model::{Layer, Role, Spec, Weights};
 
-/// The layers that predict further tokens, and what they read.
+/// The predicting layers of a forward pass, and the tokens and states that they read.
 pub(crate) struct Next<'m, 'w> {
     /// Spec of the predicting layers. Their spec, weights and rotations change places with the model's while these
     /// layers run.

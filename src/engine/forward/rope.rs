@@ -79,7 +79,7 @@ impl<'w> Rotary<'w> {
         }
     }
 
-    /// Computes the rotations of row 0 that move rotated heads from position `from` to position `to`.
+    /// Computes rotations in row 0 by which heads that were rotated for position `from` become heads for position `to`.
     pub fn turn_from(&mut self, from: usize, to: usize) {
         let half = self.frequencies.len();
         let rotation = self.rotations.get_mut(..2 * half).unwrap_or_default();

@@ -153,8 +153,8 @@ unsafe impl Panel for Smmla {
             for t in evens::<T>() {
                 let (even, odd) = (sums[t], if t + 1 < T { sums[t + 1] } else { sums[t] });
                 let (even, odd) = (eight_sums::<GROUP>(even, eight), eight_sums::<GROUP>(odd, eight));
-                // Each vector holds the sums of two groups: for each group, the even token's sum twice, then the odd
-                // token's sum twice.
+                // Each vector has sums of two groups of quants. For each group, the sum of the even token comes twice,
+                // then the sum of the odd token twice.
                 let (low, high) = (vzip1q_s16(even, odd), vzip2q_s16(even, odd));
                 let two = [vzip1q_s16(low, low), vzip2q_s16(low, low), vzip1q_s16(high, high), vzip2q_s16(high, high)];
                 for (i, sums) in two.into_iter().enumerate() {

@@ -65,8 +65,9 @@ pub(super) unsafe trait Panel {
     /// Returns the sum of the 32 quants of a chunk for each token, repeated for every row. `sums` has the sums of the
     /// chunk's first and last 16 quants.
     fn of_chunk<const T: usize>(sums: [&[i16; 2]; T]) -> Self::Sums<T>;
-    /// For each row and token, the sum over the groups of a block of `minimum * (sum of the group's quants)`. `w` has
-    /// the minimums of eight rows per group, as i16. `sums` has the sums of each 16 quants.
+    /// Adds up the products of the minimums: for each row and token, the sum of `minimum * (sum of the group's quants)`
+    /// over the groups of a block. `w` has the minimums of eight rows for each group, as i16. `sums` has the sums of
+    /// each 16 quants.
     fn minimums<const T: usize, const GROUP: usize>(w: &[[u8; 16]], sums: [&[i16; 16]; T]) -> Self::Sums<T>;
     /// Zeros.
     fn zero<const T: usize>() -> Self::Floats<T>;

@@ -335,7 +335,7 @@ fn word_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(*bytes_at(bytes, at))
 }
 
-/// The activations of a span, prepared in the order in which the kernels read them.
+/// The activations of a span, prepared once in the order in which the kernels read them for each row.
 struct Spread {
     /// The words of each unit, which is the groups that are unpacked together: first the start values of the unit's
     /// sums, then the pairs of activations for each word of each group.

@@ -65,8 +65,8 @@ impl<'a> Tiles<'a> {
         if !cfg!(target_arch = "x86_64") {
             return Tile { at, later: at };
         }
-        // After the last tile of this head comes the first tile of the next head, whose memory follows the memory of
-        // this head.
+        // After the last tile of this head, the first tile of the next head is prefetched. The memory of that head
+        // follows the memory of this one.
         let later = tile + self.distance;
         let heads = later.saturating_sub(self.first).checked_div(self.count).unwrap_or(0);
         let next = self.at(later.wrapping_sub(heads * self.count));

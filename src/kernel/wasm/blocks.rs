@@ -176,7 +176,8 @@ impl<F: Format> Rows<F> {
     }
 }
 
-/// The f16 at byte `offset` of each of four blocks, times `factor`. The format has an f16 at this offset.
+/// Loads the f16 at byte `offset` of each of four blocks and multiplies them by `factor`. The format must have an f16
+/// at this offset.
 #[inline(always)]
 fn halves<F: Format>(blocks: [&F::Block; 4], offset: usize, factor: f32) -> v128 {
     let [a, b, c, d] = blocks.map(|block| {

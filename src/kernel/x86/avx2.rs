@@ -42,8 +42,8 @@ unsafe fn four(kind: TensorType, at: *const u8) -> __m128 {
     }
 }
 
-/// The first four weights of two rows, converted to floats, side by side. The second row is `apart` bytes after the
-/// first.
+/// Loads the first four weights of each of two rows and converts them to floats. The weights of both rows are side by
+/// side. The second row is `apart` bytes after the first.
 #[cfg(feature = "lora")]
 #[inline(always)]
 pub(super) unsafe fn pair(kind: TensorType, at: *const u8, apart: usize) -> __m256 {

@@ -127,8 +127,8 @@ unsafe fn all<F: Format, const WIDE: bool, const MADD: bool>(pack: &Pack<'_>) {
     }
 }
 
-/// Packs block `b` of each row. If `RAW` is true, scales and minimums that are f16 in the file stay f16 in the panel.
-/// `RAW` matters only for blocks of less than 256.
+/// Packs block `b` of each row. `RAW` matters only for blocks of less than 256 weights: if it is true, scales and
+/// minimums that the file stores as f16 are also stored as f16 in the panel.
 ///
 /// # Safety
 ///

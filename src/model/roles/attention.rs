@@ -22,7 +22,7 @@ pub(super) const fn row(role: Role, spec: &Spec<'_>, layer: &Layer) -> Row {
     {
         return row;
     }
-    // Layers that read the keys and values of another layer have only q, and therefore no fused matrix.
+    // A layer that reads the keys and values of another layer has only a matrix of queries, so it has no fused matrix.
     let fused = spec.fused_qkv() && layer.owns_kv;
     let apart = !fused && spec.latent().is_none();
     let buckets = match spec.positions() {

@@ -21,7 +21,7 @@ const TOOL_USE: &str = "tokenizer.chat_template.tool_use";
 /// Renders prompts from conversations.
 pub struct Renderer {
     jinja: Option<Compiled>,
-    /// The model's separate template for conversations with functions, if the file has one.
+    /// A second template of the model, for conversations with functions. `None` if the file has no such template.
     tool_use: Option<Compiled>,
     /// The format used if there is no template or if it fails.
     format: Format,
@@ -216,7 +216,8 @@ impl Renderer {
         jinja.render(Inputs { messages: Value::from(messages.to_vec()), tools, bos, eos, kwargs, asks, is_probe })
     }
 
-    /// Renders with the well-known format, and marks control tokens in the messages' texts.
+    /// Renders the conversation with the well-known format `self.format`. The control tokens in the messages' texts are
+    /// marked.
     fn with_format(&self, messages: &[Value]) -> String {
         let contents: Vec<_> = messages.iter().map(content).collect();
         let messages: Vec<_> = messages

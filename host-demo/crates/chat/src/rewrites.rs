@@ -195,7 +195,7 @@ impl Conversation {
         forms
     }
 
-    /// Returns true if the texts of the messages name all functions.
+    /// Returns true if each function's name occurs in the text of a message.
     pub fn names_all(&self, tools: &[Value]) -> bool {
         let name = |tool: &Value| Some(tool.get("function").unwrap_or(tool).get("name")?.as_str()?.to_string());
         let texts = self.messages.iter().filter_map(|message| message.text.as_deref());

@@ -15,7 +15,7 @@ const SWITCHES: [(&str, Option<[&str; 2]>); 4] =
     [("enable_thinking", None), ("thinking", None), ("think", None), ("thinking_mode", Some(["disabled", "enabled"]))];
 /// Names of template variables that set the effort.
 const EFFORTS: [&str; 2] = ["reasoning_effort", "thinking_effort"];
-/// The name of the template variable that limits the tokens of a thought.
+/// The template variable that sets the maximum number of tokens for a thought.
 const BUDGET: &str = "thinking_budget";
 /// The efforts of all interfaces, in order.
 const LEVELS: [&str; 6] = ["minimal", "low", "medium", "high", "xhigh", "max"];

@@ -60,7 +60,8 @@ fn pictures_stand_where_the_template_shows_them() {
     ] {
         assert_eq!(rendered(template, marker, &two).as_deref(), Ok(wanted));
     }
-    // Without a picture, a text content stays a text, except if the template would not show it.
+    // If there is no picture, content that is a text is given to the template as a text, unless the template would not
+    // show it.
     let plain = [message("user", json!("Hello."))];
     assert_eq!(rendered(BOTH, pad, &plain).as_deref(), Ok("[user]Hello."));
     let kept = "<|im_start|>User: Hello.<end_of_utterance>\nAssistant:";

@@ -72,7 +72,8 @@ fn an_answer_may_begin_the_conversation() {
 fn no_text_of_the_system_or_of_a_function_is_hidden() {
     let question = json!({ "role": "user", "content": "Q" });
     let system = |text: &str| json!({ "role": "system", "content": text });
-    // Granite 3.0's template shows results only with the role `tool_response`. Other templates show only user messages.
+    // Granite 3.0's template shows the results of functions only in messages with the role `tool_response`, and other
+    // templates only in messages of the user.
     let roles = |known: &str| ALL.replace("{% else %}", &format!("{{% elif message.role in {known} %}}"));
     let loops = json!([
         question, { "role": "assistant", "content": null, "tool_calls": [call("a", "Oslo")] },

@@ -14,7 +14,7 @@ mod unix {
     /// signal handler must neither allocate nor lock.
     const FILES: usize = 128;
 
-    /// Address range of a mapping, and the message that is printed if a read from this range fails.
+    /// The address range of a file's mapping, and the message that is printed if reading from it fails.
     struct Mapping {
         start: AtomicUsize,
         end: AtomicUsize,

@@ -70,7 +70,8 @@ impl<'r> Nfa<'r> {
         Ok(to)
     }
 
-    /// Appends an expression to a state. Returns the state where the expression ends.
+    /// Adds the states of an expression to the automaton, from the state `from` on. Returns the state at which the
+    /// expression ends.
     fn build(&mut self, expr: &'r Expr, from: u32) -> Result<u32> {
         // Charges the budget for the expression itself, because even an expression that adds no states takes time.
         self.budget.steps(1)?;

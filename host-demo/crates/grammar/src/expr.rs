@@ -1,4 +1,4 @@
-//! Expressions and rules, to which both GBNF grammars and JSON schemas are converted.
+//! Expressions and rules. GBNF grammars and JSON schemas are both converted to them, and they are compiled to tables.
 
 use std::collections::BTreeMap;
 

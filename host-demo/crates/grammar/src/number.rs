@@ -8,7 +8,8 @@ const DIGITS: u32 = 20;
 /// The largest power of ten of a float.
 const LAST_EXPONENT: i128 = 308;
 
-/// A limit: digits before the point without leading zeros, and digits after it without trailing zeros.
+/// A limit of a number as decimal digits: the digits before the point, without leading zeros, and the digits after the
+/// point, without trailing zeros.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Decimal {
     whole: Vec<u8>,
@@ -170,7 +171,8 @@ pub fn number_range(min: Option<Limit>, max: Option<Limit>) -> Expr {
     Expr::Alt(parts)
 }
 
-/// Matches non-negative numbers in a range. A number with an exponent has one digit before the point, as programs write it.
+/// Matches non-negative numbers in a range. A number may have an exponent. Then it has one digit before the point, as
+/// programs write it.
 fn positive_range(from: Option<Limit>, to: Option<Limit>) -> Expr {
     Expr::alt([plain_range(from, to), scientific_range(from, to)])
 }

@@ -78,7 +78,8 @@ pub struct Matching {
     pub most: Option<u32>,
 }
 
-/// Writes a set of characters, either as contents of a JSON string ([`one_of`]) or unescaped.
+/// A function that makes the expression of a set of characters, either as JSON strings contain them ([`one_of`]) or
+/// unescaped.
 type Write = fn(&Chars) -> Expr;
 
 /// Parses a regular expression that must match a text as a whole. `^` and `$` around the expression or its alternatives

@@ -50,7 +50,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Decodes a picture. Returns the result, and the largest number of bytes that were in use during the call.
+/// Decodes a picture. Returns the result, and the largest number of bytes of memory that were in use during this.
 fn measured(bytes: &[u8], limits: &Limits) -> (Result<Picture, Error>, u64) {
     let before = USED.load(Relaxed);
     MOST.store(before, Relaxed);

@@ -149,7 +149,7 @@ pub struct Lattice<const D: usize> {
     /// True if the format stores only seven of eight signs. The number of negative signs in eight must then be even,
     /// because readers derive the eighth sign.
     even_signs: bool,
-    /// A group counts as zeros if all of its magnitudes are below this value.
+    /// If all magnitudes of a group are below this value, the group is encoded as zeros.
     tiny: f32,
     /// Used with an importance matrix: multiple of the block's mean square that [`weigh`] adds to the square of each
     /// weight.

@@ -638,7 +638,7 @@ impl Mix {
         Self::ALL.iter().copied().find(|mix| mix.kind() == kind).unwrap_or(Self::F32)
     }
 
-    /// Returns true if llama-quantize requires an importance matrix for this mix.
+    /// Returns true if this mix needs an importance matrix, as in llama-quantize.
     pub fn wants_importance(self) -> bool {
         matches!(self, Self::IQ1_S | Self::IQ1_M | Self::IQ2_XXS | Self::IQ2_XS | Self::IQ2_S | Self::Q2_K_S)
     }

@@ -187,7 +187,7 @@ pub fn positive(top: i32, x: &[f32], weights: &[f32], codes: &mut [u8]) -> f32 {
     if fit.q2 > 0.0 { fit.scale() } else { 0.0 }
 }
 
-/// The scales that [`affine`] tries: `steps + 1` inverse scales `(first + step * i + top) / range`.
+/// The inverse scales that [`affine`] tries. There are `steps + 1` of them: `(first + step * i + top) / range`.
 #[derive(Clone, Copy)]
 pub struct Tries {
     pub first: f32,

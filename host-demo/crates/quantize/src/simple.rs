@@ -171,7 +171,8 @@ pub fn q2_0(row: &[f32], out: &mut [u8]) {
     }
 }
 
-/// Returns the largest magnitude, and a code for each weight: 0, 1 or 2 means -1, 0 or 1 times the largest magnitude.
+/// Quantizes weights to three levels. Returns a code for each weight, and the scale, which is the largest magnitude.
+/// The codes 0, 1 and 2 stand for -1, 0 and 1 times the scale.
 fn trits<const N: usize>(x: &[f32]) -> ([u8; N], [u8; 2]) {
     let d = extreme(x).abs();
     let id = inverse(d);

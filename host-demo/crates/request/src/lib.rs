@@ -48,7 +48,7 @@ pub use sampling::Sampling;
 /// Maximum number of answers to one request.
 pub const MOST_CHOICES: usize = 128;
 
-/// A value, and the name of its field in the client's interface.
+/// A value of a request, with the name that its field has in the client's interface.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Named<T> {
     /// The field's name.
@@ -123,7 +123,7 @@ pub struct TextRequest {
     pub reads_anew: bool,
     /// The number of the slot that keeps the conversation; `None` for any slot.
     pub slot: Option<usize>,
-    /// Scales of adapters by number; `None` for the default scales.
+    /// The adapters of the request, by number, with their scales. `None` for the default scales.
     pub lora: Option<Vec<(usize, f32)>>,
 }
 

@@ -100,7 +100,7 @@ impl Message {
         Self { text: Some(text), pictures, breaks, ..self }
     }
 
-    /// Writes a line break between parts of the text: see [`Content::in_lines`].
+    /// Adds a line break between the parts of the message's text: see [`Content::in_lines`].
     #[must_use]
     pub fn in_lines(mut self) -> Self {
         let (pictures, breaks) = (std::mem::take(&mut self.pictures), std::mem::take(&mut self.breaks));

@@ -240,7 +240,7 @@ impl Aligned {
         self.len.next_multiple_of(LARGE)
     }
 
-    /// Returns the bytes of memory that [`anonymous`](Self::anonymous) has made.
+    /// Returns the memory of a range that [`anonymous`](Self::anonymous) has made, so that it can be filled.
     fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: the range is readable and writable, zeroed, and borrowed exclusively.
         unsafe { std::slice::from_raw_parts_mut(self.at.cast(), self.len) }

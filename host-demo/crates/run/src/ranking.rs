@@ -99,7 +99,8 @@ impl Ranking {
         }
     }
 
-    /// Returns the score as a number from 0 to 1: the probability, or the logistic function of the only value.
+    /// Returns the score of a document as a number from 0 to 1: the probability that it is relevant, or the logistic
+    /// function of the model's only output.
     pub fn share(&self, vector: &[f32]) -> f64 {
         match self.output {
             Output::Relevant(_) => self.score(vector),

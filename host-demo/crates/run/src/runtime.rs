@@ -44,10 +44,11 @@ pub struct RunOptions {
 pub enum DraftChoice {
     /// No drafts.
     Off,
-    /// The model's own layers for further tokens, if it has such layers; otherwise the text itself, as for `Lookup`.
+    /// Draft layers of the model itself, if it has some. Otherwise the same as `Lookup`.
     #[default]
     Auto,
-    /// The text itself: proposes the tokens that followed an earlier occurrence of the last tokens.
+    /// The text itself is searched for an earlier occurrence of its last tokens. The tokens that followed there are
+    /// proposed.
     Lookup,
     /// A file: layers that were made for the model, or a smaller model with the same vocabulary.
     File(std::path::PathBuf),

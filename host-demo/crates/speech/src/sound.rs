@@ -155,7 +155,8 @@ impl Source {
 /// A message of the thread that decodes a file.
 enum Decoded {
     Samples(Vec<f32>),
-    /// The end of the file: the number of damaged parts, and the number of samples that the file should have.
+    /// Sent at the end of the file, with the number of damaged parts and the number of samples that the file should
+    /// have.
     End {
         damaged: usize,
         lost: u64,

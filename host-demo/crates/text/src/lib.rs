@@ -259,7 +259,7 @@ impl<'de> Deserialize<'de> for JsonBytes {
     }
 }
 
-/// Formats `value` as one line of JSON, escaping all characters that Unicode counts as line breaks.
+/// Formats `value` as JSON on one line. All characters that Unicode counts as line breaks are escaped.
 pub fn json_line(value: &(impl Serialize + ?Sized)) -> Result<String, serde_json::Error> {
     serde_json::to_string(value).map(without_line_breaks)
 }

@@ -40,8 +40,8 @@ pub struct Measured {
     pub peak_rss_bytes: Option<usize>,
     #[serde(flatten)]
     pub limits: Limits,
-    /// Integer products of the prefill, as a share of the limit; `None` if there is no limit, or if all products are of
-    /// floats.
+    /// The rate of the prefill's integer products, divided by the highest rate of this machine. `None` if this rate is
+    /// unknown, or if all products are products of floats.
     pub prefill_share: Option<f64>,
     /// Bytes that decoding reads, as a share of the limit.
     pub decode_share: f64,

@@ -37,7 +37,8 @@ pub fn total(gguf: &Gguf<'_>, model: &Model<'_>, run: &Run) -> Traffic {
     sum
 }
 
-/// A run of `tokens` tokens after `before` earlier tokens, in passes of `batch` tokens.
+/// What is measured: the processing of `tokens` tokens, after `before` earlier ones, in passes of at most `batch`
+/// tokens.
 pub struct Run {
     pub tokens: usize,
     pub before: usize,

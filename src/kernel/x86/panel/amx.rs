@@ -30,8 +30,9 @@ pub const fn of<F: Format>() -> &'static [Multiply] {
     }
 }
 
-/// Returns `acc + sum * w * x`. The form of the instruction that is used here keeps `acc` in its register. With the
-/// forms that the compiler would choose, all accumulators are copied in every group, and some are in memory.
+/// Returns `acc + sum * w * x`. This is assembly, because the instruction has several forms. The form used here keeps
+/// `acc` in its register. With the forms that the compiler would choose, it copies all accumulators for every group and
+/// keeps some of them in memory.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn add(mut acc: __m512, w: __m512, x: f32, sum: __m512i) -> __m512 {
@@ -117,7 +118,8 @@ unsafe fn chunks<const SHORT: bool, const T: usize, const SCALES: u8>(tile: &Til
             let floats = |line: usize| _mm512_loadu_ps(tile.panel.add(b * size + CODES + line * LINE).cast());
             let (scale, less) = (floats(half), if half == 0 { less[0] } else { less[1] });
             let minimum = if SCALES == scales::MINIMUM { floats(1) } else { scale };
-            // `at` is the offset of both scales and sums, because a scale has as many bytes as two sums.
+            // `at` is an offset in bytes of the scales and of the sums. It is the same for both, because a scale has as
+            // many bytes as two sums.
             each!(t, (at, b * 4, tile.cols / 8), {
                 let d = *d.byte_add(at);
                 let of = |to, factors| words_by(to, factors, sums.byte_add(at));
@@ -187,7 +189,8 @@ unsafe fn blocks<const SHORT: bool, const T: usize, const GROUP: usize, const MI
                     };
                 });
             }
-            // This is a macro, because a closure would not be inlined, and its accumulators would be in memory.
+            // `finish` is a macro and not a closure. A closure would not be inlined, so the accumulators that it uses
+            // would be in memory.
             macro_rules! finish {
                 ($line:expr, $total:expr) => {{
                     let (scale, total) = (_mm512_loadu_ps(w.add($line).cast()), $total);

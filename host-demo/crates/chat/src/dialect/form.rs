@@ -212,8 +212,8 @@ impl Constraint<'_> {
         }
     }
 
-    /// Returns the grammar of one call, without the delimiters around the list of calls and the delimiter before the
-    /// name.
+    /// Returns the grammar of a single call. It does not include the delimiters around the list of calls, nor the
+    /// delimiter before the function's name.
     fn call(&self, form: &CallForm<String>, tool: &Tool) -> Piece {
         let text = |text: String| Piece::Text(text);
         let schema = || Piece::Schema(tool.parameters.clone());
@@ -271,7 +271,8 @@ impl Constraint<'_> {
         }
     }
 
-    /// Returns a function's name as the form writes the name. Kimi K2 adds a prefix and the number of the call.
+    /// Returns the name of a function as the model writes it in this form. Kimi K2 writes a prefix before it and the
+    /// number of the call after it.
     fn named(&self, between: &str, name: &str) -> String {
         match unwrapped(between).as_str() {
             "<|tool_call_argument_begin|>" => format!("functions.{name}:0"),
@@ -384,7 +385,8 @@ fn members(tool: &Tool, pair: &dyn Fn(&str) -> Piece) -> Piece {
     Piece::Seq(each.collect())
 }
 
-/// Removes a delimiter from the beginning of a grammar: the remainder applies after the delimiter.
+/// Removes the delimiter `mark` from the beginning of a grammar. The result is the grammar of the text after the
+/// delimiter.
 fn after(piece: Piece, mark: &str) -> Piece {
     strip(piece, &mut pieces(mark).into_iter().collect())
 }

@@ -39,7 +39,7 @@ impl Gate {
         if may_end { self.clone().push(piece) } else { None }
     }
 
-    /// Adds the text of a token. Returns the text after the delimiter once the delimiter is complete.
+    /// Adds the text of a token. Once the gate's delimiter is complete, returns the text after it.
     pub fn push(&mut self, piece: &str) -> Option<String> {
         let until = &self.settings.until;
         self.tail += piece;

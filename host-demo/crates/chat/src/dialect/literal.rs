@@ -155,7 +155,7 @@ impl<'t> Literals<'t> {
         }
     }
 
-    /// Parses pairs of a key, `between` and a value, up to `close`.
+    /// Parses the members of an object up to `close`. In each of them, `between` stands between the key and the value.
     pub fn members(&mut self, close: &str, between: &str, depth: usize) -> Step<Map<String, Value>> {
         let mut members = Map::new();
         loop {

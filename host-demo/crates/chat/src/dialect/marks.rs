@@ -12,8 +12,8 @@ use super::{Syntax, Tag};
 /// not occur in other text.
 const OPEN: char = '\u{fdd0}';
 const CLOSE: char = '\u{fdd1}';
-/// Noncharacter after a delimiter that is a control token; [`CLOSE`] is the noncharacter after a delimiter that is any
-/// other token.
+/// The noncharacter that ends a delimiter that is a control token. The end of a delimiter that is another token is
+/// marked by [`CLOSE`].
 const CLOSE_CONTROL: char = '\u{fdd2}';
 const ALL: [char; 3] = [OPEN, CLOSE, CLOSE_CONTROL];
 

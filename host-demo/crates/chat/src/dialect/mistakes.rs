@@ -129,7 +129,8 @@ fn calls_at_the_end_of_a_thought_that_is_not_closed() {
     assert_eq!(closed, ("Done".into(), format!("plan\n{call}"), vec![]));
 }
 
-/// Amounts of a currency in its smallest unit, and hashes, have more than 64 bits. Clients read them exactly.
+/// Some arguments have more than 64 bits, such as hashes, or amounts of a currency in its smallest unit. Clients must
+/// get them exactly.
 #[test]
 fn large_integers_stay_exact() {
     for number in ["123456789012345678901234567890", "-9223372036854775809", "18446744073709551616"] {

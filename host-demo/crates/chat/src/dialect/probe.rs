@@ -178,14 +178,15 @@ impl Probe {
         for (id, (as_text, content)) in IDS.iter().flat_map(|id| GIVEN.map(|given| (*id, given))) {
             let render = |has_result| template.render(&conversation(id, as_text, content, has_result), &tools(), false);
             let [last, before_result] = [false, true].map(render);
-            // Try the next form of content if the template accepts null content only in the last message.
+            // If the template accepts null content in the last message but not in earlier ones, the next form of
+            // content is tried.
             if content.is_none() && last.is_some() && before_result.is_none() {
                 continue;
             }
             let rendered = last.or(before_result);
             let Some(text) = rendered.as_deref().and_then(|text| Some(text.rsplit_once(SAID)?.1)) else { continue };
-            // Try the next form of content if the template prints null as a word, because such a template does not
-            // support null.
+            // If the template prints null as a word, it does not support null as content, and the next form of content
+            // is tried.
             if content.is_none() && (text.contains("None") || text.contains("null")) {
                 continue;
             }

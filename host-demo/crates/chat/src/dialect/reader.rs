@@ -38,7 +38,7 @@ pub struct Reader {
     /// The delimiter that ends the content. It comes from the wrapper of the answer or from the form of the thought;
     /// empty if there is none.
     wrapper: String,
-    /// True once the delimiter `wrapper` was read: spaces after the delimiter are dropped.
+    /// True once the closing delimiter `wrapper` was read. Spaces after it are dropped.
     has_ended: bool,
     /// True if all text after `wrapper` is dropped.
     drops_rest: bool,
@@ -288,7 +288,7 @@ impl Reader {
         let is_after = !matches!(self.state, State::Start);
         let is_mark = |open: &str| open.starts_with("<|") || matches!(open, ">>>all\n" | "<plain>");
         let counts = |open: &str| is_after || has_token(open) || is_mark(open);
-        // A wrapper's delimiter that may also begin a call is dropped only if no call follows.
+        // Some delimiters of a wrapper may also begin a call. Such a delimiter is dropped only if no call follows.
         let is_call = |open: &str| self.triggers().any(|mark| mark == open);
         let wrappers = self.dialect.wrappers.iter().filter(|(open, _)| counts(open) && !is_call(open));
         for (open, close) in wrappers {
@@ -566,7 +566,7 @@ impl Reader {
         self.say(&text, parts);
     }
 
-    /// Returns the text after a closing delimiter at the start of `text`, because a model may have forgotten only the
+    /// If `text` starts with a closing delimiter, returns the text after it. A model may have forgotten only the
     /// opening delimiter.
     fn closed<'t>(&self, text: &'t str) -> Option<&'t str> {
         self.closing_marks().find_map(|mark| text.strip_prefix(mark))
@@ -615,8 +615,8 @@ impl Reader {
         }
     }
 
-    /// Adds `text` to the content. If a call or a wrapper's closing delimiter may follow, trailing spaces wait in
-    /// `spaces` until more content follows.
+    /// Adds `text` to the content of the answer. If a call or the closing delimiter of a wrapper may follow, spaces at
+    /// the end of the text are held back in `spaces` until more content follows.
     fn say(&mut self, text: &str, parts: &mut Vec<Part>) {
         let text = shown(text);
         if text.is_empty() || self.has_ended && self.drops_rest {

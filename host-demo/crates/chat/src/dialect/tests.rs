@@ -47,7 +47,7 @@ pub fn read(text: &str) -> (String, String, Vec<(String, Value)>) {
     read_after("", text)
 }
 
-/// The same call in each family's form: `city` is a text, `days` a number.
+/// The same call of `get_weather` in the form of each family. `city` is a text, and `days` is a number.
 pub const FORMS: &[&str] = &[
     "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Oslo\", \"days\": 2}}\n</tool_call>",
     "<tool_call>\n<function=get_weather>\n<parameter=city>\nOslo\n</parameter>\n<parameter=days>\n2\n</parameter>\n</function>\n</tool_call>",

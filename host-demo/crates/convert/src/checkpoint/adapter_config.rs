@@ -96,7 +96,7 @@ impl Settings {
         Ok((alpha * more / self.stored_alpha()?) as f32)
     }
 
-    /// Returns the factor by which the product of a module's two matrices is multiplied.
+    /// Returns the factor for the product of the two matrices that an adapter has for a module.
     pub fn scale(&self, module: &str, rank: usize) -> Result<f32> {
         Ok(self.factor(module, rank)? * (self.stored_alpha()? / rank as f64) as f32)
     }

@@ -28,7 +28,7 @@ added! {
     plus_one 1.0;
     /// Adds 1/5, because PLaMo stores the weights of norms after attention relative to this number.
     plus_fifth 0.2;
-    /// PLaMo's norms after the feed-forward are stored relative to 5^-1.5.
+    /// Adds 5^-1.5, because PLaMo stores the weights of norms after the feed-forward relative to this number.
     plus_eleventh 0.089_442_72;
 }
 
@@ -53,8 +53,8 @@ pub fn squeezed<'f>(_: &Config, view: View<'f>) -> Changed<'f> {
     Ok(vec![view.squeeze()])
 }
 
-/// Makes a matrix of a convolution over time. Each row has the weights of all inputs for the first tap, then the
-/// weights of all inputs for the second tap, and so on.
+/// Turns the weights of a convolution over time into a matrix. A row has the weights of all inputs for the first tap,
+/// then the weights of all inputs for the second tap, and so on.
 pub fn convolution<'f>(_: &Config, view: View<'f>) -> Changed<'f> {
     let (outputs, inputs, taps) = (view.size(0)?, view.size(1)?, view.size(2)?);
     Ok(vec![view.swap(1, 2)?.seen_as(&[outputs, taps * inputs])?])
@@ -286,7 +286,8 @@ pub fn by_ssm_groups<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     Ok(vec![view.reshape(&[groups, len / groups])?])
 }
 
-/// Sizes of a gated delta net: key heads, value heads per key head, width of a key, and width of a value.
+/// Returns the sizes of a gated delta net: the number of key heads, the number of value heads for each key head, the
+/// width of a key, and the width of a value.
 fn delta(config: &Config) -> Result<[usize; 4]> {
     let size = |name: &str| config.size(&[name]);
     let (keys, values) = (size("linear_num_key_heads")?, size("linear_num_value_heads")?);

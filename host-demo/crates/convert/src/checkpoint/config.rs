@@ -82,7 +82,7 @@ impl Config {
             .collect()
     }
 
-    /// Returns a field, unless the config contains a nested config with a type of its own.
+    /// Returns a field that the config itself states. `None` if the config contains the nested config of a text model.
     pub fn stated(&self, name: &str) -> Option<&Value> {
         self.get(name).filter(|_| self.text_type.is_none())
     }

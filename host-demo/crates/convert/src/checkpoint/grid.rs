@@ -24,7 +24,7 @@ const WITHOUT_BIAS: [(TensorType, [f32; 2]); 3] =
     [(TensorType::Q4_0, [-8.0, 7.0]), (TensorType::Q5_0, [-16.0, 15.0]), (TensorType::Q8_0, [-128.0, 127.0])];
 const WITH_BIAS: [(TensorType, usize); 2] = [(TensorType::Q4_1, 4), (TensorType::Q5_1, 5)];
 
-/// Returns true if every value that type `grid` can represent is also a value of type `kind`.
+/// Returns true if type `kind` can represent all values of type `grid` exactly.
 pub fn holds(kind: TensorType, grid: TensorType) -> bool {
     let place = |kind| WITHOUT_BIAS.iter().position(|(other, _)| *other == kind);
     let with_bias = |kind| WITH_BIAS.iter().position(|(other, _)| *other == kind);

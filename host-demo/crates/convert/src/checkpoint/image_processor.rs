@@ -103,8 +103,8 @@ impl ImageProcessor {
         Ok([("image_min_pixels", least), ("image_max_pixels", most)])
     }
 
-    /// Mean and standard deviation of each color from 0 to 1. If the processor scales colors differently, the numbers
-    /// include that scale.
+    /// Returns the mean and the standard deviation of each color, for colors from 0 to 1. If the processor scales
+    /// colors in another way, the scale is included in these numbers.
     pub fn colors(&self) -> Result<[(&'static str, [f32; 3]); 2]> {
         let is = |name: &str| self.get(name).is_none_or(|value| value != false);
         let [mean, std] = match self.kind {
@@ -138,8 +138,7 @@ impl ImageProcessor {
         color.with_context(|| format!("the image processor's {name} is not three numbers"))
     }
 
-    /// Refuses settings that a projector's file cannot express, if they differ from the values that the encoder
-    /// implies.
+    /// Refuses a setting that a projector's file cannot express, if its value is not the one that the encoder implies.
     pub fn check(&self, sizes: &Sizes) -> Result<()> {
         for (name, wanted) in self.fixed(sizes) {
             let Some(found) = self.get(name).filter(|found| !is_equal(found, &wanted)) else { continue };

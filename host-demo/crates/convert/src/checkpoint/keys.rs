@@ -339,8 +339,8 @@ impl Keys<'_> {
         }
     }
 
-    /// Writes the list that marks layers with a state instead of attention. The `others` layers at the end have
-    /// attention.
+    /// If the config lists the types of the layers, writes which layers have a recurrent state instead of attention.
+    /// The `others` layers after the listed ones have attention.
     pub fn recurrent_layers(&mut self, others: usize) {
         if let Some(types) = self.config.texts("layer_types") {
             let recurrent = types.iter().map(|kind| *kind == "linear_attention");

@@ -27,7 +27,8 @@ pub enum Coding {
         columns: usize,
         factor: f32,
     },
-    /// 4-bit weights and one 8-bit factor for each group. The lower half of a byte comes first.
+    /// Weights of 4 bits, in groups that have one factor of 8 bits each. The lower half of a byte is the first of its
+    /// two weights.
     Four(FourBits),
     /// GGUF's blocks.
     Blocks(TensorType),
@@ -102,7 +103,7 @@ pub struct Leaf<'f> {
     pub scale: Option<Scale>,
     /// Factors of groups of 4-bit weights.
     pub groups: &'f [u8],
-    /// Weights that another program has quantized to integers, if the coding is [`Coding::Packed`].
+    /// If the coding is [`Coding::Packed`], the packed weights, which another program has quantized to integers.
     pub packed: Option<Arc<Packed<'f>>>,
     /// Factors of columns. ModelOpt multiplies the inputs of a matrix by `pre_quant_scale`, which has the same effect
     /// as multiplying the columns.
@@ -159,22 +160,25 @@ pub enum Order {
         /// Distance of the words of a line from each other.
         words: usize,
     },
-    /// Each word has eight codes in AWQ's order: 0, 2, 4, 6, 1, 3, 5, 7.
+    /// Each word has eight codes. AWQ stores them in the order 0, 2, 4, 6, 1, 3, 5, 7.
     Awq {
         /// Number of words of a line.
         words: usize,
     },
-    /// AWQ's `gemv_fast`: 16-bit words of four codes each, in blocks of four rows and 64 columns.
+    /// The version `gemv_fast` of AWQ. Words have 16 bits and contain four codes. The words are arranged in blocks of
+    /// four rows and 64 columns.
     AwqFast {
         /// Number of columns of the matrix.
         columns: usize,
     },
-    /// Each byte has two codes, the first code in the higher half. There are no gaps in a line.
+    /// Each byte has two codes, and its higher half is the first one. The codes of a line follow each other without
+    /// gaps.
     Halves {
         /// Number of codes of a line.
         codes: usize,
     },
-    /// Each row of bytes has two rows of the matrix, the first row in the lower halves of the bytes.
+    /// Each row of bytes has the codes of two rows of the matrix. The codes of the first of the two rows are in the
+    /// lower halves of the bytes.
     RowPairs {
         /// Number of columns of the matrix.
         columns: usize,

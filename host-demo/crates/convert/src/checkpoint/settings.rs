@@ -122,7 +122,8 @@ pub fn check(config: &Config, architecture: &str) -> Result<()> {
     Ok(())
 }
 
-/// True for limits from 0 to infinity. JSON cannot express infinity, so any object, string or null counts as infinity.
+/// Returns true if the limits are 0 and infinity. JSON cannot express infinity. So any object, string or null counts as
+/// infinity.
 fn is_unlimited(limits: &Value) -> bool {
     limits[0].as_f64() == Some(0.0) && limits[1].as_f64().is_none_or(f64::is_infinite)
 }

@@ -60,7 +60,7 @@ impl<'f> View<'f> {
         self.dims.as_deref().unwrap_or(&self.shape)
     }
 
-    /// Sets the final dimensions. The values and their order do not change.
+    /// Gives the view other dimensions. The values stay the same, also in their order.
     pub fn seen_as(mut self, dims: &[usize]) -> Result<Self> {
         ensure!(
             dims.iter().product::<usize>() == self.len(),

@@ -37,7 +37,8 @@ impl Made {
     }
 }
 
-/// The matrices that replace parts of an adapter, and the names of the replaced parts.
+/// New matrices for an adapter that stores other things than pairs of matrices, and the names of the adapter's tensors
+/// that they replace.
 #[derive(Default)]
 pub struct Whole {
     made: Vec<Made>,

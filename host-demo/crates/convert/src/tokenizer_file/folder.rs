@@ -184,7 +184,8 @@ pub fn write_json(wanted: &Wanted<'_>, json: &Value, header: &mut Header) -> Res
     finish(wanted, vocabulary, unknown, header).map(|_| ())
 }
 
-/// Writes a vocabulary by the family's rules. Returns a message about tokens that are left out.
+/// Writes a vocabulary to the header, by the rules of its family. If some tokens are left out, returns a message about
+/// them.
 fn finish(
     wanted: &Wanted<'_>,
     mut vocabulary: Vocabulary,
@@ -323,8 +324,8 @@ fn as_json(wanted: &Wanted<'_>, path: &Path, folder: &Path, file: &[u8], setting
     Ok(Some(json))
 }
 
-/// Changes whether a `tokenizer.json` adds a space before a text: transformers' class overrides the file if the
-/// settings have `add_prefix_space`.
+/// Decides whether a `tokenizer.json` adds a space before a text. If the settings have `add_prefix_space`,
+/// transformers' class follows them and not the file.
 fn prefix_as_class(json: &mut Value, settings: &Value, adds: bool) {
     let class = settings["tokenizer_class"].as_str().unwrap_or_default();
     let class = class.strip_suffix("Fast").unwrap_or(class);

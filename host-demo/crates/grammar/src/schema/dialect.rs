@@ -76,7 +76,8 @@ fn left_types(schema: &Map<String, Value>) -> Option<Vec<&'static str>> {
     Some(left)
 }
 
-/// Replaces the switches of a schema, and a `not` that excludes only types.
+/// Replaces keywords of older dialects that switch the meaning of others (such as `nullable`), and a `not` that only
+/// excludes types.
 pub(super) fn without_switches(mut schema: Map<String, Value>, path: &str) -> Result<Map<String, Value>> {
     for (limit, switch) in LIMITS {
         let Some(is_exclusive) = schema.get(switch).and_then(Value::as_bool) else { continue };

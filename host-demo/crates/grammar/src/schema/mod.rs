@@ -98,8 +98,8 @@ pub struct Schemas {
     pub rules: Rules,
     /// See [`Table::differences`](crate::Table::differences).
     pub differences: Vec<String>,
-    /// Rules of texts with a pattern or a format, by the keywords' values. The rules are shared because even a hundred
-    /// functions use only a few different patterns and formats.
+    /// Numbers of the rules for texts with a pattern or a format, by the values of these keywords. A rule is used again
+    /// for the same keywords, because even a hundred functions use only a few different patterns and formats.
     texts: HashMap<String, usize>,
     /// The rule for any value.
     value: Option<usize>,

@@ -153,15 +153,15 @@ impl Reader<'_> {
         // lengths times the number of patterns.
         let parts = known.iter().map(|name| pattern::WAYS * name.len()).sum::<usize>()
             + patterns.iter().map(|(_, key, _)| key.parts()).sum::<usize>();
-        // The cost is zero if there are no patterns and no other names are allowed, because nothing is built then.
+        // If there are no patterns and other names are not allowed, nothing is built, so the cost is zero.
         let is_closed = schema.get("additionalProperties").is_none_or(|others| *others == Value::Bool(false));
         let times = if is_closed { patterns.len() } else { 1 + patterns.len() };
         self.budget.steps(parts * times).with_context(|| format!("{path}.patternProperties"))?;
         let names = known.iter().map(|name| pattern::literal(name));
         let mut members = Vec::new();
         for (i, (name, key, value)) in patterns.iter().enumerate() {
-            // Exclude the other patterns, because the value of a name that matches several patterns would have to
-            // satisfy the schemas of all of them.
+            // A name that matches several patterns is excluded, because its value would have to satisfy the schemas of
+            // all these patterns.
             let others = patterns.iter().enumerate().filter(|(j, _)| *j != i).map(|(_, (_, key, _))| key.clone());
             let key = without(key.clone(), names.clone().chain(others));
             let value = self.schema(value, &format!("{path}.patternProperties.{}", short(name)))?;

@@ -134,8 +134,8 @@ pub(super) fn number(mut is_integer: bool, schema: &Map<String, Value>, path: &s
     })
 }
 
-/// Returns the digits after the point of the multiples of `value`, up to 1, if `value` divides 1. For 0.25, they are
-/// 25, 5, 75 and 0.
+/// If 1 is a multiple of `value`, returns the digits after the point of the multiples of `value` up to 1. For example,
+/// 0.25 gives 25, 5, 75 and 0.
 fn parts_of_one(value: f64) -> Option<Vec<String>> {
     const MAX: u64 = 1000;
     let text = format!("{value}");

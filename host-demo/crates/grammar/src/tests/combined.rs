@@ -282,8 +282,8 @@ fn alternatives_that_exclude_each_other() {
         &[json!(1), json!("a"), json!(null)],
         &[json!(true)],
     );
-    // If one alternative allows only listed properties, a property that the other alternative requires is enough to
-    // distinguish them.
+    // The two objects exclude each other: one alternative allows only the properties that it lists, and the other
+    // requires a property that is not among them.
     let closed = json!({ "type": "object", "properties": { "a": integer }, "additionalProperties": false });
     let other = json!({ "type": "object", "properties": { "b": integer }, "required": ["b"] });
     exactly(

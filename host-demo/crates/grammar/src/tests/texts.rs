@@ -2,7 +2,7 @@
 
 use arenite::grammar::{Grammar, State};
 
-/// Returns true if a table accepts a text and the text may end there.
+/// Returns true if the grammar of a table accepts a text as complete.
 pub fn accepts(table: &[u8], text: &str) -> bool {
     let grammar = Grammar::new(table).unwrap();
     let mut state = State::new(&grammar);

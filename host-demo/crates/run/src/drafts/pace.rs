@@ -59,8 +59,8 @@ impl Pace {
         1
     }
 
-    /// Adds the result of a draft: its first `right` tokens were accepted. `is_refused` is true if the next token of
-    /// the draft was refused.
+    /// Notes how a draft ended. Its first `right` tokens were accepted. `is_refused` is true if the token after them
+    /// was refused.
     pub fn add(&mut self, right: usize, is_refused: bool) {
         for _ in 0..right {
             self.accepted += WEIGHT * (1.0 - self.accepted);

@@ -58,7 +58,8 @@ pub struct Place {
 }
 
 impl Sights {
-    /// Finds the tokens of pictures in `ids`. Each occurrence of `token` becomes the next row.
+    /// Finds the places of pictures in a prompt: in `ids`, each occurrence of `token` becomes the next row of the
+    /// pictures.
     pub(super) fn new(mut ids: Vec<TokenId>, sights: &[Arc<Sight>], token: TokenId) -> Result<Self> {
         if sights.is_empty() {
             return Ok(ids.into());

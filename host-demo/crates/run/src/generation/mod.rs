@@ -97,7 +97,8 @@ impl End {
 /// The result of one step: a token, the end of the answer, or both.
 #[derive(Debug, Default)]
 pub struct Step {
-    /// The new token; `None` if the answer ended without one. An end token is not part of the answer.
+    /// The token that this step has added. `None` if the answer ended without one. A token that ends the answer is not
+    /// part of it.
     pub token: Option<NewToken>,
     /// The reason for the end, if the answer has ended. [`Generation::rest`] then returns the text that was held back.
     pub end: Option<End>,
@@ -131,7 +132,7 @@ pub struct Generation {
     /// Where pictures stand in the prompt.
     shown: Shown,
     answer: Vec<TokenId>,
-    /// The position from which the driver must read `ids` again; `None` if this is not necessary.
+    /// If tokens were dropped, the position from which the driver must read `ids` again. Otherwise `None`.
     rewound: Option<usize>,
     has_shifted: bool,
     rng: AnyRng,

@@ -345,7 +345,8 @@ impl Scheduler<'_, '_, '_> {
     }
 }
 
-/// Returns true if the prompt shares much more with the next prompt than with the previous prompt.
+/// Returns true if a prompt is the first of a group: it shares much more with the next prompt than with the prompt
+/// before it.
 fn is_first(readings: &[Reading], at: usize) -> bool {
     let with = |other: Option<usize>| {
         let other = other.and_then(|other| readings.get(other));

@@ -38,8 +38,8 @@ pub trait ResultClient<T>: Send {
     fn send(self: Box<Self>, result: Result<T, String>);
 }
 
-/// Returns false if the client has left or the server is shutting down. Called after every step of an encoder or a
-/// prompt.
+/// Returns false if the client of a job has left or if the server is shutting down. Called after every step of an
+/// encoder or of a prompt, so that the job can be stopped.
 pub fn is_wanted<T>(answer: &dyn ResultClient<T>, counters: &Counters) -> bool {
     !answer.is_closed() && !counters.ended.load(Ordering::Relaxed)
 }
@@ -54,7 +54,7 @@ pub trait Client: Send {
     fn first_token(&self) -> Option<Duration> {
         None
     }
-    /// Called at the end, with the number of tokens of the prompt and the number of tokens of the answer.
+    /// Called when an answer has ended, with the number of tokens of its prompt and the number of its own tokens.
     fn answered(&self, prompt: usize, answer: usize) {
         let _ = (prompt, answer);
     }

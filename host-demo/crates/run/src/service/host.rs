@@ -114,7 +114,7 @@ impl Host {
     }
 }
 
-/// Returns an upper bound for the bytes of text that a token stands for; `None` for vocabularies that drop text.
+/// Returns the maximum number of bytes of text that one token stands for. `None` for a vocabulary that drops text.
 fn token_bytes(gguf: &Gguf<'_>, tokenizer: &Tokenizer<'_, '_>) -> Option<usize> {
     /// Factor by which a normal form or lower case can shorten a text.
     const SHRINKS: usize = 3;

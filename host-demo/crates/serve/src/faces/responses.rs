@@ -188,8 +188,8 @@ fn items(asked: &mut Asked, list: &[Value], field: &Field<'_>) -> Result<Vec<Mes
                 })?;
                 messages.push(Message { call_id: text("call_id"), ..Message::with_content("tool", shown) });
             }
-            // Items of the service's own tools are left out, because the answer after them already contains their
-            // results.
+            // Calls of tools that a service runs itself are left out. The answer after them already contains what they
+            // returned.
             _ if kind.ends_with("_call") || kind.ends_with("_list_tools") || kind.contains("mcp_approval") => {}
             "compaction" | "compaction_summary" | "context_compaction" | "additional_tools" => {}
             other => return Err(wrong(format!("an item of type `{other}` cannot be read"))),

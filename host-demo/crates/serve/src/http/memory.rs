@@ -251,7 +251,8 @@ impl ProgramMemory {
     /// Number of threads of a server: one that serves, the readers, threads for blocking work, and one that waits for a
     /// signal.
     const THREADS: usize = 2 + 2 * READERS;
-    /// Number of bytes lost to fragmentation: free memory between small values, which the allocator cannot return.
+    /// Memory that the program takes but does not use: gaps between small values that are still in use, which the
+    /// allocator cannot return.
     const GAPS: usize = 16 << 20;
 
     /// Measures the memory at the start, and limits the allocator.

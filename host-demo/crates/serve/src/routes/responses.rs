@@ -224,8 +224,7 @@ struct Progress {
     items: Vec<Value>,
     /// The text of the open item.
     text: String,
-    /// Log-probabilities of all tokens of the open item (`logprobs`), and of its tokens that were not sent yet
-    /// (`unsent`).
+    /// The log-probabilities of all tokens of the open item. `unsent` has those that were not sent yet.
     logprobs: Vec<Value>,
     unsent: Vec<Value>,
     kind: &'static str,

@@ -40,7 +40,7 @@ pub struct Events<T = Sse> {
     unsent: Mutex<Option<Unsent>>,
 }
 
-/// The number of items that the connection has not taken yet.
+/// Counts the items of a stream that the connection has not taken yet.
 #[derive(Default)]
 struct Unread {
     count: AtomicUsize,

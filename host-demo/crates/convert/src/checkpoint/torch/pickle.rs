@@ -338,7 +338,8 @@ impl Machine {
         Ok(())
     }
 
-    /// Sets the attributes of an object without attributes. Drops the attributes of a dictionary.
+    /// Runs the operation that sets the attributes of an object. Objects that already have attributes, and
+    /// dictionaries, are not changed.
     fn build(&mut self) -> Result<()> {
         let attributes = self.pop()?;
         let object = self.pop()?;
