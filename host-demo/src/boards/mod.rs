@@ -106,7 +106,8 @@ pub static BOARDS: &[Board] = &[
     board("STM32N6570-DK", "STM32N657", 128 * MIB, &[4200 * KIB, 32 * MIB])
         .runs(Core::CortexM55, 800, 260)
         .builds_for(Thumbv8m),
-    // RAM1 (tightly coupled) and RAM2. The PSRAM is an optional chip and is not counted.
+    // The sizes are those of the memories RAM1 (tightly coupled) and RAM2. This board can also have a PSRAM chip, which
+    // is not counted.
     board("Teensy 4.1", "i.MX RT1062", 7936 * KIB, &[512 * KIB, 512 * KIB]).runs(Core::CortexM7, 600, 44),
     board("ESP32-C3-DevKitM-1", "ESP32-C3", 4 * MIB, &[384 * KIB]).runs(Core::Rv32imc, 160, 26).builds_for(Riscv32imc),
     board("ESP32-C6-DevKitC-1", "ESP32-C6", 8 * MIB, &[512 * KIB])

@@ -198,7 +198,8 @@ impl Talk<'_, '_, '_> {
         self.style.answer_reader(&self.tools, prompt, self.rules.is_schema, true)
     }
 
-    /// Renders the prompt for `messages`, in the form that the template accepts.
+    /// Renders the prompt for a conversation. If the template does not accept the messages as they are, they are
+    /// rendered in a form that it accepts.
     fn rendered(&self, messages: &[Value]) -> Prompt {
         let plain = |message: &Value| Message::of(&serde_json::to_value(message).unwrap_or_default());
         let plain: Result<Vec<Message>, String> = messages.iter().map(plain).collect();

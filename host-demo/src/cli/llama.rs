@@ -202,7 +202,7 @@ const OTHERS: &[(&[&str], &str)] = &[
     (&["cli", "main", "llama-cli"], "use `arenite chat` or `arenite generate`"),
     (&["server", "llama-server"], "use `arenite serve`"),
 ];
-/// llama.cpp's flags that every command accepts, and this program's name for each.
+/// Flags of llama.cpp that have the same meaning for every command, and the names that they have in this program.
 const SAME: &[(&[&str], &str)] = &[
     (&["-hf", "-hfr", "--hf-repo"], "--hf"),
     (&["-hff"], "--hf-file"),

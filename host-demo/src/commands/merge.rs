@@ -40,7 +40,7 @@ pub struct Args {
     none: NoModelArgs,
 }
 
-/// The product of an adapter's two matrices, which is added to a tensor after scaling by `factor`.
+/// An adapter's two matrices for a tensor. Their product, times `factor`, is added to the tensor.
 struct Product {
     /// `[slabs][rank][columns]`
     a: Vec<f32>,

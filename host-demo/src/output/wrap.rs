@@ -100,7 +100,7 @@ impl Wrap {
         }
     }
 
-    /// Opens or closes a code block if the line that has ended is a fence.
+    /// Ends a line. If the line is a fence, such as three backticks, a code block begins or ends with it.
     fn end_line(&mut self) {
         let line = std::mem::take(&mut self.start);
         let Some(mark @ ('`' | '~')) = line.chars().next() else { return };

@@ -223,7 +223,8 @@ fn five_turns_with_the_built_in_model() {
         terminal.says("/stats");
         let stats = terminal.wait_for("turns ") + &terminal.rest_of_line();
         assert_eq!(number(&stats, "turns"), turn + 1);
-        // Each line begins a separate story, so only BOS and a common beginning are reused.
+        // The built-in model tells a new story for each line, so only BOS and tokens with which the lines begin alike
+        // are reused.
         assert!(number(&stats, "kept") >= usize::from(turn > 0), "{stats}");
         assert!(number(&stats, "prefilled") < 20, "{stats}");
     }

@@ -39,7 +39,7 @@ fn every_command_explains_itself_with_an_example() {
         let help = stdout(&[command, "--help"]);
         assert!(help.contains(&format!("arenite {command}")), "{help}");
         assert!(help.contains("Example"), "{help}");
-        // These commands take their files as arguments, without `--model`.
+        // For these commands, the files are arguments, so their help need not mention `--model`.
         let names_files = ["pack", "quantize", "merge", "convert", "completions", "man"].contains(&command);
         assert_eq!(help.contains("--model"), !names_files, "{help}");
     }

@@ -202,8 +202,8 @@ fn completions_report_tokens_and_probabilities() {
         assert_eq!((&token["id"], &top[0]["id"], &top[1]["id"]), (id, id, &json!(0)));
         assert_eq!(token["bytes"], json!(token["token"].as_str().unwrap().as_bytes()));
         assert_eq!((&top[0]["token"], &top[0]["bytes"]), (&token["token"], &token["bytes"]));
-        // The head multiplies by 4. The state has 320 values, of which only one is not 0: after the norm it is
-        // sqrt(320).
+        // The expected log-probability follows from the test model. All values of its state are 0, except for one of
+        // 320 values. After the norm, this value is sqrt(320), and the head multiplies it by 4.
         let logprob = |token: &Value| token["logprob"].as_f64().unwrap();
         assert!(logprob(token).abs() < 1e-6 && logprob(&top[0]).abs() < 1e-6, "{token}");
         assert!((logprob(&top[1]) + 4.0 * 320f64.sqrt()).abs() < 0.5, "{token}");

@@ -29,7 +29,8 @@ fn cases() -> Vec<Case> {
     cases.collect()
 }
 
-/// Returns beginnings of the texts that the models were trained on, some of them repeated, and also other texts.
+/// Returns prompts for the test: beginnings of texts like those that the models were trained on, some of which are
+/// repeated, and other texts.
 fn prompts(count: usize) -> Vec<String> {
     let days = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
     let who = ["the cat", "a small bird", "the old fox", "my sister", "Pedro", "x = [1, 2"];

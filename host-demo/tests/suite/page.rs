@@ -179,8 +179,8 @@ function time(begin, piece, length) {
   const { user, system } = process.cpuUsage(start);
   return user + system;
 }
-// A text of ten times the length may take thirty times as long plus one second. Quadratic time would take a hundred
-// times as long.
+// The time for a text must not grow quadratically: ten times the length would take a hundred times as long. Up to
+// thirty times as long, plus one second, is accepted.
 for (const piece of pieces) {
   for (const begin of [piece, "https://" + piece, "| a\n" + piece]) {
     if (time(begin, piece, 100000) > 1e6 + 30 * time(begin, piece, 10000)) slow.push(begin);

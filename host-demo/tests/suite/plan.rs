@@ -48,7 +48,7 @@ fn plans_are_consistent_in_every_form() {
     assert!(kv(&["-c", "128", "--kv", "q8_0"]) < kv(&["-c", "128", "--kv", "f16"]));
     assert!(kv(&["-c", "128", "--kv", "f16"]) < kv(&["-c", "128", "--kv", "f32"]));
     assert!(kv(&["-c", "64"]) < kv(&["-c", "128"]));
-    // Without drafts, `generate` uses exactly the memory that was planned.
+    // If no drafts are made, the memory that `generate` uses is exactly the memory that `plan` states.
     let args = ["generate", "-n", "1", "-c", "128", "-b", "4", "-t", "1", "--draft", "off", "--format", "json"];
     let stats = &json(&args)["stats"];
     let plan = json(&["plan", "-c", "128", "-b", "4", "--json"]);

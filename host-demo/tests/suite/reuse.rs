@@ -11,7 +11,7 @@ const FIRST: &str =
 const REMOVED: &str = "One day it rained and she had to stay inside all day long with her cat and her dog. ";
 const LAST: &str = "Then the sun came out and everyone was happy again. They went to the park to play.";
 
-/// Sends a prompt. Returns the number of tokens of the prompt, and the number of these tokens that came from the cache.
+/// Sends a prompt to the server. Returns the number of the prompt's tokens, and how many of them came from the cache.
 fn read(server: &Server, prompt: &str, more: Value) -> (u64, u64) {
     let mut body = json!({ "prompt": prompt, "n_predict": 1, "temperature": 0 });
     more.as_object().unwrap().iter().for_each(|(key, value)| body[key] = value.clone());

@@ -188,7 +188,8 @@ fn a_client_cannot_name_itself() {
     let forged = "X-Arenite-Client: 10.0.0.1\r\nx-arenite-client: 10.0.0.2\r\n";
     let prompt = "a b c d e f g h i j k l m n o p q r s t ".repeat(4);
     assert_eq!(cached(forged, &prompt), 0);
-    // A prompt may continue a conversation of the same address, regardless of the headers of the request.
+    // Clients are told apart by their addresses only. So this prompt may continue a conversation of the same address,
+    // whatever headers the request has.
     assert!(cached("", &format!("{prompt} and then a dog")) > 70);
     assert!(cached(forged, &format!("{prompt} and then a dog and a bird")) > 70);
 }

@@ -56,7 +56,8 @@ impl Conversation {
         self.warning = Some("the chat template has one system message: all system messages are joined to it");
     }
 
-    /// Joins neighbouring messages of the same author, for templates in which authors must alternate.
+    /// Joins neighbouring messages that have the same role into one message. Some templates require that roles
+    /// alternate.
     fn joined(&mut self) {
         let mut messages: Vec<Message> = Vec::new();
         for message in std::mem::take(&mut self.messages) {

@@ -74,8 +74,8 @@ pub fn translate(source: &str) -> Result<String, String> {
     Ok(out)
 }
 
-/// Splits `text` at the next tag: returns the text before the tag, the tag, and the text after the tag. Comments and
-/// single braces count as tags.
+/// Splits a template's text at the next tag. Returns the text before the tag, the tag, and the text after it. Comments
+/// and single braces are also treated as tags.
 fn next_tag(text: &str) -> Option<(&str, &str, &str)> {
     let (before, tag) = text.split_at(text.find('{')?);
     let len = match tag.as_bytes().get(1) {

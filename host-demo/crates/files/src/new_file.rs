@@ -20,7 +20,8 @@ pub struct NewFile {
 }
 
 enum To {
-    /// The temporary file, its entry in [`UNFINISHED`], and the path to which the file is moved at the end.
+    /// The file is written beside its path and then moved there: the temporary file, its entry in [`UNFINISHED`], and
+    /// the path.
     Beside(NamedTempFile, Unfinished, PathBuf),
     Through(File),
 }

@@ -396,7 +396,7 @@ impl Header {
         Ok((bytes, hashes_at))
     }
 
-    /// Returns the offset of the tensor that follows `tensor`, given the `offset` of `tensor`.
+    /// Returns the offset of the tensor after `tensor`. `offset` is the offset of `tensor` itself.
     fn after(&self, offset: u64, tensor: &Entry) -> Result<u64> {
         let end = offset.checked_add(tensor.bytes).and_then(|end| end.checked_next_multiple_of(self.alignment));
         end.context("the tensors together are larger than any file")

@@ -30,7 +30,7 @@ struct State {
 /// A nondeterministic automaton.
 pub struct Nfa<'r> {
     states: Vec<State>,
-    /// Returns the expression of an inlined rule; `None` for rules that are called.
+    /// A function that returns the expression of a rule that is inlined, and `None` for a rule that is called.
     inlined: &'r dyn Fn(usize) -> Option<&'r Expr>,
     budget: &'r Budget,
 }
@@ -199,7 +199,8 @@ impl<'r> Nfa<'r> {
         Ok(end)
     }
 
-    /// Appends a multiple of `of`: digits with an optional sign. Each state is a remainder.
+    /// Adds states for a multiple of the number `of`: digits, with a sign before them if it is negative. Each state
+    /// stands for a remainder of the division.
     fn multiple(&mut self, of: u32, from: u32) -> Result<u32> {
         let end = self.state()?;
         let unsigned = self.state()?;
@@ -272,8 +273,8 @@ impl<'r> Nfa<'r> {
         Ok(start)
     }
 
-    /// Returns the epsilon closure: the sorted states that can be reached without consuming anything. States with only
-    /// epsilon transitions are left out.
+    /// Returns all states that can be reached from `states` without consuming anything (the epsilon closure), in
+    /// ascending order. States that have only transitions of this kind are left out.
     fn closure(&self, states: impl IntoIterator<Item = u32>, seen: &mut Vec<bool>) -> Result<Vec<u32>> {
         seen.resize(self.states.len(), false);
         let mut left: Vec<u32> = states.into_iter().collect();

@@ -96,7 +96,7 @@ pub fn fraction(most: u32) -> Expr {
     Expr::seq([Expr::text("."), digits(1, most)]).optional()
 }
 
-/// Matches any number with up to `most` digits after the point.
+/// Matches any number that has at most `most` digits after the point.
 pub fn decimal(most: u32) -> Expr {
     Expr::seq([integer(), fraction(most)])
 }
@@ -212,9 +212,9 @@ fn scientific_range(from: Option<Limit>, to: Option<Limit>) -> Expr {
     }
 }
 
-/// Matches non-negative numbers without an exponent in a range.
+/// Matches the non-negative numbers in a range that are written without an exponent.
 fn plain_range(from: Option<Limit>, to: Option<Limit>) -> Expr {
-    // Leave out an upper limit with more digits than the grammar allows, because such a limit has no effect.
+    // An upper limit with more digits than the grammar allows has no effect, so it is left out.
     let to = to.filter(|to| to.value < 1e20);
     let anything = || Expr::seq([whole(), fraction(DIGITS)]);
     let above = from.map_or_else(anything, |from| {

@@ -11,7 +11,7 @@ use serde_json::Value;
 #[derive(Default)]
 struct Row {
     equal: usize,
-    /// Number of cases whose schema is refused with an error that names the keyword.
+    /// Number of test cases whose schema is refused. The error names the keyword that is not supported.
     refused: usize,
     /// Number of invalid values that the grammar allows. Each of them is a difference that the grammar names.
     wider: usize,

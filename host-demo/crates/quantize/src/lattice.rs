@@ -143,7 +143,8 @@ pub struct Lattice<const D: usize> {
     /// Number of scales that are tried below the first scale, and number that are tried above it.
     tries: i8,
     step: f32,
-    /// True if the search starts with the best scale of plain rounding instead of the scale of the largest magnitude.
+    /// True if the search for a scale starts with the best scale of plain rounding. Otherwise it starts with a scale
+    /// that follows from the largest magnitude.
     rounded_first: bool,
     again: Again,
     /// True if the format stores only seven of eight signs. The number of negative signs in eight must then be even,

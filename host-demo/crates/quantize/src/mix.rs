@@ -12,7 +12,7 @@ use super::pruned::Pruned;
 
 macro_rules! mixes {
     ($($mix:ident = $number:literal: $kind:ident),* $(,)?) => {
-        /// A file type, named after the type of most of its tensors.
+        /// The type of a whole file. It has the name of the type that most of the file's tensors have.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[allow(non_camel_case_types)] // llama.cpp's names
         pub enum Mix { $($mix),* }
@@ -127,7 +127,7 @@ pub struct TypeOptions {
     pub embedding: Option<TensorType>,
     /// The output matrix keeps its type.
     pub keep_output: bool,
-    /// True if every tensor gets the type of the file, and none gets a type with more or fewer bits.
+    /// True if every tensor gets the main type of the file. Otherwise some tensors get types with more or fewer bits.
     pub pure: bool,
     /// All tensors keep their types.
     pub copy: bool,

@@ -88,7 +88,8 @@ pub fn with_minimum<const BITS: u32>(row: &[f32], importance: Option<&[f32]>, ou
     }
 }
 
-/// Finds for each weight the nearest of the 16 FP4 values times `d`. The table holds twice the FP4 values.
+/// Finds a code for each weight: the FP4 value that, times `d`, is nearest to the weight. The table has twice the FP4
+/// values.
 fn fp4(x: &[f32], d: f32, codes: &mut [u8]) {
     const VALUES: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
     for (code, x) in codes.iter_mut().zip(x) {

@@ -70,7 +70,7 @@ pub struct TextRequest {
     pub continues: bool,
     /// True if the prompt has no start of an answer. This is used only for prompts that are counted or shown.
     pub is_closed: bool,
-    /// Functions in the notation of templates (see [`function`]).
+    /// The functions that clients declare, in the notation of templates (see [`function`]).
     pub tools: Vec<Value>,
     /// The functions that may or must be called.
     pub choice: ToolChoice,

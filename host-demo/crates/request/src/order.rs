@@ -56,7 +56,7 @@ impl Samplers {
         Ok(self)
     }
 
-    /// Returns the parameters with these steps in this order. The penalties are off if they are not listed.
+    /// Returns `params` with the steps in this order. If the order lacks the penalties, they are turned off.
     pub fn apply(self, params: Params) -> Params {
         let repeat_last_n = if self.penalties { params.repeat_last_n } else { 0 };
         Params { order: self.order, repeat_last_n, ..params }

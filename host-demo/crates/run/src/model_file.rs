@@ -1,4 +1,4 @@
-//! Opens models: a mapped file, a file that is converted in memory, or bytes that are part of the program.
+//! Opens models. A model is a mapped file, a file that is converted in memory, or part of the program itself.
 
 use std::fs::File;
 use std::ops::Deref;
@@ -44,7 +44,8 @@ enum Bytes {
     Made(Vec<u8>),
 }
 
-/// The model to open, and a tokenizer file that replaces the model's vocabulary or supplies a missing one.
+/// A model to open: its file, and optionally a tokenizer file, whose vocabulary replaces that of the model or supplies
+/// a missing one.
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'a> {
     /// The model's file.

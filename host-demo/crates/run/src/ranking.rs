@@ -140,7 +140,7 @@ impl Pairing {
         let mut ids = text::encode(tokenizer, query.as_bytes(), how)?;
         let mut second = text::encode(tokenizer, document.as_bytes(), how)?;
         let frame = &self.frame;
-        // Skip the start token of the second text, because a pair has only one start token.
+        // The start token before the second text is left out, because a pair of texts has only one start token.
         let start = frame.before_len();
         if let Some(limit) = limit {
             let special = 2 * frame.len() - start + usize::from(self.separated);

@@ -44,7 +44,7 @@ pub struct Head {
     /// The messages of a chat.
     #[serde(default)]
     pub messages: Vec<Value>,
-    /// The text of `tokens`, if the tokens end with a complete answer.
+    /// The text of `tokens`. It is only known if they end with a complete answer.
     #[serde(default)]
     pub text: Option<String>,
 }

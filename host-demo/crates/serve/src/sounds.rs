@@ -139,7 +139,7 @@ pub fn run(
         let Some(mut next) = active.remove(at) else { continue };
         match ready.and_then(|()| next.window(&mut transcriber)) {
             Ok(true) => {
-                // Further sounds of this client move behind the sounds of other clients.
+                // The other sounds of the same client move to the end of the queue, behind the sounds of other clients.
                 let client = next.client;
                 active.push_back(next);
                 let (own, others): (VecDeque<_>, VecDeque<_>) =

@@ -19,7 +19,7 @@ pub struct Segment {
     pub no_speech_prob: f32,
 }
 
-/// Tokens of a segment, and its times in seconds from the start of the window.
+/// A segment of a window: its tokens, and its start and end in seconds from the start of the window.
 #[derive(Debug, PartialEq)]
 pub struct Slice<'t> {
     pub start: f64,

@@ -80,7 +80,8 @@ impl Progress {
 
 /// Longest window for Moonshine, in samples: 30 seconds.
 const LONGEST: usize = 30 * RATE;
-/// A window for Moonshine ends at the quietest position within this many samples of its maximum length.
+/// If a sound is longer than a window for Moonshine, the window ends at a quiet position. It is searched for in this
+/// many samples before the maximum length.
 const CUT: usize = 5 * RATE;
 /// Number of samples whose energy is summed to find the quietest position.
 const PAUSE: usize = RATE / 10;

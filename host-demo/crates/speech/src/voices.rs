@@ -63,7 +63,8 @@ mod tests {
 
     #[test]
     fn voices_of_a_stream() -> Result<()> {
-        // The sound has a tone of 8000 samples and a tone of 40000 samples, with silence around them.
+        // The test's sound has two tones, of 8000 and of 40000 samples. There is silence before, between and after
+        // them.
         let tone = |len: usize| (0..len).map(|i| if i % 40 < 20 { 9000i16 } else { -9000 });
         let pause = || std::iter::repeat_n(0, 16_000);
         let sound = pause().chain(tone(8000)).chain(pause()).chain(tone(40_000)).chain(pause());

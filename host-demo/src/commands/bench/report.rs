@@ -113,7 +113,7 @@ fn percent(share: f64) -> String {
     if share.is_nan() { "-".to_owned() } else { format!("{:.0} %", 100.0 * share) }
 }
 
-/// Formats a measured number; returns a dash for a number that was not measured.
+/// Returns a measured number with its unit. If the number is NaN, it was not measured, and a dash is returned.
 fn measured(number: f64, unit: &str) -> String {
     if number.is_nan() { "-".to_owned() } else { format!("{number:.1}{unit}") }
 }

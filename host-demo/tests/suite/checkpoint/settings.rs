@@ -153,8 +153,8 @@ fn rare_settings_are_refused() {
     stdout(&["convert", "hf", path(&folder), path(&model)]);
 }
 
-/// A window that the file cannot express is refused. A note tells why layers beyond the config's number of layers are
-/// left out.
+/// A sliding window is refused if the file cannot express it. If the checkpoint has more layers than the config states,
+/// they are left out, and a note says so.
 #[test]
 fn windows_and_layers_are_not_left_out_in_silence() {
     let directory = tempfile::tempdir().unwrap();

@@ -74,7 +74,8 @@ fn check(case: &Value, folder: &Path, (tokens, decoder): (&str, &str)) {
     }
 }
 
-/// Returns the shape of each tensor. A name with `*` stands for the tensors of several layers.
+/// Returns the shapes of all tensors by their names. In the test's file, a name with `*` stands for tensors of several
+/// layers.
 fn unfolded(tensors: &Value) -> Map<String, Value> {
     let mut all = Map::new();
     for tensor in tensors.as_array().unwrap() {

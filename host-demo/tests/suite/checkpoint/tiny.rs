@@ -19,7 +19,7 @@ pub fn weights(name: &str, shape: &[usize]) -> Vec<u8> {
     (0..shape.iter().product()).flat_map(|_: usize| next().to_le_bytes()).collect()
 }
 
-/// Writes tensors with these shapes. The values are computed from the names.
+/// Writes a file of tensors with the given shapes. Their values are computed from their names.
 pub fn write_tensors(shapes: &Value, path: &Path) {
     let (mut header, mut data) = (serde_json::Map::new(), Vec::new());
     for (name, shape) in shapes.as_object().unwrap() {

@@ -1,11 +1,11 @@
 //! The gate waits for a delimiter in an answer (the end of a thought or the start of a call). A grammar applies after
 //! this delimiter.
 
-/// The delimiter to wait for, and the kind of the text before it.
+/// Which delimiter a gate waits for, and whether the text before it is a thought.
 #[derive(Clone, Debug)]
 pub struct GateSettings {
     pub until: String,
-    /// True if the text before the delimiter is a thought. The answer then follows the delimiter.
+    /// True if the text before the delimiter is a thought, and the answer begins after the delimiter.
     pub is_thought: bool,
     /// The delimiter to wait for after this one.
     pub then: Option<Box<GateSettings>>,

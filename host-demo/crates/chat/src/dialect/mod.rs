@@ -159,7 +159,7 @@ impl<S> CallForm<S> {
 }
 
 impl CallForm<String> {
-    /// The text at the start of calls in this form; empty if the calls have no delimiter.
+    /// The text with which calls in this form begin. Empty if such calls have no delimiter.
     pub fn trigger(&self) -> &str {
         if !self.open.is_empty() {
             return &self.open;

@@ -595,8 +595,8 @@ impl Reader {
         !text.is_empty() && self.dialect.calls.iter().any(|form| form.close.starts_with(text))
     }
 
-    /// Drops an incomplete delimiter at the end of an answer that the limit of tokens ended. A single character is
-    /// kept, because it may be ordinary text.
+    /// If the limit of tokens has ended the answer within a delimiter, drops the beginning of the delimiter. A single
+    /// character is kept, because it may be ordinary text.
     fn drop_begun<'m>(&mut self, marks: impl IntoIterator<Item = &'m str>) {
         let len = begun(&self.held, marks);
         if self.is_cut && self.held[self.held.len() - len..].chars().nth(1).is_some() {
@@ -667,7 +667,7 @@ impl Dialect {
         marks.find(|mark| !mark.is_empty() && prompt.ends_with(&unwrapped(mark)) && self.has_wrapper_after(mark))
     }
 
-    /// Returns true if `mark` is the beginning of a wrapper's opening delimiter.
+    /// Returns true if a wrapper's opening delimiter begins with `mark` and is longer than `mark`.
     fn has_wrapper_after(&self, mark: &str) -> bool {
         self.wrappers.iter().any(|(open, _)| open.len() > mark.len() && open.starts_with(mark))
     }

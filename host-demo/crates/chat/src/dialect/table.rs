@@ -46,7 +46,7 @@ const FUNCTION_TIGHT: Syntax<&str> = Syntax::Tagged {
     parameter: tag("<parameter=", ">", "</parameter>"),
     pad: "",
 };
-/// `<invoke name="NAME">` containing `<parameter name="NAME">`.
+/// The syntax of calls as elements: `<invoke name="NAME">`, which contains `<parameter name="NAME">` elements.
 const INVOKE: Syntax<&str> = Syntax::Tagged {
     call: tag("<invoke name=\"", "\">", "</invoke>"),
     parameter: tag("<parameter name=\"", "\">", "</parameter>"),

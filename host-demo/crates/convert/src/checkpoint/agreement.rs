@@ -119,8 +119,8 @@ fn windows(spec: &Spec<'_>, _: &Gguf<'_>, config: &Config) -> Option<Difference>
     if !is_plain || types.len() != spec.layers || config.flag("use_sliding_window") == Some(false) {
         return None;
     }
-    // Only the presence of an encoder's window is compared, not its length: the window has two sides, so its length is
-    // counted differently.
+    // For an encoder, only the presence of a window is compared. The lengths differ, because the window of an encoder
+    // has two sides and its length is counted in another way.
     let length = |own| if spec.stack() == Stack::Encoder { window } else { own };
     let own: Vec<_> = (0..spec.layers).map(|index| spec.layer(index).window().map(length)).collect();
     let wanted = types.iter().map(|kind| is_local(kind).then_some(window));

@@ -221,7 +221,7 @@ pub fn halves_transposed<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     halves(config, view.transpose()?)
 }
 
-/// Splits alternating columns into gate and up, each transposed.
+/// Transposes a matrix whose columns belong to gate and up in turns, and splits it into the two.
 pub fn in_turns_transposed<'f>(_: &Config, view: View<'f>) -> Changed<'f> {
     in_turns(view.transpose()?, 1)
 }
@@ -320,7 +320,7 @@ pub fn delta_decay<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     delta_heads(config, view.then(Step::NegativeExp))
 }
 
-/// Reorders the value heads of a matrix that has rows of queries, keys and values.
+/// Reorders the value heads in a matrix whose rows compute queries, keys and values.
 pub fn delta_qkv<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     let [keys, shared, key, value] = delta(config)?;
     let mut parts = view.squeeze().split(0, &[2 * keys * key, keys * shared * value])?;

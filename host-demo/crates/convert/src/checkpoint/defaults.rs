@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 static TABLE: LazyLock<Value> =
     LazyLock::new(|| serde_json::from_str(include_str!("defaults.json")).unwrap_or_default());
 
-/// The type of the text model inside of a model of type `kind` whose config does not name it.
+/// Models of type `kind` contain a text model. Returns the type of this text model, for configs that do not name it.
 pub fn text_type(kind: &str) -> Option<&'static str> {
     TABLE[kind]["text"].as_str()
 }

@@ -16,7 +16,7 @@ const HALVES: [[f32; 3]; 2] = [[0.5; 3]; 2];
 /// number.
 const MOST_PIXELS: u64 = 1 << 26;
 
-/// Sizes of the encoder, with which the image processor must agree.
+/// The sizes of the encoder of pictures. The settings of the image processor must agree with them.
 pub struct Sizes {
     pub patch: u32,
     /// Side of a block of patches that becomes one row.

@@ -261,7 +261,7 @@ impl Keys<'_> {
         }
     }
 
-    /// Writes that attention has no mask, for decoders that were trained for embeddings.
+    /// For decoders that were trained to compute embeddings: writes that attention has no mask, if config.json says so.
     pub fn direction(&mut self) {
         if self.config.flag("is_causal") == Some(false) {
             self.set("attention.causal", false);

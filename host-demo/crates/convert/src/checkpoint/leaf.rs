@@ -113,8 +113,8 @@ pub struct Leaf<'f> {
     pub rounding: Option<f32>,
 }
 
-/// A matrix `[rows, columns]` of codes with the factors of groups. The module [`packed`](super::packed) decodes the
-/// matrix.
+/// A matrix `[rows, columns]` of integer codes, with the factors of its groups. The functions in the module
+/// [`packed`](super::packed) decode it.
 #[derive(Clone, Debug)]
 pub struct Packed<'f> {
     pub codes: Codes<'f>,
@@ -183,8 +183,8 @@ pub enum Order {
         /// Number of columns of the matrix.
         columns: usize,
     },
-    /// Each word has codes of distant lines. The highest bits have a code of the first part of the matrix, the next
-    /// bits have a code of the second part, and so on.
+    /// Each word has the codes of lines that are far apart. The matrix is divided into parts: the highest bits of a
+    /// word have a code of the first part, the next bits a code of the second part, and so on.
     Parts {
         /// Number of codes of a line.
         codes: usize,
@@ -263,7 +263,8 @@ impl<'f> Leaf<'f> {
         }
     }
 
-    /// Makes a tensor from integers with factors. It is a matrix, or a stack of matrices.
+    /// Makes the tensor of quantized weights: a matrix, or a stack of matrices. The weights are integers and have
+    /// factors.
     pub fn of_packed(name: &str, shape: &[usize], packed: Packed<'f>) -> Self {
         let mut leaf = Self::new(name, packed.codes.bytes, Coding::Packed, shape);
         leaf.packed = Some(Arc::new(packed));

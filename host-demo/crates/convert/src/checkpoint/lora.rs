@@ -142,7 +142,7 @@ struct Pairs<'a, 'f> {
     config: &'a Config,
     /// The pair, or the pairs of a stack, for each new name.
     found: BTreeMap<String, Vec<Part<'f>>>,
-    /// Number of adapted modules that the converted model does not use.
+    /// Number of modules that the adapter changes, but that the converted model does not use.
     unused: usize,
 }
 
@@ -189,7 +189,8 @@ impl<'f> Pairs<'_, 'f> {
         Ok(view)
     }
 
-    /// Adds the pair of matrices whose first matrix is named `stem` followed by `end`.
+    /// Adds a pair of matrices. The first matrix has the name `stem` followed by `end`, and the second one has the same
+    /// name with B instead of A.
     fn add(&mut self, stem: &str, end: &str) -> Result<()> {
         let a = self.view(&format!("{stem}{end}"))?;
         let b = self.view(&format!("{stem}{}", end.replace('A', "B").replace("_a", "_b")))?;

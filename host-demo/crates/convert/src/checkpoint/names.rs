@@ -197,7 +197,8 @@ pub struct Found {
     pub index: usize,
 }
 
-/// Returns the row of `tables` that matches the tensor name `rest`. `layer` is empty for tensors outside of layers.
+/// Searches `tables` for the row that describes the tensor with the name `rest` in the layer `layer`. `layer` is empty
+/// for tensors outside of layers.
 pub fn find(tables: &[&[Row]], layer: &str, rest: &str) -> Option<Found> {
     let of_layer = if layer.is_empty() { None } else { matching(tables, &format!("blk.{rest}")) };
     of_layer.or_else(|| matching(tables, rest))
@@ -214,7 +215,8 @@ fn matching(tables: &[&[Row]], rest: &str) -> Option<Found> {
         .or_else(|| [".weight", ".bias"].into_iter().find_map(|suffix| look(rest.strip_suffix(suffix)?, suffix)))
 }
 
-/// Matches `name` with `pattern`. Returns the number in place of `#`, if the pattern has one.
+/// Compares a name with a pattern, in which `#` stands for a number. Returns `None` if the name does not match,
+/// otherwise the number if the pattern has a `#`.
 fn matched(pattern: &str, name: &str) -> Option<Option<usize>> {
     let Some((before, after)) = pattern.split_once('#') else {
         return (pattern == name).then_some(None);

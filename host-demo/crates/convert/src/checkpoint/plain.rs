@@ -61,7 +61,7 @@ pub fn config(checkpoint: &Checkpoint<'_>) -> Result<Option<Config>> {
     Config::new(&config).map(Some)
 }
 
-/// Returns the family of a checkpoint that stores its settings.
+/// Returns the family of a checkpoint of a training script, which contains its own settings.
 pub fn family(config: &Config) -> Result<&'static Family> {
     let class = config.classes().first().copied().unwrap_or_default();
     ALL.iter()

@@ -180,7 +180,7 @@ pub fn keys(directory: &Path, keys: &mut Keys<'_>) -> Result<()> {
     for (kind, path) in &modules {
         match kind.as_str() {
             "Pooling" => {
-                // If the pooling has no settings, the mean is used, as in sentence-transformers.
+                // A pooling that has no settings computes the mean, as in sentence-transformers.
                 let file = directory.join(path).join("config.json");
                 let kind = if file.is_file() { pooling(&json(&file)?, only_direction)? } else { 1 };
                 keys.set("pooling_type", kind);

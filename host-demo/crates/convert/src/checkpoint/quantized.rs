@@ -13,8 +13,9 @@ use super::leaf::{Coding, FourBits, Leaf, Scale, e8m0};
 use super::tensors::Checkpoint;
 use super::{awq, hqq, integers, mlx, modelopt};
 
-/// Attaches factors to the quantized tensors. Drops the factors of activations, keys and values, except an
-/// `input_scale` that is not 1. Returns the method of the quantization.
+/// Joins the tensors of a quantized checkpoint that belong together, so that each quantized tensor has its factors.
+/// Drops the factors of activations, keys and values, except an `input_scale` that is not 1. Returns the method of the
+/// quantization.
 pub fn prepare(config: &Config, directory: Option<&Path>, checkpoint: &mut Checkpoint<'_>) -> Result<Option<String>> {
     mlx::no_convolutions(checkpoint)?;
     let Some((method, settings)) = settings(config, directory, checkpoint)? else { return Ok(None) };

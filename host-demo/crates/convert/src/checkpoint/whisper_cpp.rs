@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::leaf::{Coding, Leaf};
 
-/// The sizes at the start of a file, under the names that OpenAI's checkpoints use.
+/// The sizes at the start of a file of whisper.cpp, in order, by the names that they have in OpenAI's checkpoints.
 const SIZES: [&str; 10] = [
     "n_vocab",
     "n_audio_ctx",

@@ -298,7 +298,8 @@ fn scales_of(scales: &[u8]) -> impl Iterator<Item = f32> {
     scales.as_chunks().0.iter().map(|scale| f32::from_le_bytes(*scale))
 }
 
-/// Returns the tensor type that stores groups of size `group` unchanged.
+/// Returns the tensor type that can store quantized groups of `group` weights without changing them. `None` if there is
+/// none for these dimensions.
 fn kept_type(group: usize, dims: &[u64]) -> Option<TensorType> {
     let is_whole = dims.first().is_some_and(|row| row.is_multiple_of(group as u64));
     match group {

@@ -110,8 +110,9 @@ fn words(json: &Value, pre_tokenizers: &[&Value], steps: &mut Vec<Step>, notes: 
                 if *kind == "ByteLevel" && it["add_prefix_space"] == true {
                     bail!("its pre-tokenizer has add_prefix_space, which is not supported for a byte-level vocabulary");
                 }
-                // Words that were split at numbers have the same tokens as before if no token mixes numbers with other
-                // characters. (Falcon's vocabulary was trained with words that were split at numbers.)
+                // The pre-tokenizer splits words between numbers and other characters. This makes no difference if no
+                // token has both, so it can be ignored then. (Falcon's vocabulary was trained with words that were
+                // split at numbers.)
                 let is_after_bytes = kinds.iter().take(at).any(|kind| *kind == "ByteLevel");
                 let separates = *kind == "Digits" && it["individual_digits"] != true;
                 if separates && (!is_after_bytes || mixes_numbers(json)) {

@@ -350,7 +350,7 @@ impl Reader<'_> {
         Ok(Expr::Alt(each.collect::<Result<_>>()?))
     }
 
-    /// Matches the listed values that the rest of the schema allows.
+    /// Matches those of the listed values that also satisfy the schema's other keywords.
     fn values(&mut self, values: &[Value], schema: &Map<String, Value>, path: &str) -> Result<Expr> {
         let mut allowed = Vec::new();
         // Notes a difference in the format once for the whole list and not for each value, because a client chooses the
@@ -508,7 +508,7 @@ impl Reader<'_> {
         Expr::Rule(first)
     }
 
-    /// Notes that the grammar differs from the schema at `path`.
+    /// Notes a difference between the schema at `path` and the grammar that is made of it.
     fn differ(&mut self, path: &str, how: impl Display) {
         self.all.differences.push(format!("{path}: {how}"));
     }

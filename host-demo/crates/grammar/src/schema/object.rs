@@ -265,7 +265,8 @@ impl Reader<'_> {
         })
     }
 
-    /// The patterns of names, as text and as expressions, with the schemas of their values.
+    /// Returns the schema's `patternProperties`: for each pattern of names, its text, its expression, and the schema of
+    /// the values.
     fn patterns<'s>(&self, schema: &'s Map<String, Value>, path: &str) -> Result<Vec<(&'s String, Expr, &'s Value)>> {
         let patterns = match schema.get("patternProperties") {
             None => return Ok(Vec::new()),

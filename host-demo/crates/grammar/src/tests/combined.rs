@@ -114,7 +114,8 @@ fn types_and_listed_values() {
 #[test]
 fn properties() {
     let integer = json!({ "type": "integer" });
-    // A property that only one schema lists is an additional property of the other schema.
+    // For a schema that does not list a property, the property is an additional one, so `additionalProperties` of this
+    // schema applies to it.
     both(
         json!({ "properties": { "a": integer, "b": { "minimum": 3, "type": "number" } }, "additionalProperties": integer }),
         json!({ "properties": { "b": integer, "c": { "maximum": 9 } }, "required": ["c"] }),

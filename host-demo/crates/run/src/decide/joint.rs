@@ -18,9 +18,9 @@ use arenite_text as text;
 
 use super::question::Kind;
 
-/// Separator that the template puts between the pieces of a prompt. Each piece is tokenized separately.
+/// Separates the pieces of a prompt in the output of the template. Each piece is tokenized by itself.
 pub const SEPARATOR: &str = "<<clef:sep>>";
-/// Text that the template puts before the piece with a question's or an option's text.
+/// Text that the template puts before the text of a question. [`OPTION`] is put before the text of an option.
 pub const QUESTION: &str = "<<clef:question>>";
 pub const OPTION: &str = "<<clef:option>>";
 /// The text with which [`SEPARATOR`] and [`QUESTION`] begin. It is replaced in requests, so that a client's text cannot
@@ -383,8 +383,8 @@ impl Joint {
         head.norm("decision.field_norm", &fields)
     }
 
-    /// Returns the score of each option: `a * prior + c * (b * cosine + residual)`, where `a`, `b` and `c` are the
-    /// scales in the file.
+    /// Computes the score of each option as `a * prior + c * (b * cosine + residual)`. The file has the scales `a`, `b`
+    /// and `c`.
     fn compare(&self, options: &Rows, fields: &Rows, vectors: &Vectors) -> Result<Vec<f64>> {
         let (head, owners) = (&self.head, &vectors.owners);
         let options = head.norm("decision.option_norm", options)?;

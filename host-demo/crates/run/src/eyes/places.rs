@@ -109,7 +109,8 @@ impl Shown {
         self.places.is_empty()
     }
 
-    /// Returns the range of the picture that a cut before token `at` would divide.
+    /// Returns the range of a picture's tokens if the token `at` is inside of it, so that a cut before this token would
+    /// divide the picture.
     fn around(&self, at: usize) -> Option<Range<usize>> {
         self.places.iter().map(Place::range).find(|range| range.start < at && at < range.end)
     }

@@ -93,8 +93,8 @@ impl Scheduler<'_, '_, '_> {
         }
     }
 
-    /// Returns true if another conversation is reading a prefix of the job's prompt: the job should wait and then share
-    /// this prefix.
+    /// Returns true if another conversation is just reading tokens with which the job's prompt also begins. The job
+    /// should wait, so that it can share them.
     fn is_coming(&self, job: &Job) -> bool {
         let most = job.prompt.len().saturating_sub(1);
         let known = self.best_shared(&job.prompt, job).map_or(0, |(_, shared)| shared);

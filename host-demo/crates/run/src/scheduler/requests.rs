@@ -46,7 +46,7 @@ pub fn is_wanted<T>(answer: &dyn ResultClient<T>, counters: &Counters) -> bool {
 
 /// Receives the events of an answer.
 pub trait Client: Send {
-    /// Receives an event. The function must not wait for the reader of the answer.
+    /// Receives an event of the answer. The function must return at once, even if nobody reads the answer.
     fn send(&self, event: Event);
     /// True if nobody waits for the answer any more.
     fn is_closed(&self) -> bool;

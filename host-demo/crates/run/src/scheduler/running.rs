@@ -91,7 +91,8 @@ impl Running {
         self.checkpoints.dedup();
     }
 
-    /// Limits `count` to the tokens before the next checkpoint, and changes it if a picture would be cut.
+    /// Returns the number of tokens, at most `count`, that may be read up to the next checkpoint. The number may differ
+    /// if it would cut a picture.
     pub fn piece(&self, count: usize) -> usize {
         let position = self.context.position();
         let next = self.checkpoints.iter().find(|point| **point > position);

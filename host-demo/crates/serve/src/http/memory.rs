@@ -241,7 +241,8 @@ pub fn trim() {
 
 /// The memory of a process without its model and requests.
 pub struct ProgramMemory {
-    /// Number of bytes of address space in use at the start, for the program, its libraries and its first values.
+    /// Number of bytes of address space that were in use when the process started. The program, its libraries and its
+    /// first values take them.
     start: usize,
 }
 

@@ -45,7 +45,8 @@ struct Held {
 struct Waiter {
     client: u64,
     bytes: usize,
-    /// Number of bodies that the client already had when this body came, so that clients with few bodies come first.
+    /// Number of bodies that the client had when this body arrived. Waiting bodies are served in the order of this
+    /// number, so clients with few bodies come first.
     rank: usize,
     grant: oneshot::Sender<Permit>,
 }

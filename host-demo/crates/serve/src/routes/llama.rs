@@ -145,7 +145,7 @@ async fn complete(
 
 /// Request settings that determine the fields of an answer in llama.cpp's own format.
 struct Format {
-    /// Paths of the fields to return. If the list is empty, all fields are returned.
+    /// The paths of those fields that the answer should have. An empty list stands for all fields.
     fields: Vec<String>,
     has_tokens: bool,
     settings: Value,

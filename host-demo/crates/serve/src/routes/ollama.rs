@@ -49,7 +49,7 @@ struct Said {
     tool_calls: Vec<Value>,
 }
 
-/// The fields that are only in the last line of an answer. Durations are in nanoseconds.
+/// Those fields of an answer that only its last line has. Durations are in nanoseconds.
 #[derive(Serialize)]
 struct End {
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -118,7 +118,7 @@ pub fn whole_response(
     response(service, &Shown { is_stored: false, ..shown(body) }, meta, &items, Some(choice))
 }
 
-/// Returns the items of an answer: a thought, a message, and calls.
+/// Returns the items that an answer consists of: a thought, a message, and function calls.
 fn items(prepared: &Ready, choice: &mut Choice, meta: &ResponseMeta) -> Vec<Value> {
     let parts = prepared.parts(0, choice);
     let id = meta.id.trim_start_matches("resp_");

@@ -100,7 +100,8 @@ const CLASSIFIER: &[Row] = &[
     ("classifier.out_proj", "cls.output", same),
 ];
 
-/// The classifier of each token. Some checkpoints also have a pooler, which is not used.
+/// The tensors of token classification. The classifier is applied to each token. A pooler, which some checkpoints have,
+/// is dropped because it is not used.
 #[rustfmt::skip]
 const OF_TOKENS: &[Row] = &[("pooler.dense", "", same), ("classifier", "cls.output", same)];
 

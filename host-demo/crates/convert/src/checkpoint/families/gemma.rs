@@ -184,7 +184,7 @@ fn nested(keys: &mut Keys<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Returns the quantile `p` of the standard normal distribution.
+/// Returns the quantile of the standard normal distribution for the probability `p`.
 fn quantile(p: f64) -> f32 {
     if p <= 0.0 {
         return f32::NEG_INFINITY;

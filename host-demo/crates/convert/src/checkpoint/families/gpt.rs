@@ -121,7 +121,8 @@ fn turned(config: &Config) -> Result<u32> {
     Ok((share * config.width()? as f64) as u32 / config.heads()?.max(1) as u32)
 }
 
-/// Number of positions before the context was extended. The field outside of the rope settings takes precedence.
+/// Returns the number of positions for which the model was trained before its context was extended. If config.json
+/// states it outside of the rope settings, too, that number is used.
 fn original(config: &Config) -> Result<Option<u32>> {
     const FIELD: &str = "original_max_position_embeddings";
     let inner = config.rope(FIELD).and_then(|n| u32::try_from(n.as_u64()?).ok());

@@ -87,8 +87,8 @@ fn gates<'f>(config: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
     Ok(if has_attention(config)?(layer) { vec![view, none] } else { vec![none, view] })
 }
 
-/// Returns a test for Ling's layers with attention: the last layer of each group, and the layers after the last whole
-/// group.
+/// Returns a function that tells whether a layer of Ling has attention. These are the last layer of each group, and all
+/// layers after the last whole group.
 fn has_attention(config: &Config) -> Result<impl Fn(usize) -> bool + use<>> {
     let (layers, group) = (config.layers()?, config.size(&["layer_group_size"])?);
     ensure!(group > 0, "layer_group_size in config.json is 0");

@@ -12,7 +12,8 @@ use crate::checkpoint::keys::{Keys, SIGMOID, SOFTMAX};
 use crate::checkpoint::names::Row;
 use crate::checkpoint::view::View;
 
-/// Returns a number that is the same for all layers. The config has one number, or a list with one number per layer.
+/// Returns a number that must be the same for all layers. The config states it as one number, or as a list with a
+/// number for each layer.
 fn of_all_layers(config: &Config, name: &str) -> Result<u32> {
     let value = config.get(name).with_context(|| format!("config.json has no {name}"))?;
     let list = value.as_array().map_or_else(|| vec![value.clone()], Clone::clone);

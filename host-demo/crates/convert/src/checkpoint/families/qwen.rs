@@ -88,7 +88,7 @@ fn delta(keys: &mut Keys<'_>) -> Result<()> {
     keys.rope_dimensions(0.25)
 }
 
-/// Period of the layers with attention. It is computed from the list of layers if the config has only this list.
+/// Returns the distance from one layer with attention to the next. It is computed from the list of layers.
 fn interval(config: &Config) -> u32 {
     let types = config.texts("layer_types").unwrap_or_default();
     types.iter().position(|kind| *kind == "full_attention").map_or(4, |first| first as u32 + 1)
