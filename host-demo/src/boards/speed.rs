@@ -168,7 +168,8 @@ pub struct Work {
     pub weights: BTreeMap<u32, (TensorType, u64)>,
     /// Size in bytes of all these weights.
     pub bytes: u64,
-    /// For each layer with attention: the number of elements of all query heads, and the window.
+    /// For each layer with attention, the number of elements of the queries of all heads, and the length of the window
+    /// if the layer has one.
     pub attention: Vec<(usize, Option<usize>)>,
 }
 

@@ -57,7 +57,7 @@ pub fn entities(open: &OpenModel, text: &[u8]) -> Result<Vec<Entity>> {
     let mut session = open.session(&mut memory, plan)?;
     let mut tagged = Vec::new();
     let outputs = vectors(open.model().spec(), &mut session, &ids)?;
-    // Skip the special tokens that are added around the text, because they have no labels.
+    // The special tokens around the text are left out, because they have no labels.
     for (id, outputs) in inner.iter().zip(outputs.iter().skip(start)) {
         let label = labels.clone().classes(outputs).into_iter().next().context("the model has no labels")?;
         tagged.push(Tagged { id: *id, label });

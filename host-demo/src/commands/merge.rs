@@ -139,7 +139,8 @@ fn add(model: &Model<'_>, gguf: &Gguf<'_>, scale: f32, products: &mut Vec<(Strin
         let rank = b.dims[0] as usize;
         let (mut a, mut b) = (values(&a)?, values(&b)?);
         if name == EMBEDDING {
-            // For an embedding, rows are looked up in `a`, and `b` has the shape `[columns][rank]`.
+            // The pair of an embedding is different: rows are looked up in `a`, and `b` has the shape
+            // `[columns][rank]`.
             let columns = (0..rank).flat_map(|k| b.iter().skip(k).step_by(rank).copied()).collect();
             (a, b) = (columns, a);
         }

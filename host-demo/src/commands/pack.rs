@@ -221,7 +221,7 @@ fn is_kept(key: &str, value: Value<'_>, architecture: &str, gguf: &Gguf<'_>, als
         || KEPT_PREFIXES.iter().any(|prefix| key.starts_with(prefix)) && !is_scores_of_zeros
 }
 
-/// Builds the tokenizer's index as 32-bit words, and computes the hash of the index; `None` if the file has no
+/// Builds the index of the file's tokenizer as 32-bit words, and computes its hash. `None` if the file has no
 /// tokenizer.
 fn index(vocabulary: &Gguf<'_>) -> Result<Option<(Vec<u32>, u64)>> {
     if !arenite_text::has_vocabulary(vocabulary) {

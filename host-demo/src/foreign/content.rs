@@ -74,7 +74,7 @@ pub fn no_checkpoint(path: &Path) -> Option<String> {
     if bytes.starts_with(GGUF) {
         return Some(format!("this is GGUF already: give it with -m {}", quoted(path)));
     }
-    // A pickle that is not torch's and a text, such as a git-lfs pointer, are refused.
+    // Two kinds of files are refused: a pickle that torch has not written, and a text, such as a pointer of git-lfs.
     let is_pickle = matches!(*bytes, [0x80, 2..=5, ..]) && !is_torch(&bytes);
     if is_pickle { weights(path, &bytes) } else { text(path, &bytes).filter(|_| bytes.first() != Some(&b'{')) }
 }

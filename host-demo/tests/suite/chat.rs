@@ -169,7 +169,7 @@ fn well_known_formats_are_named_and_found() {
         "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
     );
     assert_eq!(prompt("gemma"), "<start_of_turn>user\nBe brief.\n\nHi<end_of_turn>\n<start_of_turn>model\n");
-    // `--chat-template` also takes a name or a template, as in llama.cpp.
+    // As in llama.cpp, the value of `--chat-template` may also be the name of a format, or the template itself.
     assert_eq!(prompt_by("--chat-template", "gemma"), prompt("gemma"));
     assert_eq!(prompt_by("--chat-template", "{{ messages[0].content }}"), "Be brief.");
     let missing = arenite(&["chat", "--chat-template", "morse"], "");

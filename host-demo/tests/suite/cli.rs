@@ -387,7 +387,7 @@ fn scores_are_log_probabilities() {
     for score in &scores {
         assert!((score["logprob"].as_f64().unwrap() - total(score)).abs() < 1e-9);
     }
-    // The expected values are computed from the output of `arenite logits`.
+    // The log-probabilities are compared with those that follow from the output of `arenite logits`.
     stdout(&["logits", "--ids", "1,403,407,261,378", "--all", "--kv", "f32", "-o", path(&file)]);
     let (_, logits) = npy(&file);
     let vocab = logits.len() / 5;

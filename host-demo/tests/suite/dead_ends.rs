@@ -485,7 +485,7 @@ fn a_file_that_ends_in_zeros() {
     says(&said(&files.file("half.gguf", model)), &["norm.weight are all zeros", "its download is not complete"]);
 }
 
-/// Folders of checkpoints that are incomplete, or whose weights are in another place.
+/// Folders of checkpoints that lack files, or whose weights are somewhere else.
 #[test]
 fn folders_without_weights() {
     const POINTER: &str = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n";

@@ -171,8 +171,8 @@ fn a_state_is_read_once() {
     }
 }
 
-/// If a request has several states, each state gets the same answer as alone. This holds for models whose prompts begin
-/// with the state.
+/// If a request has a list of states, each of them gets the answer that it would get alone. This is tested with models
+/// whose prompts begin with the state.
 #[test]
 fn states_in_a_list_are_answered_as_alone() {
     for kind in TYPES {

@@ -407,7 +407,7 @@ fn the_cache_is_where_others_have_it() {
         let path = String::from_utf8(output.stdout).unwrap();
         assert!(path.starts_with(&at(place)), "{environment:?}: {path}");
     }
-    // Without a network, a different file of the repository is used.
+    // The hub cannot be reached here, so another file of the repository is taken from the cache.
     hub.pull("me/small:Q8_0");
     let output = hub.run_with(&["inspect", "-hf", "me/small"], &[("HF_ENDPOINT", "http://127.0.0.1:9")]);
     let stderr = String::from_utf8(output.stderr).unwrap();

@@ -267,7 +267,7 @@ const places = Array.from(versions(talk).values());
 choose(talk, b);
 const request = shown(talk).map(sent);
 const copy = fromJson(toJson(talk));
-// A chain of messages that is far longer than any conversation.
+// `long` is a chain of messages that is far longer than any real conversation.
 const long = { ...fresh(), messages: Array.from({ length: 50000 }, (_, at) => ({ parent: at ? at - 1 : null, role: "user", content: "x" })) };
 choose(long, 0);
 console.log(JSON.stringify({ branches, chosen, places, request, talk, copy, title: titleOf(copy), markdown: toMarkdown(talk), long: [long.shown, shown(long).length] }));

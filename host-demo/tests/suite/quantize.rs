@@ -68,7 +68,8 @@ fn files_are_those_of_llama_quantize() {
     let Some(case) = fixtures("q_llama") else { return };
     let types = "Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Q2_K Q3_K_M Q4_K_M Q5_K_M Q6_K IQ4_NL IQ4_XS TQ1_0 TQ2_0";
     for kind in types.split(' ') {
-        // llama-quantize's files have no hashes, and `arenite quantize` does not write hashes to a pipe.
+        // The files are compared bit by bit. llama-quantize writes no hashes, so the new file goes to a pipe, to which
+        // `arenite quantize` writes none either.
         let output = arenite(&["quantize", path(&case.join("model.gguf")), "/dev/stdout", kind]);
         let want = fs::read(case.join(format!("{kind}.gguf"))).expect("the fixture");
         assert!(output.status.success() && output.stdout == want, "{kind} differs from llama-quantize's file");

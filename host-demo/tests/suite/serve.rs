@@ -232,7 +232,7 @@ fn bad_requests_are_refused_and_the_next_is_served() {
         assert!(found == 0 || answer["error"]["message"].is_string() && answer["error"]["type"].is_string(), "{answer}");
         assert_eq!(server.text(&good()), said);
     }
-    // There are more connections than allowed, and none of them sends a complete request.
+    // The test opens more connections than the server allows, and sends no complete request on any of them.
     let halves =
         [&b""[..], b"POST /v1/comp", b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{"];
     let held: Vec<TcpStream> = (0..600)
@@ -492,7 +492,8 @@ fn a_generator_computes_the_embeddings_of_the_command_line() {
     assert!(status == 400 && answer["error"]["message"] == "input: the list is empty", "{answer}");
 }
 
-/// Web pages of other sites, shown by a browser on this machine, may try to send requests. Such requests are refused.
+/// A browser on this machine may show web pages of other sites, which try to send requests to the server. The server
+/// refuses them.
 #[test]
 fn pages_from_elsewhere_ask_for_nothing() {
     let server = Server::start(&[]);

@@ -234,7 +234,7 @@ fn whole_words() {
     }
 }
 
-/// Added tokens may absorb the white space before or after them.
+/// Added tokens with `lstrip` or `rstrip` absorb the white space before or after them.
 #[test]
 fn white_space_around_added_tokens() {
     let mut tokenizer = byte_level(LLAMA3);
@@ -362,7 +362,7 @@ fn word_pieces() {
         "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "vocab": list(&tokens)},
     });
     assert_eq!(ids(&tokenizer, "Hello WORLD! HÉllo zzz"), json!([2, 7, 8, 9, 10, 11, 7, 1, 3]));
-    // The file spells the start of a word as `▁`, which is an ordinary character in a text.
+    // In this file, the character `▁` only marks the start of words. In a text, it is an ordinary character.
     assert_eq!(ids(&tokenizer, "e▁hello e"), json!([2, 1, 12, 3]));
     assert_eq!(ids(&tokenizer, "▁e"), json!([2, 1, 3]));
     let steps = ["NFD", "Lowercase", "StripAccents"].map(|step| json!({"type": step}));

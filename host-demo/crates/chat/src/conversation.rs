@@ -272,7 +272,8 @@ impl Style {
     fn content(&self, message: &Message) -> Value {
         let text = message.text.as_deref().unwrap_or_default();
         let (pictures, Probe { shows_pictures, needs_parts, .. }) = (&message.pictures, self.probe);
-        // The results of functions have no parts, because few templates accept parts in such messages.
+        // The content of a function's result is given as a text and not as a list of parts, because few templates
+        // accept a list in such messages.
         let shows_pictures = shows_pictures && message.role != "tool";
         if !needs_parts && (pictures.is_empty() || !shows_pictures) {
             return if pictures.is_empty() { json!(text) } else { json!(marked(text, pictures)) };

@@ -425,7 +425,7 @@ mod tests {
             stops(makes[0], 11, &format!("{{% for i in range(99999) %}}{used}{{% endfor %}}"));
         }
         assert!(wrong.is_empty(), "{wrong:#?}");
-        // Visiting values of ordinary size does not use up the steps.
+        // The steps are enough for visiting values of ordinary size many times.
         let template = "{% set x = [[1, 2], {'a': 'b'}] %}{% for i in range(9999) %}{% if x != x or 3 in x %}n{% endif %}{% endfor %}y";
         assert_eq!(rendered(template).unwrap(), "y");
     }

@@ -141,7 +141,8 @@ fn required([value]: [Option<Value>; 1]) -> Result<Value, Error> {
     value.ok_or_else(|| invalid("an argument is missing"))
 }
 
-/// Converts the argument for the maximum number of splits or replacements. A negative number means no limit.
+/// Converts the argument that limits the number of splits or replacements. If it is negative or missing, there is no
+/// limit.
 fn count(most: Option<Value>) -> Result<usize, Error> {
     let most = most.map_or(Ok(-1), i64::try_from)?;
     Ok(usize::try_from(most).unwrap_or(usize::MAX))

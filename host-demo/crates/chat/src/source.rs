@@ -194,7 +194,8 @@ fn raw_end(text: &str) -> usize {
     text.len()
 }
 
-/// Rewrites `{% for x in EXPRESSION if ... %}`: passes `EXPRESSION` through [`EACH`].
+/// Rewrites the head of a loop, `{% for x in EXPRESSION if ... %}`, so that the value of `EXPRESSION` passes through
+/// the filter [`EACH`].
 fn for_each(tag: &str, words: &[Range<usize>]) -> String {
     let mut depth = 0;
     let (mut start, mut end) = (None, words.last().map_or(tag.len(), |last| last.end));
@@ -323,7 +324,7 @@ fn joined_in(tag: &str, words: &[Range<usize>], part: Range<usize>) -> String {
 
 #[cfg(test)]
 mod tests {
-    /// Translates a template whose expressions are short enough, and returns the rewritten text.
+    /// Rewrites a template for minijinja and returns the result. The expressions of the template must be short enough.
     fn translate(source: &str) -> String {
         super::translate(source).unwrap()
     }

@@ -69,7 +69,8 @@ pub fn generated(value: &Value) -> Option<Vec<Value>> {
     value.downcast_object_ref::<Generator>().map(|generator| generator.items().clone())
 }
 
-/// Returns true for lists and for minijinja's result of adding two lists.
+/// Returns true if a value is a list. The result of adding two lists is a value of another kind in minijinja, but it
+/// also counts.
 pub fn is_list(value: &Value) -> bool {
     match value.kind() {
         ValueKind::Seq => true,

@@ -60,7 +60,7 @@ impl Components {
         }
         let (finetune, version) = (joined(|roles| roles.finetune), joined(|roles| roles.version && !roles.base));
         let size = (!sizes.is_empty()).then(|| sizes.join("-"));
-        // A name without a finetune, a version and a size has no base name.
+        // If the name has no finetune, no version and no size, it is not divided, so there is no base name.
         let named = finetune.is_some() || version.is_some() || size.is_some();
         Self {
             name: Some(title(name)),

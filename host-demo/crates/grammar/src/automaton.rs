@@ -466,7 +466,8 @@ fn remaining(same: &mut [u32], mut node: u32) -> u32 {
 }
 
 impl Node {
-    /// Returns a hash of the node. The function is simple because all nodes are hashed in every round.
+    /// Returns a hash of the node. A simple function is used, because the hashes of all nodes are computed in every
+    /// round.
     fn hashed(&self) -> u64 {
         let mix = |hash: u64, value: u64| (hash.rotate_left(5) ^ value).wrapping_mul(0x517c_c1b7_2722_0a95);
         let start = u64::from(self.is_final) | (self.ranges.len() as u64) << 1 | (self.letters.len() as u64) << 32;

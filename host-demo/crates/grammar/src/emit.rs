@@ -28,7 +28,7 @@ pub fn table(mut nodes: Vec<Node>, starts: HashMap<usize, u32>, root: usize, bud
     if needs[starts[&root] as usize] > DEPTH {
         bail!("no text can satisfy this: it contradicts itself or recurses without end");
     }
-    // Remove transitions to nodes from which no end can be reached.
+    // A transition is removed if no end can be reached from the node that it leads to.
     for node in &mut nodes {
         node.ranges.retain(|(_, _, to)| needs[*to as usize] <= DEPTH);
         node.letters.retain(|(letter, to)| {
@@ -99,8 +99,8 @@ fn words_of_ranges(node: &Node) -> usize {
 /// generalization of Dijkstra's algorithm", 1977), so each transition is examined only once for each node that it
 /// depends on.
 fn needs(nodes: &[Node], starts: &HashMap<usize, u32>, budget: &Budget) -> Result<Vec<u32>> {
-    // For each node, the nodes that have a transition to it or call its rule. The index is that of the transition in
-    // `letters`; it is `None` for a range of bytes.
+    // `before[n]` lists the nodes that have a transition to node `n` or call its rule. With each of them is the index
+    // of the transition in its `letters`, or `None` if the transition is a range of bytes.
     let mut before: Vec<Vec<(u32, Option<usize>)>> = vec![Vec::new(); nodes.len()];
     for (number, node) in (0u32..).zip(nodes) {
         budget.steps(1 + node.ranges.len() + node.letters.len())?;

@@ -262,8 +262,8 @@ fn used_blobs(directory: &Path, used: &mut BTreeSet<String>) {
     }
 }
 
-/// Total size in bytes of the contents that only this repository has. Links are not counted because they lead to
-/// contents that several repositories share.
+/// Returns the total size in bytes of the contents that belong only to this repository. Links are not counted, because
+/// several repositories share what they lead to.
 fn size(blobs: &Path) -> u64 {
     let files = names(blobs).into_iter().filter_map(|name| fs::symlink_metadata(blobs.join(name)).ok());
     files.filter(|found| found.is_file()).map(|found| found.len()).sum()

@@ -74,7 +74,7 @@ fn split_iq1_s(x: &[f32], weights: &[f32], order: &[usize]) -> Best<4> {
     best
 }
 
-/// Finds the best split of 16 weights with a shift for each half.
+/// Finds the best levels for 16 weights of IQ1_M. Each half of them has a shift of its own.
 fn split_iq1_m(x: &[f32], weights: &[f32], order: &[usize]) -> Best<2> {
     let (mut xs, mut ws) = ([[0.0; 17]; 2], [[0.0; 17]; 2]);
     for (j, &i) in order.iter().enumerate() {

@@ -600,7 +600,7 @@ fn more_bits(i: usize, layers: usize) -> bool {
     i < layers / 8 || i >= 7 * layers / 8 || (i - layers / 8) % 3 == 2
 }
 
-/// Returns `kind`, or the substitute for `kind` if the rows are not whole blocks.
+/// Returns `kind`, or another type in its place if the tensor's rows do not consist of whole blocks of `kind`.
 fn fitting(kind: TensorType, tensor: &Shape<'_>) -> Result<TensorType> {
     use TensorType as T;
     let (name, columns) = (tensor.name, tensor.dims[0]);
@@ -657,8 +657,8 @@ pub fn needs_importance(name: &str, kind: TensorType, mix: Mix) -> bool {
     }
 }
 
-/// Returns the sort key of a tensor: tensors outside of layers come first, then the tensors of layers, by layer and
-/// name.
+/// Returns the key by which tensors are sorted: first those outside of layers, by name, then those of layers, by the
+/// layer's number and the name.
 pub fn order(name: &str) -> (i64, &str) {
     let number = name.strip_prefix("blk.").and_then(|rest| rest.split_once('.')?.0.parse().ok());
     (number.unwrap_or(-1), name)

@@ -73,7 +73,7 @@ fn model(name: &str) -> Model {
     }
 }
 
-/// Returns the names and dimensions of the model's tensors; the number of columns is the first dimension.
+/// Makes the tensors of a test model: their names and dimensions. The first dimension is the number of columns.
 fn tensors((architecture, layers, _, _, experts, columns, tied): Model) -> Vec<(String, Vec<u64>)> {
     let matrix = vec![columns, 2];
     let joined = matches!(architecture, "gpt2" | "falcon");

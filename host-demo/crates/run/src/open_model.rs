@@ -39,7 +39,7 @@ pub struct OpenModel {
 struct Files {
     model: ModelFile,
     lora: AdapterFiles,
-    /// Layers that predict further tokens, from a separate file.
+    /// A second file, whose layers predict further tokens for the model, if there is such a file.
     layers: Option<Layers>,
     /// The tokenizer's index.
     index: MutBorrow<Vec<u8>>,

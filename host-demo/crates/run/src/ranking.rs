@@ -50,8 +50,8 @@ impl Output {
         let are_unnamed = labels.iter().all(|label| label.starts_with("LABEL_"));
         match labels {
             [_] => Ok(Self::Score),
-            // The first class counts if the classes have no names, because a model with a template answers yes or no,
-            // in this order.
+            // If the two classes have no names, the first of them means that a document is relevant: a model with a
+            // template answers yes or no, in this order.
             [_, _] if has_template && are_unnamed => Ok(Self::Relevant(0)),
             [a, b] if is_relevant(a) != is_relevant(b) => Ok(Self::Relevant(usize::from(is_relevant(b)))),
             _ => bail!(

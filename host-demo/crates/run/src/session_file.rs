@@ -64,7 +64,7 @@ impl SessionFile {
         Ok(Self { path: path.to_owned(), loaded })
     }
 
-    /// Sets the context size in `options` to the session's size, if the user has not set a size.
+    /// If the user has not chosen a context size, takes the size that the session file has.
     pub fn sized(this: Option<&Self>, options: RunOptions) -> RunOptions {
         let own = this.and_then(|file| file.loaded.as_ref()).map(|(head, _)| head.context);
         RunOptions { context: options.context.or(own), ..options }

@@ -143,7 +143,8 @@ impl<'t, 's, 'm, 'w> Transcriber<'t, 's, 'm, 'w> {
         Ok(Progress { language, before, start: 0, id: 0, voices, translate, temperature })
     }
 
-    /// Returns `Some` if the samples of the next window are available, so that [`window`](Self::window) does not wait.
+    /// Returns `Some` once the samples of the next window have arrived. [`window`](Self::window) then returns without
+    /// waiting for them.
     pub fn is_ready(&self, progress: &Progress, sound: &mut Sound) -> Result<Option<()>> {
         Ok(sound.is_ready(progress.start, self.window + 1)?.then_some(()))
     }

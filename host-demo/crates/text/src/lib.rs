@@ -224,7 +224,7 @@ pub fn piece(tokenizer: &Tokenizer<'_, '_>, id: TokenId) -> Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Returns the logarithm of the sum of the logits' exponentials.
+/// Returns log(sum(exp(logit))) of all logits. Subtracting it from a logit gives the token's log-probability.
 pub fn log_of_sum(logits: &[f32]) -> f64 {
     let top = logits.iter().fold(f32::NEG_INFINITY, |top, &logit| top.max(logit));
     let sum: f64 = logits.iter().map(|&logit| (f64::from(logit) - f64::from(top)).exp()).sum();

@@ -220,7 +220,8 @@ fn tokens(tokenizer: &Tokenizer<'_, '_>, types: &[TokenType]) -> Result<AhoCoras
     Ok(AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(spelled)?)
 }
 
-/// Converts the texts between tokens. Also returns the positions of the tokens.
+/// Converts those parts of a text that are between tokens, and leaves the tokens unchanged. Also returns the positions
+/// of the tokens in the result.
 fn between(tokens: &AhoCorasick, text: &str, convert: impl Fn(&str) -> String) -> (String, Vec<usize>) {
     let (mut out, mut places, mut start) = (String::new(), Vec::new(), 0);
     for found in tokens.find_iter(text) {

@@ -118,7 +118,7 @@ fn measured(number: f64, unit: &str) -> String {
     if number.is_nan() { "-".to_owned() } else { format!("{number:.1}{unit}") }
 }
 
-/// Header line of CSV: the names of the fields of [`Measured`], without the profile.
+/// The first line of a CSV report. It has the names of [`Measured`]'s fields, without those of the profile.
 const CSV: &str = "model,isa,threads,sequences,prefill_tokens,decode_tokens,prefill_tok_s,decode_tok_s,first_token_ms,\
                    load_ms,workspace_bytes,kv_bytes,peak_rss_bytes,read_gb_s,integer_gmul_s,prefill_share,decode_share";
 

@@ -175,7 +175,8 @@ impl<'a> Search<'a> {
         }
         let mut caches = CACHES.to_vec();
         if let Some(core) = self.core {
-            // If several caches have about the same speed, the most accurate comes first.
+            // The caches are sorted by speed. Those of about the same speed stay in the order from the most accurate to
+            // the least accurate.
             let cost = |kv: &KvType| core.attention(*kv).unwrap_or(f64::MAX);
             let least = caches.iter().map(cost).fold(f64::MAX, f64::min);
             caches.sort_by_key(|kv| (4.0 * cost(kv) / least) as u64);

@@ -40,8 +40,8 @@ impl ThoughtBudget {
         self.left = 0;
     }
 
-    /// Returns the next token of the text that closes the thought; `None` while the budget lasts. Tokens that the
-    /// grammar `constraint` does not allow are not forced.
+    /// Once the budget is used up, returns the next token of the text that closes the thought. Before that, returns
+    /// `None`. A token that the grammar `constraint` forbids is not forced.
     ///
     /// # Errors
     ///

@@ -20,7 +20,8 @@ pub struct Constraint<'r> {
 const MOST_CALLS: u32 = 8;
 
 impl Constraint<'_> {
-    /// Returns the grammar of a pattern: delimiters that are tokens match by id, everything else as text.
+    /// Returns the grammar of a text with delimiters. A delimiter that is a token is matched by its id, and the rest as
+    /// text.
     fn mark(&self, pattern: &str) -> Piece {
         let piece = |(is_mark, text): (bool, &str)| match self.marks.id_of(text).filter(|_| is_mark) {
             Some(id) => Piece::Token(id),

@@ -118,8 +118,8 @@ pub struct Dialect {
     pub channels: Channels<String>,
     /// True if the model writes messages in channels.
     pub has_channels: bool,
-    /// True if each call is a message to the called function, as in Muse Glimmer: `to=NAME<|message|>` stands before
-    /// the call.
+    /// True if calls are messages that name the function as their recipient. In Muse Glimmer's form,
+    /// `to=NAME<|message|>` stands before the call.
     pub has_recipients: bool,
     /// The form for answers that must be calls.
     pub own: Own,

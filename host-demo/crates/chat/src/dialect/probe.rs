@@ -231,7 +231,7 @@ fn has_arguments(text: &str) -> bool {
     text.contains(NAME) && !text.contains(&format!("'{KEY}'")) && text.match_indices(KEY).any(has_value)
 }
 
-/// Returns true if the template renders a question alone, but refuses it after a system message.
+/// Returns true if a template refuses system messages: it renders a question alone, but not after a system message.
 fn refuses_system(template: &dyn Template, question: &Value) -> bool {
     let none = json!([]);
     let with_system = json!([{ "role": "system", "content": NAME }, question[0]]);

@@ -201,14 +201,15 @@ fn may_be_call(tools: &Tools, text: &str) -> Step<()> {
     }
 }
 
-/// Parses the name of a declared function before `between`, or before the arguments if `between` is empty.
+/// Parses a function's name, which ends where `between` begins. If `between` is empty, it ends where the arguments
+/// begin. The name must be that of a declared function.
 fn name_before<'f>(tools: &'f Tools, input: &mut Literals<'_>, id: &str, between: &str) -> Step<&'f Tool> {
     let rest = input.rest();
     let (name, len) = if between.is_empty() {
         let at = rest.find('{').ok_or(Unread::More)?;
         (&rest[..at], at)
     } else {
-        // Spaces at the ends of the delimiter are ignored if the delimiter has other characters.
+        // Spaces at the ends of the delimiter need not be in the text, unless the delimiter consists only of spaces.
         let mark = if between.trim().is_empty() { between } else { between.trim() };
         let at = input.name_end(mark)?;
         (&rest[..at], at + mark.len())

@@ -74,7 +74,7 @@ const XTML: Syntax<&str> = Syntax::Tagged {
     pad: "",
 };
 
-/// `<function name="NAME">` containing `<param name="NAME">`.
+/// The syntax of calls as elements: `<function name="NAME">`, which contains `<param name="NAME">` elements.
 const PARAM: Syntax<&str> = Syntax::Tagged {
     call: tag("<function name=\"", "\">", "</function>"),
     parameter: tag("<param name=\"", "\">", "</param>"),

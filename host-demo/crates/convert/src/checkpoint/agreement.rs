@@ -18,7 +18,7 @@ struct Difference {
     /// The field in `config.json`.
     field: &'static str,
     value: String,
-    /// Keys that make the model follow the setting; empty if no key can do this.
+    /// The keys that would make the model follow the setting. Empty if there are no such keys.
     keys: Vec<(&'static str, Meta)>,
 }
 
@@ -36,7 +36,8 @@ pub fn settle(header: &mut Header, config: &Config, architecture: &str) -> Resul
     let mut are_added = false;
     loop {
         let Some(file) = header.with_zeros()? else { return Ok(()) };
-        // If the core cannot read the header, writing the file fails later and reports the reason.
+        // If the core cannot read the header, nothing is compared here. The file is then refused later, with the
+        // reason.
         let Ok(gguf) = Gguf::parse(&file) else { return Ok(()) };
         let Ok(spec) = Spec::read(&gguf) else { return Ok(()) };
         let checks: &[Check] = match spec.stack() {

@@ -24,7 +24,7 @@ macro_rules! added {
     )*};
 }
 added! {
-    /// Adds one to norm weights that are stored relative to one.
+    /// Adds 1, for families that store the weights of norms relative to 1.
     plus_one 1.0;
     /// Adds 1/5, because PLaMo stores the weights of norms after attention relative to this number.
     plus_fifth 0.2;
@@ -179,7 +179,7 @@ pub fn keys_and_values<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     view.split(0, &[width, width])
 }
 
-/// PLaMo's number of key heads, and the number of query heads that share one of them.
+/// Returns the number of key heads of a PLaMo model, and the number of query heads that share a key head.
 pub fn in_groups_of_heads(config: &Config) -> Result<[usize; 2]> {
     let (heads, shared) = (config.heads()?, config.size(&["n_shared_head"])?);
     ensure!(

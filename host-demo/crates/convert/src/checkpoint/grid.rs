@@ -36,13 +36,14 @@ fn is_half(value: f32) -> bool {
     value.is_finite() && f16::from_f32(value).to_f32() == value
 }
 
-/// Returns the smallest type without a bias that holds the integers from `low` to `high`.
+/// Returns the smallest type that holds all integers from `low` to `high` and that has no bias for its groups.
 fn without_bias(low: f32, high: f32) -> Option<TensorType> {
     WITHOUT_BIAS.iter().find(|(_, [least, most])| *least <= low && high <= *most).map(|(kind, _)| *kind)
 }
 
 impl Packed<'_> {
-    /// The smallest type of GGUF that holds all weights of `rows` rows.
+    /// Returns the smallest type of GGUF that holds all weights of a matrix of `rows` rows without loss. `None` if
+    /// there is none.
     fn grid(&self, rows: usize) -> Option<TensorType> {
         let (size, lines) = match self.groups {
             Groups::OfColumns(size) => (size, rows),

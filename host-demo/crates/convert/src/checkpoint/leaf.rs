@@ -216,8 +216,8 @@ pub struct Factors<'f> {
     pub leaf: Arc<Leaf<'f>>,
     /// Number of groups of a row.
     pub groups: usize,
-    /// If set, the factors are ordered by group: first come the factors of all rows for the first group. The value is
-    /// the number of rows.
+    /// If this is set, the factors are ordered by group: the factors of all rows for the first group come first. Its
+    /// value is the number of rows. If it is not set, they are ordered by row.
     pub rows: Option<usize>,
     /// If the factors are themselves quantized (bitsandbytes' double quantization), how to compute them.
     pub nested: Option<Nested>,
@@ -238,7 +238,7 @@ pub enum Zeros<'f> {
     Constant(f32),
     /// The zeros are stored as codes. A line of codes has the zeros of all rows for one group.
     Packed(Codes<'f>),
-    /// The codes are the zeros minus 1, as in the first version of GPTQ's format: see [`Codes::next`].
+    /// Like `Packed`, but each code is the zero minus 1, as in the first version of GPTQ's format: see [`Codes::next`].
     PackedLess(Codes<'f>),
     /// The zeros of all groups in a row are a line of codes.
     PackedRows(Codes<'f>),
@@ -289,7 +289,7 @@ impl<'f> Leaf<'f> {
         self.bytes.get(at / 2).map_or(0, |byte| byte >> (at % 2 * 4) & 15)
     }
 
-    /// Decodes every `stride`th stored value, from index `start` on.
+    /// Decodes stored values to `out`: the value at index `start`, and then every `stride`th value after it.
     pub fn decode(&self, start: usize, stride: usize, out: &mut [f32]) {
         fn each<const N: usize>(
             bytes: &[u8],

@@ -359,7 +359,7 @@ fn choose_types(outputs: &mut [Output<'_>], mix: Option<Mix>, config: &Config, a
     Ok(())
 }
 
-/// Returns a note that `method` quantized the weights to integers, if `--type` is left out.
+/// Returns a note for conversions without `--type`, if `method` has quantized the checkpoint's weights to integers.
 fn integers(method: &str, outputs: &[Output<'_>]) -> Option<String> {
     let mut grids = outputs.iter().filter(|output| output.is_integer()).map(|output| output.grid);
     let first = grids.next()?;

@@ -156,7 +156,7 @@ pub fn assemble<'f>(
     Ok(Assembled { outputs, scalars, notes })
 }
 
-/// Returns the layer of the tensor `name`, if only layers that predict further tokens have such a tensor.
+/// Returns the layer of the tensor `name`, if its name is one that only layers for predicting further tokens have.
 fn predicting_layer(name: &str) -> Option<String> {
     let place = Place::of(name);
     place.rest.starts_with("eh_proj.").then_some(place.layer)
@@ -177,7 +177,7 @@ pub fn complete(outputs: &[Output<'_>], config: &Config, pools: bool) -> Result<
         "the checkpoint has no head, and tie_word_embeddings in config.json is false: change it to true if the embedding \
          is the head, too"
     );
-    // In laya, only the scoring layers have biases. These are the last layers.
+    // In a laya model, biases are expected only in the scoring layers, which are its last layers.
     let is_scoring = config.classes().contains(&SCORING_ENCODER);
     let first = if is_scoring { config.size(&["num_layers_per_stack"])? } else { 0 };
     let of_layer = |name: &str| Some(name.strip_prefix("blk.")?.split_once('.')?.1.strip_suffix(".bias")?.to_owned());

@@ -1,4 +1,5 @@
-//! Modules after a sentence-transformers encoder: pooling and linear layers, in separate folders.
+//! The modules that sentence-transformers applies after an encoder: a pooling and linear layers. Each has a folder of
+//! its own.
 
 use std::path::{Path, PathBuf};
 

@@ -222,7 +222,7 @@ impl Settings {
         Ok(u32::try_from(found.with_context(wanted)?)?)
     }
 
-    /// Adds a tensor of the checkpoint to `outputs`, the tensors of the new file.
+    /// Converts a tensor of the checkpoint's encoder of pictures and adds it to `outputs`, the tensors of the new file.
     fn push<'f>(&self, kind: &Kind, name: &str, view: View<'f>, outputs: &mut Vec<Output<'f>>) -> Result<()> {
         let (name, number) = new_name(kind, name).context("is not known in an encoder of pictures")?;
         let mut put = |name: &str, view: View<'f>| {

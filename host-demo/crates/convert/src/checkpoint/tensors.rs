@@ -263,7 +263,8 @@ impl<'f> Checkpoint<'f> {
         Ok(())
     }
 
-    /// Inserts a tensor under its name in the model, without the prefixes that training adds.
+    /// Inserts a tensor into the checkpoint. Its name is changed to the name that the model uses, without the prefixes
+    /// that training adds.
     fn insert(&mut self, mut leaf: Leaf<'f>) -> Result<()> {
         let name = own_name(&leaf.name);
         leaf.name.clone_from(&name);

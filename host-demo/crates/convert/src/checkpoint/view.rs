@@ -340,8 +340,9 @@ impl<'f> View<'f> {
             && outer.iter().all(|stride| stride.is_multiple_of(size))
     }
 
-    /// Calls `run` for each sequence of values with a constant stride. The arguments are the position in the output,
-    /// the position in the stored tensor, the length, and the stride.
+    /// Divides the `len` values of the view from index `start` on into runs, in which the stored values have a constant
+    /// distance. Calls `run` for each of them, with its position among these values, its position in the stored tensor,
+    /// its length and the distance.
     pub fn runs(&self, start: usize, len: usize, mut run: impl FnMut(usize, usize, usize, usize)) {
         let inner = self.shape.last().copied().unwrap_or(1).max(1);
         let stride = self.strides.last().copied().unwrap_or(1);
@@ -387,7 +388,7 @@ mod tests {
 
     #[test]
     fn rows_are_permuted_as_by_reshapes() {
-        // The matrix has two heads of four rows. Rows that are half a head apart become neighbours.
+        // The test's matrix has two heads of four rows each. Two rows that were half a head apart become neighbours.
         let view = numbers(&[8, 3]).reshape(&[2, 2, 2, 3]).unwrap().swap(1, 2).unwrap();
         let rows: Vec<usize> = values(&view).chunks(3).map(|row| row[0] as usize / 3).collect();
         assert_eq!(rows, [0, 2, 1, 3, 4, 6, 5, 7]);

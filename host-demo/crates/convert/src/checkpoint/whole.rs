@@ -357,8 +357,8 @@ impl Whole {
         }
     }
 
-    /// Adds the pair of matrices for the difference of an embedding `[rows, columns]`. The difference has the given
-    /// rows, or all rows.
+    /// Adds the pair of matrices whose product is the change of an embedding `[rows, columns]`. The change is given for
+    /// some rows or for all rows.
     fn lookup(
         &mut self,
         settings: &Settings,

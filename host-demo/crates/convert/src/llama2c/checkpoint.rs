@@ -164,7 +164,7 @@ impl<'s> Checkpoint<'s> {
             self.each_layer(rest, name, rows, columns);
         }
         self.vector(rest, "output_norm.weight".to_string());
-        // Skip the tables of cosines and sines, because readers compute them.
+        // The tables of cosines and sines are not needed, because programs that read GGUF compute them.
         rest.take(self.context as u64 * (dim / self.heads) as u64, 4);
         if !tied {
             self.matrix(rest, "output.weight".to_string(), vocab, dim);

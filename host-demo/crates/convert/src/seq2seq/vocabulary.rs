@@ -62,7 +62,7 @@ pub fn read(directory: &Path, family: Family, model: &Model<'_>, header: &mut He
     Ok(())
 }
 
-/// Reads `source.spm`. For Marian, the ids of the tokens come from `vocab.json`.
+/// Reads the pieces of `source.spm`. For Marian, their ids are taken from `vocab.json`.
 fn pieces(directory: &Path, family: Family, model: &Model<'_>, header: &mut Header) -> Result<()> {
     let source = SentencePiece::decode(&*read_file(directory, "source.spm")?).context("source.spm is damaged")?;
     let kind = source.trainer.as_ref().and_then(|trainer| trainer.model_type).unwrap_or(1);

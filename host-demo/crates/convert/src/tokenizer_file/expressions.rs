@@ -195,7 +195,8 @@ fn collect<'v>(value: &'v Value, found: &mut Vec<&'v str>) -> Result<()> {
     Ok(())
 }
 
-/// Returns the equivalent expression in [`KNOWN`], if there is one, otherwise the expression itself.
+/// Returns the expression of [`KNOWN`] that splits texts in the same way as `expression`. If there is none, returns
+/// `expression` itself.
 fn known(expression: &str) -> &str {
     let spelled = usual(expression);
     let same = |text: &str| usual(text) == spelled;

@@ -193,7 +193,7 @@ fn finish(
     header: &mut Header,
 ) -> Result<Option<String>> {
     adjust(wanted, &mut vocabulary);
-    // The id of the unknown token is written only if it differs from llama.cpp's default.
+    // If the id of the unknown token is llama.cpp's default, its key is left out.
     let default = if vocabulary.keys.contains(&("model", Meta::from("t5"))) { 2 } else { 0 };
     if let Some(unknown) = unknown.filter(|id| *id != default)
         && !header.has("tokenizer.ggml.unknown_token_id")

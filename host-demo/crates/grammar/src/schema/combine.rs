@@ -98,7 +98,7 @@ impl Reader<'_> {
         Ok(Value::Object(a))
     }
 
-    /// Combines two values of a keyword; `None` if nothing can satisfy both.
+    /// Combines the values `a` and `b` that two schemas have for the keyword `key`. `None` if no value satisfies both.
     fn joined(&self, key: &str, a: &Value, b: &Value, path: &str) -> Result<Option<Value>> {
         let number = |value: &Value| value.as_f64().unwrap_or_default();
         let all = || json!({ "allOf": [a, b] });

@@ -13,7 +13,7 @@ const LIMITS: [(&str, &str); 2] = [("minimum", "exclusiveMinimum"), ("maximum", 
 pub(super) fn with_integers(mut schema: Value) -> Value {
     match &mut schema {
         Value::Number(number) if number.is_f64() => {
-            // Only numbers up to 2^53 are converted, because not every larger integer has an exact `f64`.
+            // Larger floats are not converted: from 2^53 on, a float may stand for several integers.
             let whole = number.as_f64().filter(|f| f.fract() == 0.0 && f.abs() <= (1u64 << 53) as f64);
             whole.map_or(schema, |whole| json!(whole as i64))
         }

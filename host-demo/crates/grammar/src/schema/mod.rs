@@ -128,7 +128,7 @@ struct Reader<'s> {
     budget: &'s Budget,
     /// The rules of this schema and of those before it.
     all: &'s mut Schemas,
-    /// Rules of the schemas with `$ref` or `allOf`, by the schema's text.
+    /// Numbers of the rules for schemas with `$ref` or `allOf`. The key is the text of the schema.
     named: HashMap<String, usize>,
     /// Schemas with `$ref` or `allOf` that still have to be converted. Each entry has the number of the rule to fill,
     /// the schema, and the schema's path.
@@ -257,7 +257,8 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Returns a call of the rule for a schema with `$ref` or `allOf`. [`Schemas::add`] converts the schema later.
+    /// Returns a call of the rule that belongs to a schema with `$ref` or `allOf`. The schema is converted to this rule
+    /// later, by [`Schemas::add`].
     fn named(&mut self, schema: &Map<String, Value>, path: &str) -> Result<Expr> {
         self.copy_of(schema, path)?;
         let asserting: Map<String, Value> = schema

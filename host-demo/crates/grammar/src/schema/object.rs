@@ -16,7 +16,7 @@ use crate::expr::{Chars, Expr};
 const MAX_COMPILED: usize = 1 << 16;
 /// Budget steps to match one byte of a name with one pattern.
 pub(super) const LOOKS: usize = 200;
-/// Keywords that are supported in a `propertyNames` without a list of names.
+/// Keywords that `propertyNames` may have, if it does not list the names.
 const OF_NAMES: [&str; 4] = ["minLength", "maxLength", "pattern", "format"];
 
 const ANY: Value = Value::Bool(true);

@@ -149,7 +149,7 @@ fn errors_name_the_place() {
     refused(&format!("root ::= {}", "(".repeat(200)), "nested groups");
 }
 
-/// Regular expressions that match a whole text, in the notation of outlines and guidance.
+/// Tests regular expressions that must match a whole text, as outlines and guidance write them.
 #[test]
 fn patterns_of_whole_texts() {
     let pattern = |pattern: &str, good: &[&str], bad: &[&str]| {

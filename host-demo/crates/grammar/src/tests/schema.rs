@@ -9,7 +9,7 @@ fn schema(schema: &str, good: &[&str], bad: &[&str]) {
     let value: Value = serde_json::from_str(schema).unwrap();
     let table = from_json_schema(&value, &Budget::of_command()).unwrap_or_else(|error| panic!("{schema}: {error:#}"));
     check(schema, &table, good, bad);
-    // An independent validator must also call the accepted texts valid.
+    // An independent validator checks the test itself: it must also accept the texts that the grammar should accept.
     for text in good {
         let instance = serde_json::from_str(text).unwrap();
         assert!(

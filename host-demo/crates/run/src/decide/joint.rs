@@ -36,7 +36,7 @@ pub struct Field {
     options: Vec<Range<usize>>,
 }
 
-/// Tokenizes the pieces of a prompt. `kinds` has the types of the questions in the prompt.
+/// Tokenizes a prompt piece by piece. `kinds` has the type of each question in the prompt.
 pub fn tokens(prompt: &str, kinds: &[Kind], tokenizer: &Tokenizer<'_, '_>) -> Result<(Vec<TokenId>, Vec<Field>)> {
     let how = Encode { add_special: false, parse_special: true };
     let (mut ids, mut fields) = (Vec::new(), Vec::<Field>::new());
@@ -174,7 +174,7 @@ impl JointHead {
         Ok(head)
     }
 
-    /// Checks the shapes of all tensors, for a model of width `dim`.
+    /// Checks that all tensors of the head have the shapes that belong to a model of width `dim`.
     fn check(&self, dim: usize) -> Result<()> {
         let width = self.width;
         ensure!(self.heads > 0 && width > 0 && width.is_multiple_of(self.heads), "decision.head_count does not fit");

@@ -125,8 +125,8 @@ impl Draft {
         self.counts.drafted += self.len();
     }
 
-    /// Compares the next proposed token with the token that was chosen. Returns true if they are equal: the logits
-    /// after this token are then known.
+    /// Compares the token that was chosen with the next proposed token. Returns true if they are equal. The logits
+    /// after this token are then known from the same pass.
     pub fn take(&mut self, token: Option<TokenId>) -> bool {
         let is_right = token.is_some() && self.run.get(self.right + 1).copied() == token;
         self.right += usize::from(is_right);

@@ -8,7 +8,7 @@ use super::Turn;
 use crate::open_model::OpenModel;
 use crate::runtime::Memory;
 
-/// The smaller model's context for a conversation, and the tokens that this context contains.
+/// What the smaller model has read of a conversation: its context, and the tokens that the context contains.
 #[derive(Debug)]
 pub struct Reader {
     context: Context,

@@ -22,7 +22,7 @@ pub fn is_row(id: TokenId) -> bool {
 /// The tokens of a prompt, and the pictures among them.
 #[derive(Clone, Debug, Default)]
 pub struct Sights {
-    /// The tokens. The tokens of pictures have special ids (see [`is_row`]).
+    /// The tokens of the prompt. In place of a picture, they have the ids of its rows (see [`is_row`]).
     pub ids: Vec<TokenId>,
     /// The positions of the pictures.
     pub shown: Shown,

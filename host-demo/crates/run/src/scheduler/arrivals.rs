@@ -7,7 +7,7 @@ use super::budget::is_short;
 use super::cache::Cache;
 use super::requests::Command;
 
-/// Commands that have been received during passes and not been handled yet.
+/// Commands that arrived while a pass was running and still have to be handled.
 #[derive(Default)]
 pub struct Arrivals(VecDeque<Command>);
 

@@ -91,8 +91,8 @@ impl Cache {
         Some((context, ids, shared))
     }
 
-    /// Removes contexts of this scope with these adapters: those whose tokens are the beginning of `ids`, and those
-    /// that begin with `ids`.
+    /// Removes the contexts of this scope with these adapters that belong to the conversation `ids`. These are contexts
+    /// whose tokens are the beginning of `ids`, and contexts whose tokens begin with `ids`.
     pub fn remove(&mut self, scope: Option<u64>, ids: &[TokenId], lora: &[(usize, f32)]) -> Vec<Context> {
         let is_of = |kept: &mut Kept| {
             let common = shared(&kept.ids, ids);

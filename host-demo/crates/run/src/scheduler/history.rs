@@ -17,7 +17,8 @@ const MOST_TOKENS: usize = 16 << 10;
 const MOST_CLIENTS: usize = 256;
 /// Upper bound in bytes for all histories.
 pub const HISTORIES: usize = MOST_CLIENTS * MOST_TOKENS * size_of::<TokenId>();
-/// Number of tokens at the end of a prompt that may be tokenized differently when the text is continued.
+/// If a client continues a text, the last tokens of the old text may become other tokens. At most this many tokens are
+/// expected to change.
 const SPLIT_AGAIN: usize = 4;
 
 /// A conversation of a client.
@@ -91,8 +92,8 @@ mod tests {
         history.add(1, &ids[..10], 10, &[]);
         assert_eq!((history.known(1, &ids, &[], 0), history.known(2, &ids, &[], 0)), (10, 0));
         assert_eq!((history.known(1, &ids, &[(0, 1.0)], 0), history.known(1, &ids[..10], &[], 0)), (0, 9));
-        // If a prompt differs from the earlier prompt before its last tokens, its client does not learn how much is
-        // cached.
+        // If a prompt differs from an earlier one, and not only in its last tokens, its client is told that nothing of
+        // it is cached.
         let other = |len: usize| [&ids[..len], &[99; 10]].concat();
         assert_eq!((history.known(1, &other(6), &[], 0), history.known(1, &other(5), &[], 0)), (6, 0));
         let changed = [&ids[..3], &[99], &ids[5..9]].concat();

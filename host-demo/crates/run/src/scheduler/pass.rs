@@ -13,7 +13,8 @@ use crate::generation::{Logprob, Workbench, logprob};
 use arenite_text::shown::one_line;
 
 impl Scheduler<'_, '_, '_> {
-    /// Reads the next piece of a prompt whose tokens are to be scored, and computes the logits of each token.
+    /// For a conversation whose prompt is to be scored, reads the next piece of the prompt and computes the logits of
+    /// each of its tokens.
     fn score_prompt(&mut self) -> Result<(), Error> {
         let Self { engine, running, tokenizer, .. } = self;
         let Some(running) = running.iter_mut().find(|running| running.scores && running.end.is_none()) else {

@@ -89,7 +89,8 @@ pub struct Job {
     /// The seed of this answer.
     pub seed: u64,
     pub client: Box<dyn Client>,
-    /// Identifies the client and its request. Clients take turns, and the requests of a client take turns.
+    /// Who asks: the client, and which of its requests this answer belongs to. Clients take turns, and so do the
+    /// requests of a client.
     pub asker: Asker,
     /// The client whose conversations the cache may use for this answer, and from whose conversations the reported
     /// counts come; `None` for the conversations of all clients.

@@ -147,7 +147,8 @@ impl Service {
         self.table_of_calls("tools", &wanted, calls, prepared).map(Some)
     }
 
-    /// Compiles the grammar of calls that applies after the opening delimiter of a call.
+    /// Compiles the grammar for calls with strict parameters. It applies to the text after the delimiter that begins a
+    /// call.
     fn strict_calls(&self, prepared: &mut Prepared) -> Result<Option<StrictCalls>, Refusal> {
         let (tools, is_parallel) = (prepared.tools.clone(), prepared.is_parallel);
         let Some((until, _)) = self.style.strict_calls(&tools, is_parallel) else { return Ok(None) };

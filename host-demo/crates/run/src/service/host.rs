@@ -39,8 +39,8 @@ impl Host {
         let parallel = open.options.parallel;
         ensure!(parallel > 0, "at least one answer must be generated at the same time: give 1 or more for `parallel`");
         let context = open.context(0);
-        // Each running answer needs a context, and the same number of contexts is for cached conversations. Pages are
-        // planned for running answers only.
+        // There are two contexts for each answer that can run: one for the answer, and one for a cached conversation.
+        // The memory of the cache is planned only for the answers that run.
         let options = open
             .plan_options(context)
             .contexts(2 * parallel + 1)
@@ -131,8 +131,8 @@ fn model_name(file: &str) -> String {
     std::path::Path::new(file).file_stem().map_or(file.into(), |stem| stem.to_string_lossy().into_owned())
 }
 
-/// Returns the special tokens for fill-in-the-middle. They are before the prefix, before the suffix and before the text
-/// between them.
+/// Returns the three special tokens for filling in the middle of a text: the token before the prefix, the token before
+/// the suffix, and the token before the text between them.
 fn infill(gguf: &Gguf<'_>, tokenizer: &Tokenizer<'_, '_>) -> Option<[TokenId; 3]> {
     const NAMES: [(&str, [&str; 6]); 3] = [
         (

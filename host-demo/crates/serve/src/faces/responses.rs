@@ -40,8 +40,8 @@ const RESPONSE: &[Row<Asked>] = &[
     Row(&["text"], Use::Reads(text)),
 ];
 
-/// Rows that come after the tables of all interfaces, because they read values that these tables have set
-/// (`top_logprobs`).
+/// The rows that are read after the tables of all interfaces. They need values that the rows of these tables have set,
+/// such as `top_logprobs`.
 const OTHERS: &[Row<Asked>] = &[
     Row(
         &["include"],
@@ -170,7 +170,8 @@ fn items(asked: &mut Asked, list: &[Value], field: &Field<'_>) -> Result<Vec<Mes
             }
             "item_reference" => {
                 let id = text("id").unwrap_or_default();
-                // A missing thought is only a warning, because an answer is possible without it.
+                // If the missing item is a thought, the request is answered with a warning, because an answer is
+                // possible without it.
                 if !id.starts_with("rs_") {
                     let why = format!("the server does not have the item `{id}`: send it itself, as with store: false");
                     return Err(wrong(why));

@@ -64,7 +64,7 @@ fn obeys<T>(tables: &[&[Row<T>]], mut read: impl FnMut(&Map<String, Value>) -> R
     }
 }
 
-/// Calls a generic function with each interface's tables. A macro is needed because the targets of the tables have
+/// Calls a generic function once for the tables of each interface. It is a macro, because the tables are for targets of
 /// different types.
 macro_rules! for_all_tables {
     ($check:ident) => {

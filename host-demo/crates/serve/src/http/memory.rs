@@ -560,7 +560,7 @@ mod tests {
             (0..1000).take_while(|i| !many[i % 8].0.is_closed()).map(|i| many[i % 8].0.send(token(&text))).count();
         assert!((31..=40).contains(&sent), "{sent}");
         drop(many);
-        // If there is no room, the largest answer ends, and all other answers continue.
+        // If there is no room for an event, the answer with the most unread events ends. All other answers go on.
         let (large, small) = (mailbox(memory.meter(false)), mailbox(memory.meter(false)));
         (0..31).for_each(|_| large.0.send(token(&text)));
         (0..3).for_each(|_| small.0.send(token(&text)));

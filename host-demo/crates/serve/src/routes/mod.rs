@@ -209,7 +209,8 @@ async fn with_key(State(keys): State<Arc<[String]>>, headers: HeaderMap, request
     }
 }
 
-/// Compares two keys in a time that does not depend on the position of the first difference.
+/// Returns true if two keys are equal. The time does not depend on the position of their first difference, so it does
+/// not help to guess a key.
 fn same(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |sum, (a, b)| sum | (a ^ b)) == 0
 }
@@ -247,8 +248,7 @@ async fn embeddings(State(app): State<Arc<App>>, request: Request<HttpBody>) -> 
     let read = |app: &App, body: Value| {
         let (inputs, format) = vectors::embedding_inputs(&app.service, &body, false)?;
         let lora = lora::of_body(&app.service.lora, &body)?;
-        // The answer has llama.cpp's own format only if the request has `content`, because only llama.cpp has this
-        // field.
+        // Only llama.cpp's requests have the field `content`, so only their answers have llama.cpp's own format.
         let is_llama = body.get("input").is_none_or(Value::is_null) && body.get("content").is_some();
         Ok((format, inputs, lora, is_llama))
     };

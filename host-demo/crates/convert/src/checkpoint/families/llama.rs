@@ -57,7 +57,8 @@ pub fn rope_factors(config: &Config) -> Result<Vec<Made>> {
         (setting("factor", 8.0), setting("low_freq_factor", 1.0), setting("high_freq_factor", 4.0));
     let context = setting("original_max_position_embeddings", 8192.0);
     let values = (0..dim / 2).map(|i| {
-        // torch divides a number by a tensor by multiplying with the reciprocal.
+        // The reciprocal is taken first, because torch divides a number by a tensor in this way, and the bits should be
+        // the same.
         let frequency = (base.powf(f64::from((2 * i) as f32 / dim as f32)) as f32).recip();
         let length = frequency.recip() * std::f32::consts::TAU;
         if length < context / high {

@@ -140,8 +140,8 @@ pub const ALL: &[Family] = &[
         architecture: "phimoe",
         keys: |k| {
             super::gpt::phi3(k)?;
-            // The published code chooses two experts, and leaves out an expert whose score is too far below the best
-            // score.
+            // The model's code chooses exactly two experts. It then leaves out an expert whose score is too far below
+            // the best score.
             k.config.only("num_experts_per_tok", &serde_json::Value::from(2))?;
             k.config.only("router_jitter_noise", &serde_json::Value::from(0.01))?;
             let head = k.config.head_width()? as u32;

@@ -236,8 +236,8 @@ const QRWKV6: &[Row] = &[
     ("self_attn.o_proj", "time_mix_output", same),
 ];
 
-/// Transposes the tensor, and orders its five parts: decay, key, value, receptance, gate. In the checkpoint, the first
-/// part is for receptance and the fourth part for decay.
+/// Transposes the tensor and changes the order of its five parts. The checkpoint has the part for receptance first and
+/// the part for decay fourth. The new file has decay, key, value, receptance, gate.
 fn decay_first<'f>(config: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
     let mut parts = Vec::new();
     for view in transposed(config, view)? {
