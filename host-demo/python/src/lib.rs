@@ -342,7 +342,7 @@ impl Answer {
         })
     }
 
-    /// Tokens of the prompt and of the answer, once it has ended.
+    /// Number of tokens of the prompt and number of tokens of the answer, once the answer has ended.
     #[getter]
     fn usage(&mut self) -> (usize, usize) {
         self.answer().tokens()

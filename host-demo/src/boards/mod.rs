@@ -217,7 +217,7 @@ impl Board {
             return Fit::FlashTooSmall;
         }
         let mapped = if self.flash.is_none() { file } else { 0 };
-        // Returns true if this context fits together with a further block of `more` bytes.
+        // Returns true if a context of this size fits together with a further block of `more` bytes.
         let fits = |context, more| {
             need(context).is_some_and(|n| {
                 let blocks = [vec![n.workspace, n.kv, n.tokenizer, mapped, more], self.reserved(workers)].concat();

@@ -68,7 +68,7 @@ const UNMEASURED: usize = 48 * 1024;
 /// can grow more than the program (`lfm2` grows 1.5 times as much), so its estimate is twice the scaled size.
 const SMALL: usize = 4 * 1024;
 
-/// Returns the last number of each line of [`MEASURED`] that starts with these words.
+/// Returns the number at the end of each line of [`MEASURED`] whose first words are `words`.
 fn measured(words: &[&str]) -> impl Iterator<Item = usize> {
     MEASURED.lines().filter_map(move |line| {
         let mut rest = line.split_ascii_whitespace();

@@ -294,7 +294,8 @@ fn same(arg: OsString) -> OsString {
     value.map_or((*flag).into(), |value| format!("{flag}={value}").into())
 }
 
-/// Returns the index of the command, or the index at which a missing command is inserted.
+/// Returns the index of the command in the arguments. If there is no command, returns the index at which it is
+/// inserted.
 fn command_at(args: &[OsString]) -> usize {
     let mut at = 1;
     while let Some(arg) = args.get(at) {

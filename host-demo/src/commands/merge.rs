@@ -128,7 +128,7 @@ fn add(model: &Model<'_>, gguf: &Gguf<'_>, scale: f32, products: &mut Vec<(Strin
     };
     for a in gguf.tensors() {
         let Some(name) = a.name.strip_suffix(".lora_a") else { continue };
-        // The router is left out, because its scale multiplies its input instead of its weights.
+        // A router is not checked, because the scale beside it multiplies the router's input instead of its weights.
         let stem = name.strip_suffix("weight").filter(|stem| !stem.ends_with("ffn_gate_inp."));
         let scaling = stem.map(|stem| format!("{stem}scale"));
         ensure!(
@@ -163,7 +163,7 @@ fn add(model: &Model<'_>, gguf: &Gguf<'_>, scale: f32, products: &mut Vec<(Strin
     Ok(())
 }
 
-/// Adds products to a tensor, and writes the sum row by row.
+/// Adds the products of adapters' matrices to a tensor, and writes the sum row by row.
 fn merged(tensor: &Tensor<'_>, products: &[&Product], out: &mut impl Write) -> Result<()> {
     let (columns, rows) = (tensor.dims[0] as usize, tensor.dims[1] as usize);
     let row_bytes = tensor.kind.row_bytes(columns).context("rows that are not whole blocks")?;

@@ -209,7 +209,7 @@ impl Mean {
         self.sum / self.count as f64
     }
 
-    /// Returns the standard error of the mean; 0 if there are too few values.
+    /// Returns the standard error of the mean; 0 for fewer than two values.
     fn error(&self) -> f64 {
         let variance = self.squares / self.count as f64 - self.mean() * self.mean();
         if variance > 0.0 && self.count > 1 { (variance / (self.count - 1) as f64).sqrt() } else { 0.0 }

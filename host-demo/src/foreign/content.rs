@@ -129,7 +129,7 @@ fn zip(path: &Path, bytes: &[u8]) -> String {
         }
     }
     let has = |end: &str| names.iter().any(|name| name.ends_with(end));
-    // A truncated archive has no directory, but the name of its first entry identifies PyTorch.
+    // A truncated archive has no directory of its entries, but the name of the first entry identifies PyTorch's format.
     if has("data.pkl") || bytes[..bytes.len().min(256)].windows(8).any(|part| part == b"data.pkl") {
         return torch(path);
     }

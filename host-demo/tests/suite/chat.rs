@@ -79,7 +79,7 @@ fn public_templates_give_the_prompts_that_transformers_gives() {
     assert_eq!(cases.len(), 60);
 }
 
-/// Returns the text of a field of a case, exactly as in the file with all cases.
+/// Returns the JSON text of the field `key` of the case `name`, exactly as it is written in the file with all cases.
 fn raw<'a>(json: &'a str, name: &str, key: &str) -> &'a str {
     #[derive(serde::Deserialize)]
     struct Case<'a> {

@@ -294,7 +294,7 @@ fn a_long_text_of_an_encoder_is_cut_or_refused() {
     let error = error(&embed!(&["-p", &text]));
     says(&error, &["only 512 positions", "--truncate"]);
     says(&crate::common::error(&embed!(&["-p", &text, "-c", "9000"])), &["only 512 positions", "--truncate"]);
-    // The vector is that of a text with only the first tokens and the end token.
+    // The vector of a cut text is that of a text with only the first tokens and the end token.
     let ids: Vec<u32> =
         serde_json::from_str(&stdout(&["tokenize", "-m", path(&model), "-p", &text, "--add-special", "--json"]))
             .expect("ids");

@@ -105,8 +105,8 @@ fn templates_show_pictures_as_transformers_does() {
     }
 }
 
-/// Tensors and keys of a projector, without the name of the model. The token between lines of Pixtral's pictures is
-/// left out: it is a copy of an embedding, which is not needed.
+/// Lists the tensors and keys of a projector, without the name of the model. The token between the lines of Pixtral's
+/// pictures is left out: it is a copy of an embedding, which is not needed.
 fn listing(file: &[u8]) -> Vec<String> {
     let gguf = arenite::Gguf::parse(file).unwrap();
     let tensors = gguf.tensors().map(|tensor| {

@@ -328,7 +328,7 @@ fn a_download_that_breaks_off_continues() {
     // A server that ignores ranges sends the whole file again.
     let hub = Hub::new(some(), Manners { broken: 1, whole: true, ..Manners::default() });
     assert_eq!(fs::read(hub.pull("me/small:Q8_0")).unwrap(), some()[3].1);
-    // The server never sends the end. The received part is kept, and the next command resumes the download.
+    // If the server breaks off every answer, the received part is kept, and the next command resumes the download.
     let hub = Hub::new(some(), Manners { broken: 1000, ..Manners::default() });
     let error = hub.error(&["pull", "me/small:Q4_K_M"]);
     assert!(error.contains("broke off") && error.contains("continues from there"), "{error}");

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use crate::common::{committed, error, fixtures, json, path, stdout};
 use serde_json::{Map, Value, json};
 
-/// A model whose embedding has 512 rows. The tests use only its file, not its output.
+/// A model file whose embedding has 512 rows. The tests need only the file, not the output of the model.
 fn model() -> PathBuf {
     committed("tests/fixtures/llama_mha/F16.gguf")
 }

@@ -22,7 +22,7 @@ fn prompt(talk: &Talk, messages: Value) -> String {
     talk.good("/apply-template", &json!({ "messages": messages }))["prompt"].as_str().unwrap().into()
 }
 
-/// Mistral's interface, and programs for several interfaces, put thoughts among the parts of a content.
+/// Programs for Mistral's interface or for several interfaces send thoughts as parts of a message's content.
 #[test]
 fn thoughts_among_parts_are_thoughts() {
     const SHOWS: &str = "{% for m in messages %}[{{ m.role }}|{{ m.reasoning_content }}|{{ m.content }}]{% endfor %}";

@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::Relaxed, Ordering::SeqC
 
 use arenite::ffi::{arenite_job, arenite_workers};
 
-// These instructions are not available in a stable compiler, so `worker.js` provides them.
+// A stable compiler has no functions for the instructions that wait and wake, so `worker.js` provides them.
 #[link(wasm_import_module = "threads")]
 unsafe extern "C" {
     /// Sleeps until woken, unless the gate's value has changed.

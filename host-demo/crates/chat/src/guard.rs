@@ -64,7 +64,7 @@ impl ControlTokens {
         Self { spelled, backwards, longest }
     }
 
-    /// Returns `value` with marks in its texts; `None` if no text needs a mark.
+    /// Returns a copy of `value` in which control tokens that a user wrote are marked; `None` if no text needs a mark.
     pub fn mark(&self, value: &Value) -> Option<Value> {
         let mut changed = false;
         let marked = self.marked(value, &mut changed);

@@ -176,7 +176,7 @@ pub fn strip(text: &str, chars: Option<&str>, start: bool, end: bool) -> String 
     if end { text.trim_end_matches(is_cut) } else { text }.to_string()
 }
 
-/// Splits at most `most` times; without `by`, at runs of white space, which are removed.
+/// Splits the text at `by`, at most `most` times. Without `by`, splits at runs of white space, which are removed.
 fn split<'t>(text: &'t str, by: Option<&str>, most: usize) -> Vec<&'t str> {
     let Some(by) = by else {
         let (mut parts, mut rest) = (Vec::new(), text.trim_start_matches(is_space));

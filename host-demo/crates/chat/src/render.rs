@@ -274,7 +274,7 @@ fn own_template(gguf: &Gguf<'_>, name: &str) -> Option<String> {
     }
 }
 
-/// Returns the role of a message as one of the roles that the formats have.
+/// Returns the role of a message, converted to one of the roles that exist in the well-known formats.
 fn role(message: &Value) -> Role {
     match message.get_attr("role").ok().as_ref().and_then(Value::as_str) {
         Some("system" | "developer") => Role::System,

@@ -218,7 +218,7 @@ impl Conversation {
     /// in the prompt by chance, and the template may write a text differently. Such a text counts as shown if the
     /// prompt shows a word that is rendered in place of the text.
     pub fn is_shown(&self, prompt: &str, render: &dyn Fn(&Self) -> Option<String>) -> bool {
-        /// Maximum length of a text that may occur in a prompt by chance.
+        /// A text of at most this length may occur in a prompt by chance.
         const SHORT: usize = 24;
         let (mut at, mut unclear) = (0, Vec::new());
         for (index, text) in self.must_show() {

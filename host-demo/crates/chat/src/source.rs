@@ -20,7 +20,7 @@ use super::words::{FLAT, VISIT, closing, may_be_list, operand_end, pair_is, stri
 pub const EACH: &str = "py_each";
 /// The filter that formats a text.
 pub const PERCENT: &str = "py_percent";
-/// The function that adds texts, some of them marked `|safe`.
+/// Name of the function that adds texts of which some are marked as safe.
 pub const ADD: &str = "py_add";
 
 /// Maximum number of words of a tag. The number is limited because minijinja parses a chain such as `a ~ b ~ c` or

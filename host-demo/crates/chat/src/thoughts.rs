@@ -127,8 +127,8 @@ impl Thoughts {
             });
             return Ok(nearest.unwrap_or(effort));
         }
-        // If the template's words are not known, `effort` is passed on: a template that does not accept an unknown word
-        // refuses it itself.
+        // If the words that the template accepts are not known, `effort` is passed on: a template that does not accept
+        // an unknown word refuses it itself.
         match &self.words {
             Some(words) if !words.contains(effort) => {
                 Err(format!("there is no effort `{effort}` here: give none, {}", self.levels.join(", ")))

@@ -144,7 +144,8 @@ pub fn visited(tag: &str, words: &[Range<usize>], closing: &[usize]) -> Vec<usiz
     places
 }
 
-/// Returns the index of the first word after the names that a tag binds.
+/// Returns the index of the first word after the names that a tag binds: in `for`, the word after `in`; in `set`, the
+/// word after `=`. All other tags bind no names.
 fn bound(first: &str, tag: &str, words: &[Range<usize>], closing: &[usize]) -> usize {
     let until = match first {
         "for" if tag.starts_with("{%") => "in",
@@ -158,7 +159,7 @@ fn bound(first: &str, tag: &str, words: &[Range<usize>], closing: &[usize]) -> u
     at + 1
 }
 
-/// Returns true if an operand that ends with `word` may contain other values.
+/// Returns true if the operand that ends with `word` may be a value that contains other values, such as a list.
 fn is_operand(word: &str) -> bool {
     let constant = matches!(word, "true" | "false" | "none" | "True" | "False" | "None" | "recursive");
     word == "}" || (may_be_list(word) && !constant)

@@ -130,7 +130,7 @@ impl<'r> Nfa<'r> {
         })
     }
 
-    /// Appends one character in UTF-8. Byte sequences that end in the same bytes share states.
+    /// Appends states that match one character in UTF-8. Byte sequences that end in the same bytes share states.
     fn chars(&mut self, chars: &Chars, from: u32) -> Result<u32> {
         let end = self.state()?;
         let mut ends: HashMap<(u8, u8, u32), u32> = HashMap::new();
@@ -218,8 +218,8 @@ impl<'r> Nfa<'r> {
         Ok(end)
     }
 
-    /// Appends members. There are two tracks of states: for texts with an earlier member, which need a separator before
-    /// the next member, and for texts without one.
+    /// Appends the members of an object. There are two tracks of states: for texts with an earlier member, which need a
+    /// separator before the next member, and for texts without one.
     fn members(
         &mut self,
         members: &'r [(Expr, bool)],
@@ -350,7 +350,8 @@ fn split(ranges: impl Iterator<Item = (u8, u8, u32)> + Clone, budget: &Budget) -
     Ok(parts)
 }
 
-/// Splits a range so that all bytes of a part have the same target in `node`.
+/// Splits the range of bytes from `first` to `last` into parts, so that all bytes of a part have the same target in
+/// `node`. Returns each part with its target.
 fn cut(node: Option<&Node>, first: u8, last: u8) -> Vec<(u8, u8, Option<u32>)> {
     let mut parts = Vec::new();
     let mut next = u16::from(first);
@@ -411,7 +412,7 @@ pub struct Dfa {
     pub nodes: Vec<Node>,
 }
 
-/// Merges equal nodes until no two nodes are equal. Afterwards, `starts` has the remaining nodes.
+/// Merges equal nodes until no two nodes are equal. Afterwards, `starts` has the numbers of nodes that remain.
 pub fn merge_alike(nodes: &mut [Node], starts: &mut [u32]) {
     let mut before: Vec<Vec<u32>> = vec![Vec::new(); nodes.len()];
     for (number, node) in (0u32..).zip(&*nodes) {

@@ -45,8 +45,8 @@ pub fn is_counted<'r>(expr: &'r Expr, inlined: &'r dyn Fn(usize) -> Option<&'r E
         })
 }
 
-/// The rules made so far, which all repetitions share. The number is that of the states of all large repetitions that
-/// were written out.
+/// The rules made so far, which all repetitions share. The number is the sum of the states of those large repetitions
+/// that were written out instead of becoming rules.
 #[derive(Default)]
 pub struct Known(Vec<(Expr, usize)>, usize);
 
@@ -115,7 +115,7 @@ impl<'a> Large<'a> {
         let most = u64::from(max.unwrap_or(min));
         let call = self.rule(if unit == 1 { inner.clone() } else { exactly(inner, unit.into()) });
         let inner = if unit == 1 { &call.clone() } else { inner };
-        // The call of each level, and the number of times that it repeats `inner`.
+        // For each level: the call of the level's rule, and the number of times that this call repeats `inner`.
         let mut levels = vec![(call, u64::from(unit))];
         while let Some((call, times)) = levels.last()
             && times * BASE <= most

@@ -140,7 +140,7 @@ pub fn model(name: &Name, access: Access<'_>) -> Result<PathBuf> {
         return Ok(path);
     }
     pull(name, access).or_else(|error| match in_cache(&|_| true) {
-        // The hub cannot be reached, but the cache has a different file of the repository.
+        // The hub cannot be reached, but the cache has a different file of the repository, which is used instead.
         Some(path) if error.is::<client::Unreachable>() => {
             log::warn!("{error:#}: {} is taken from the cache", path.display());
             Ok(path)

@@ -173,7 +173,7 @@ fn weights<const N: usize>(x: &[f32], importance: Option<&[f32]>, i: usize, sigm
     weights
 }
 
-/// Quantizes the group scales to `codes`. Returns the scale of the codes.
+/// Quantizes the scales of the groups to `codes`. Returns the scale that belongs to these codes.
 fn code_scales(scales: impl Iterator<Item = f32> + Clone, codes: &mut [u8; 16]) -> f32 {
     let d = scales.clone().fold(0.0, |max: f32, scale| max.max(scale)) / 15.0;
     let inverse = 1.0 / d;

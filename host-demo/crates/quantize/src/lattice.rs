@@ -155,8 +155,8 @@ pub struct Lattice<const D: usize> {
     /// Used with an importance matrix: multiple of the block's mean square that [`weigh`] adds to the square of each
     /// weight.
     sigma: f32,
-    /// Used without an importance matrix: multiple of `sigma` times the mean square that is added to the square of each
-    /// weight.
+    /// Used without an importance matrix: an error in a weight then costs the square of the weight plus this factor
+    /// times `sigma` times the mean square.
     flat: f32,
     /// Empirical factor from ggml for the final scale.
     fudge: f32,
@@ -403,8 +403,8 @@ impl<const D: usize> Lattice<D> {
         let mut roots = [0.0; 32];
         roots.iter_mut().zip(weights).for_each(|(root, weight)| *root = weight.sqrt());
         let (x_points, root_points) = (x.as_chunks::<D>().0, roots.as_chunks::<D>().0);
-        // Finds the point for weight group `k` at a scale. The second value is true if the point has exactly the
-        // rounded levels.
+        // Finds the codebook's point for group `k` of the weights, which are divided by `scale`. The second value is
+        // true if the point has exactly the rounded levels.
         let find = |k: usize, inverse: f32, scale: f32| {
             let (x, roots) = (&x_points[k], &root_points[k]);
             let top = i32::from(self.levels) - 1;

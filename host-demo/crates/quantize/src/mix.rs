@@ -578,8 +578,8 @@ impl<'a> Chooser<'a> {
     }
 }
 
-/// Returns the index of the layer to which a feed-forward tensor belongs. This is a running count; in models with
-/// experts, it is the number in the tensor's name.
+/// Returns the index of the layer to which a feed-forward tensor belongs. In models with experts, it is the number in
+/// the tensor's name; in all others, it is the number of such tensors before this one.
 fn layer(seen: &mut usize, layers: usize, experts: u32, name: &str) -> Result<usize> {
     let count = *seen;
     *seen += 1;

@@ -93,8 +93,8 @@ pub fn symmetric(top: i32, x: &[f32], weights: &[f32], codes: &mut [u8]) -> f32 
     scale
 }
 
-/// Like [`symmetric`], with the squares of `x` as weights. Starts from one scale and changes single codes while the
-/// error shrinks.
+/// Like [`symmetric`], but the square of each value of `x` is its weight. Starts from one scale, and changes single
+/// codes as long as this reduces the error.
 pub fn symmetric_by_descent(top: i32, x: &[f32], codes: &mut [u8]) -> f32 {
     let max = extreme(x);
     if max.abs() < TINY {

@@ -103,12 +103,13 @@ fn fp4(x: &[f32], d: f32, codes: &mut [u8]) {
     }
 }
 
-/// Encodes MXFP4: a power-of-two scale for 32 weights, and an FP4 code for each.
+/// Encodes a row as MXFP4: each block of 32 weights has a scale that is a power of two, and each weight has an FP4
+/// code.
 pub fn mxfp4(row: &[f32], out: &mut [u8]) {
     for (x, out) in row.chunks_exact(32).zip(out.chunks_exact_mut(17)) {
         let max = extreme(x).abs();
         let exponent = if max > 0.0 { (max.log2().floor() - 2.0 + 127.0) as u8 } else { 0 };
-        // Half of 2^(exponent - 127); subnormal for exponents 0 and 1.
+        // The factor `d` is half of 2^(exponent - 127). For the exponents 0 and 1, `d` is a subnormal number.
         let d = f32::from_bits(match exponent {
             0 | 1 => 0x20_0000 << exponent,
             _ => u32::from(exponent - 1) << 23,

@@ -67,8 +67,8 @@ impl Output {
 /// The tokens of one text or of a pair.
 pub struct Texts {
     pub ids: Vec<TokenId>,
-    /// Index of the first token of the second token type, which is the second text's. If all tokens have the first
-    /// type, this is the number of tokens.
+    /// Index of the first token that has the second token type, which is the type of the second text. If all tokens
+    /// have the first type, this is the number of tokens.
     pub second: usize,
 }
 
@@ -87,7 +87,8 @@ impl Ranking {
         Ok(Self { output: Output::new(Labels::new(gguf, model)?.names(), pairing.template.is_some())?, pairing })
     }
 
-    /// Returns the score in a model's output: the only value, or the probability that the document is relevant.
+    /// Returns the score of a document, which is computed from the model's output: the output's only value, or the
+    /// probability that the document is relevant.
     pub fn score(&self, vector: &[f32]) -> f64 {
         match (self.output, vector) {
             (Output::Relevant(which), [a, b]) => {

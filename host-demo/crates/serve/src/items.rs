@@ -61,7 +61,8 @@ impl Item {
 }
 
 impl KeptItems {
-    /// Keeps the items of an answer. If `client` is `None`, every client may name these items.
+    /// Keeps the items of an answer, so that later requests can refer to them. If `client` is `None`, every client may
+    /// refer to these items.
     pub fn keep(&self, client: Option<u64>, items: &[Value]) {
         for item in items.iter().filter_map(Item::of).filter(|item| item.bytes() <= share(client)) {
             self.kept().add(client, item);

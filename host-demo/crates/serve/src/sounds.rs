@@ -29,7 +29,7 @@ const BODY_TIME: Duration = Duration::from_secs(60);
 const SOUND_BYTES: usize = 8 << 20;
 /// Upper bound in bytes for all sounds.
 pub const SOUNDS: usize = MOST_SOUNDS * (MOST_BYTES + SOUND_BYTES);
-/// Time after which the engine checks again whether samples have been decoded.
+/// Time for which the engine waits before it checks again whether samples have been decoded.
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// A sound to transcribe.

@@ -26,7 +26,8 @@ const CHUNK: usize = 4096;
 /// Name of the threads that decode. The program does not report panics of these threads, because each panic becomes an
 /// error of the sound.
 pub const DECODER: &str = "sound";
-/// Maximum number of samples of a decoded block, and maximum number of blocks that wait for the caller.
+/// Maximum number of samples in a block of decoded samples, and maximum number of decoded blocks that wait until the
+/// caller reads them.
 const BLOCK: usize = 16 << 10;
 const WAITING: usize = 16;
 /// Maximum time for a block of a file.
@@ -374,7 +375,7 @@ pub fn mono(samples: &[f32], channels: usize) -> Vec<f32> {
 /// Converts mono samples to 16 kHz.
 #[derive(Default)]
 struct Converter {
-    /// Samples that are not converted yet. Between two conversions, there are fewer than [`CHUNK`].
+    /// Samples that were received, but are not converted yet. Between two conversions, there are fewer than [`CHUNK`].
     waiting: Vec<f32>,
     /// Number of received samples.
     received: usize,
@@ -503,7 +504,8 @@ mod tests {
             let stereo: Vec<i16> = tone(rate).into_iter().flat_map(|x| [x, x]).collect();
             let mut sound = Sound::read(wav(rate, 2, &stereo))?;
             assert_eq!(sound.samples(0, usize::MAX)?.len(), 16_000);
-            // The middle of the sound, 385 periods, is the same tone, shifted by less than one sample.
+            // The 14 000 samples in the middle of the sound, 385 periods, are the same tone, shifted by less than one
+            // sample.
             let step = 440.0 / 16_000.0 * std::f64::consts::TAU;
             let middle: Vec<f64> = sound.samples(1000, 14_000)?.iter().map(|x| f64::from(*x)).collect();
             let at = |i: usize| (1000 + i) as f64 * step;

@@ -25,7 +25,7 @@ pub struct Request {
     pub prompt: Option<String>,
     /// Temperature of the first attempt.
     pub temperature: f32,
-    /// True to begin a window when a voice begins, and to end the window when the voice ends.
+    /// True if a window begins when a voice begins, and ends when the voice ends.
     pub voice: bool,
 }
 

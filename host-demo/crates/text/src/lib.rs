@@ -34,7 +34,7 @@ use serde::de::{Deserialize, Deserializer, Visitor};
 
 use crate::normalizer::{Converted, converted};
 
-/// Number of bytes of scratch memory for the first attempt to tokenize a text, in addition to the length of the text.
+/// Size of the scratch memory for the first attempt to tokenize a text: this number of bytes more than the text has.
 const FIRST_SCRATCH: usize = 64 << 10;
 
 /// Returns true if a file has a vocabulary. A model without a vocabulary runs only with token ids.

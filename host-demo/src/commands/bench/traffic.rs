@@ -22,7 +22,7 @@ pub fn of(section: Section, gguf: &Gguf<'_>, model: &Model<'_>, run: &Run) -> Op
     }
 }
 
-/// Returns the traffic of all matrices and caches in a whole run: the number of all bytes, and the number of
+/// Returns the traffic of all matrices and caches in a whole run: the number of bytes that are read, and the number of
 /// multiplications of integers.
 pub fn total(gguf: &Gguf<'_>, model: &Model<'_>, run: &Run) -> Traffic {
     let mut sum = Traffic::default();

@@ -58,7 +58,7 @@ impl Marks {
         Self { by_id, spelled }
     }
 
-    /// Returns the wrapped spelling of a token, if it is a delimiter.
+    /// Returns the spelling of a delimiter, wrapped in noncharacters; `None` if the token is not a delimiter.
     pub fn text_of(&self, id: TokenId) -> Option<&str> {
         self.by_id.get(&id).map(String::as_str)
     }
@@ -119,7 +119,7 @@ pub fn ends_token(piece: &str) -> bool {
     piece.ends_with([CLOSE, CLOSE_CONTROL])
 }
 
-/// Splits a pattern into its delimiters that are tokens (`true`) and the text between them.
+/// Splits a pattern into pieces: delimiters that are tokens (`true`), and the text between them (`false`).
 pub fn pieces(pattern: &str) -> Vec<(bool, &str)> {
     let mut pieces = Vec::new();
     let mut rest = pattern;

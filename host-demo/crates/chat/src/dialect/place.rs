@@ -19,7 +19,7 @@ pub enum Place {
 }
 
 impl Place {
-    /// Puts the functions among the messages, if the template reads them there.
+    /// Adds the functions to the messages, if the template reads the functions from a message.
     pub fn put(self, tools: &[Value], messages: &mut Vec<Value>) {
         let has_system = messages.first().is_some_and(|first| first["role"] == "system");
         match self {

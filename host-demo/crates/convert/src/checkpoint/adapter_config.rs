@@ -85,7 +85,8 @@ impl Settings {
         Ok(if alpha == 0.0 { 1.0 } else { alpha * more })
     }
 
-    /// Returns the factor for a module's matrix B, in addition to the stored alpha divided by the rank.
+    /// Returns the factor by which a module's matrix B is multiplied. The stored alpha divided by the rank is another
+    /// factor, which is applied when the adapter is used.
     pub fn factor(&self, module: &str, rank: usize) -> Result<f32> {
         let module = module.strip_prefix("base_model.model.").unwrap_or(module);
         let weight = format!("{module}.weight");

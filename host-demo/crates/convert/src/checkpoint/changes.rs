@@ -145,7 +145,8 @@ fn grouped<'f>(view: View<'f>, heads: usize, groups: usize) -> Changed<'f> {
     seen.collect()
 }
 
-/// Splits q, k and v of the same size, and reorders q and k for rotations of neighbours.
+/// Splits a matrix into q, k and v, which have the same size. Reorders the rows of q and k, so that rotary positions
+/// rotate neighbouring rows.
 pub fn thirds_rotated<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     first_two_rotated(config, view.parts(0, 3)?)
 }
@@ -173,7 +174,7 @@ fn heads_rotated(view: View<'_>, width: usize) -> Result<View<'_>> {
     rotated(view, heads)?.pop().context("no rows")
 }
 
-/// Splits a matrix with the rows of one key head and one value head.
+/// Splits a matrix with the rows of one key head and the rows of one value head into these two parts.
 pub fn keys_and_values<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     let width = config.head_width()?;
     view.split(0, &[width, width])
@@ -305,7 +306,7 @@ fn heads_in_turns<'f>(config: &Config, view: View<'f>, width: usize) -> Result<V
     view.reshape(&shape)?.swap(0, 1)?.seen_as(&dims)
 }
 
-/// Reorders the value heads of a matrix whose rows are values.
+/// Reorders the value heads of a matrix in which each row belongs to an element of a value head.
 pub fn delta_values<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     let width = delta(config)?[3];
     Ok(vec![heads_in_turns(config, view, width)?])
@@ -329,7 +330,7 @@ pub fn delta_qkv<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     Ok(parts)
 }
 
-/// Reorders the value heads of a matrix whose columns are values.
+/// Reorders the value heads of a matrix in which each column belongs to an element of a value head.
 pub fn delta_columns<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     let [keys, shared, _, value] = delta(config)?;
     let dims = view.shape().to_vec();

@@ -18,7 +18,7 @@ pub const JOINT_DECODER: &str = "ClefModel";
 /// A model's config. Fields of a nested config of the text model take precedence.
 pub struct Config {
     values: Map<String, Value>,
-    /// `rope_parameters` or `rope_scaling`, and older fields for the same settings.
+    /// The settings of rotary positions: `rope_parameters` or `rope_scaling`, and older fields for the same settings.
     rope: Map<String, Value>,
     /// `model_type` of a nested config.
     text_type: Option<String>,

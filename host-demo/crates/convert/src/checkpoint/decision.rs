@@ -117,7 +117,8 @@ impl Decision {
         keys.set("decision.type", self.name());
         let template = match self {
             Self::OpenJev => {
-                // The published calibration has one temperature, and a separate temperature for yes and no.
+                // The published calibration has one temperature, and a further factor for questions that are answered
+                // with yes or no.
                 for (kind, temperature) in [("choice", 0.85), ("score", 0.85), ("noul", 0.85 * 1.829_074)] {
                     keys.set(&format!("decision.temperature.{kind}"), temperature as f32);
                 }

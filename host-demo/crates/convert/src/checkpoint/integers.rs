@@ -328,7 +328,8 @@ mod tests {
         assert_eq!(counts, ["Q4_0 6", "Q4_1 3", "Q5_0 4", "Q5_1 1", "Q8_0 4"], "{grids:?}");
     }
 
-    /// Returns the type of GGUF that holds the weights, and checks that its blocks have the same weights.
+    /// Returns the type in which GGUF can store these weights without loss, and checks that the blocks of this type
+    /// have the same weights.
     fn in_blocks(view: &View<'_>, weights: &[f32]) -> Option<TensorType> {
         let kind = view.grid()?;
         let mut blocks = vec![0; kind.row_bytes(weights.len()).unwrap()];

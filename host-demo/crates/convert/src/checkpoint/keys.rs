@@ -275,7 +275,8 @@ impl Keys<'_> {
         Ok(())
     }
 
-    /// Returns the window of the config if the model uses it and if it is shorter than the context.
+    /// Returns the length of the attention window in the config, if the model uses the window and if it is shorter than
+    /// the context.
     fn short_window(&self) -> Option<u32> {
         let number = |name| self.config.get(name).and_then(Value::as_u64);
         let (window, context) = (number("sliding_window")?, number("max_position_embeddings")?);

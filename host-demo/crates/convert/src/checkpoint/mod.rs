@@ -439,7 +439,7 @@ fn write_to(
     data.finish().map(|_| ())
 }
 
-/// Writes the vocabulary of a `tokenizer.json` for a model of llama2.c with `rows` rows.
+/// Writes the vocabulary of a `tokenizer.json` for a model of llama2.c whose embedding has `rows` rows.
 pub fn vocabulary_of_llama2c(tokenizer: &Path, rows: usize, header: &mut Header) -> Result<()> {
     let (config, rules) = (serde_json::Value::Null, VocabularyRules::PLAIN);
     let wanted = Wanted { directory: tokenizer, architecture: "llama", config: &config, rows, rules: &rules };

@@ -111,7 +111,7 @@ pub fn config(folder: &Path, checkpoint: &Checkpoint<'_>, notes: &mut Vec<String
         "vocab_size": rows,
     });
     if scales {
-        // Llama 3.1 and 3.3 have 8, and the smaller models of Llama 3.2 have 32.
+        // The factor of Llama 3.1 and 3.3 is 8, and the factor of the smaller models of Llama 3.2 is 32.
         let factor = if params["dim"].as_u64() < Some(4096) { 32.0 } else { 8.0 };
         config["rope_scaling"] = json!({
             "rope_type": "llama3", "factor": factor, "low_freq_factor": 1.0, "high_freq_factor": 4.0,

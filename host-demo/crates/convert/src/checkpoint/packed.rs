@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn orders_of_codes() {
-        // Codes of 3 bits: the codes 0 to 7 are repeated, and one code extends over two words.
+        // Codes of 3 bits: the codes 0 to 7, written twice. One code extends over two words.
         let stream = codes(3, Order::Lines { words: 2 }, &[0x88, 0xc6, 0xfa, 0x88, 0xc6, 0xfa, 0, 0]);
         assert_eq!((0..16).map(|at| stream.get(0, at)).collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5, 6, 7].repeat(2));
         let nibbles = &[0x10, 0x32, 0x54, 0x76, 0x98, 0xba, 0xdc, 0xfe];

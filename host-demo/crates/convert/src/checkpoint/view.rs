@@ -149,7 +149,7 @@ impl<'f> View<'f> {
         Ok(self)
     }
 
-    /// Selects `len` indices of dimension `dim` from `start` on.
+    /// Selects `len` consecutive indices of dimension `dim`, beginning with the index `start`.
     pub fn slice(self, dim: usize, start: usize, len: usize) -> Result<Self> {
         self.every(dim, start, 1, len)
     }

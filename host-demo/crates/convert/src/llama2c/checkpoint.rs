@@ -137,7 +137,7 @@ impl<'s> Checkpoint<'s> {
         Ok((Self { version: 0, dim, hidden, layers, heads, kv_heads, vocab, context, group: 0, tensors }, tied))
     }
 
-    /// Rows and columns of a layer's matrices, in the order of version 0.
+    /// Name, number of rows and number of columns of each matrix of a layer, in the order of version 0.
     fn matrices(&self) -> [(&'static str, usize, usize); 7] {
         let kv = self.dim / self.heads * self.kv_heads;
         [

@@ -25,7 +25,7 @@ pub enum Int8 {
     Q8_0,
 }
 
-/// Key with the version of the checkpoint that a model was converted from.
+/// The key whose value is the version of the checkpoint file from which a model was converted.
 pub const VERSION: &str = "llama2c.version";
 
 /// A checkpoint with its vocabulary, converted to GGUF.

@@ -175,7 +175,7 @@ fn read(wanted: &Wanted<'_>, path: &Path, folder: &Path, file: &[u8], header: &m
     Ok(notes)
 }
 
-/// Writes a vocabulary that is stored with the weights, in the form of a `tokenizer.json`.
+/// Writes the vocabulary `json`, which is stored with the weights and has the form of a `tokenizer.json`.
 pub fn write_json(wanted: &Wanted<'_>, json: &Value, header: &mut Header) -> Result<()> {
     let model = json::Model { architecture: wanted.architecture, pre: None };
     let vocabulary = json::read(&model, json, &mut Vec::new())?;

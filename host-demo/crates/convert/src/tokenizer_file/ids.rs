@@ -30,8 +30,8 @@ fn converted(tokenizer: &Value, settings: &Value) -> anyhow::Result<Vec<u8>> {
     Ok(header.write(Cursor::new(Vec::new()))?.finish()?.into_inner())
 }
 
-/// Returns the ids of a text, and the text of these ids. Control tokens in the text count, and no tokens are added
-/// around the text.
+/// Returns the ids of the tokens of a text, and the text to which these ids are decoded. Control tokens in the text
+/// become control tokens, and no tokens are added around the text.
 fn ids(file: &[u8], text: &str) -> (Vec<u32>, String) {
     let (gguf, mut index) = (Gguf::parse(file).unwrap(), Vec::new());
     let tokenizer = arenite_text::tokenizer(&gguf, &mut index).unwrap();

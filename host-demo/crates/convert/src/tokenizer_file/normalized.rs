@@ -37,7 +37,7 @@ pub fn is_last(json: &Value, token: &Value) -> bool {
     token["normalized"] == true && (bert(json).is_some() || early.any(|other| overlap(token, other) || absorbs(other)))
 }
 
-/// Returns true if a text can have the two tokens at places that overlap.
+/// Returns true if there is a text in which the two tokens overlap.
 pub fn overlap(one: &Value, other: &Value) -> bool {
     let texts = [one, other].map(|token| token["content"].as_str().unwrap_or_default());
     let joins = |one: &str, other: &str| other.char_indices().skip(1).any(|(at, _)| one.ends_with(&other[..at]));
@@ -58,7 +58,8 @@ mod tests {
         assert!(!overlap("fox", "hen") && !overlap("ab", "ca".trim_end_matches('a')) && !overlap("<a>", "<b>"));
     }
 
-    /// The texts are those of BertNormalizer in tokenizers 0.23.3, without the spaces around ideographs.
+    /// The expected texts are those of BertNormalizer in tokenizers 0.23.3, except that BertNormalizer also adds spaces
+    /// around ideographs.
     #[test]
     fn texts_of_tokens_are_normalized() {
         let text = |settings: Value, text: &str| {

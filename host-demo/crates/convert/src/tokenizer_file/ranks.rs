@@ -22,7 +22,7 @@ impl<'t> Ranks<'t> {
         Self { tokens, by_bytes }
     }
 
-    /// Returns the ids of `piece`, which is not split by the pre-tokenizer.
+    /// Returns the ids of the tokens of `piece`. The whole piece is encoded as one word; no pre-tokenizer splits it.
     pub fn encode(&self, piece: &[u8]) -> Vec<u32> {
         let parts = self.parts(piece, u32::MAX);
         parts.into_iter().filter_map(|part| self.by_bytes.get(&piece[part]).copied()).collect()

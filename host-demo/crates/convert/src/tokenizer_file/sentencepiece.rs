@@ -131,7 +131,8 @@ fn normalization(normalizer: &Normalizer, unigram: bool, vocabulary: &mut Vocabu
         vocabulary.key("normalizer.steps", names.as_str());
     }
     if has_prefix {
-        // The core adds no space before a text that begins with a space, and no space after a token.
+        // Rule 3, the sum of two flags: no space is added before a text that begins with a space, and none after a
+        // special token.
         vocabulary.key("add_space_prefix_rule", 3u32);
     }
 }

@@ -12,7 +12,7 @@ use super::support::{is_byte_level, missing_bytes, splits_words};
 use super::wanted::Wanted;
 use arenite_gguf_writer::Header;
 
-/// Names of special tokens, in `tokenizer_config.json` and in GGUF keys.
+/// For each special token: its name in `tokenizer_config.json`, and its name in GGUF keys.
 const NAMES: [(&str, &str); 8] = [
     ("bos", "bos"),
     ("eos", "eos"),

@@ -316,7 +316,7 @@ fn overlap(json: &Value) -> Option<String> {
     ))
 }
 
-/// Returns true if the model also forms the added token by merging other tokens.
+/// Returns true if the model's own vocabulary also has the added token, so that merges of other tokens can form it.
 fn is_ordinary(json: &Value, token: &Value) -> bool {
     let (model, text) = (&json["model"], token["content"].as_str().unwrap_or_default());
     let has_score = || model["vocab"][token["id"].as_u64()? as usize][0].as_str().map(|known| known == text);
@@ -367,7 +367,7 @@ fn strips_end(normalizer: &Value) -> bool {
     normalizer["type"] == "Strip" && normalizer["strip_right"] != false
 }
 
-/// Returns true if a text is split into words and signs, and white space is dropped.
+/// Returns true if the file's pre-tokenizer splits texts into words and signs, and drops white space.
 pub fn splits_words(json: &Value) -> bool {
     json["pre_tokenizer"]["type"] == "Whitespace"
 }

@@ -488,7 +488,8 @@ impl Reader<'_> {
         Ok(Some(distinct))
     }
 
-    /// Matches `min` to `max` of `values` in any order, each value at most once. Each set of used values has one rule.
+    /// Matches `min` to `max` of `values` in any order, each value at most once. For each set of values that are
+    /// already used, there is one rule, which matches the rest.
     fn distinct(&mut self, values: &[Value], min: u32, max: Option<u32>, path: &str) -> Expr {
         let first = self.all.rules.0.len();
         for used in 0..1usize << values.len() {

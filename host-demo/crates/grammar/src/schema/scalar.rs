@@ -149,8 +149,8 @@ fn parts_of_one(value: f64) -> Option<Vec<String>> {
     (step > 0 && one.is_multiple_of(step) && one / step <= MAX).then(|| (1..=one / step).map(part).collect())
 }
 
-/// Returns the limit `key` as an integer, if the limit is written as a whole number and no other limit is tighter. The
-/// `f64` of `limit` may be rounded.
+/// Returns the limit `key` as an exact integer, because the `f64` in `limit` may be rounded. Returns `None` if the
+/// limit is not written as a whole number, or if another limit is tighter.
 fn exact(schema: &Map<String, Value>, key: &str, limit: Option<Limit>) -> Option<i128> {
     let limit = limit.filter(|limit| !limit.is_exclusive)?;
     let value = schema.get(key)?;

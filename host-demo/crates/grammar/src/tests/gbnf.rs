@@ -93,7 +93,8 @@ fn recursion_and_ambiguity() {
         ["+", "x + + y", "f(,)", "f(x y)", "(a + b", "x + y)", "42 +"],
     );
     gbnf(expressions, &good, &bad);
-    // The possible parses of a palindrome differ only at the end of the text, so each parse needs a stack that grows.
+    // Only the end of the text decides between the possible parses of a palindrome. Until then, each parse needs a
+    // stack that grows.
     let palindromes = "root ::= \"a\" root \"a\" | \"b\" root \"b\" | [ab]?";
     gbnf(palindromes, &["", "a", "abba", "ababa", "aabaa"], &["ab", "abab", "aab"]);
     // A call at the end of a rule takes no place on the parser's stack, so a text with many such calls can be

@@ -187,8 +187,8 @@ fn long_texts() {
     // Each rule starts with a call of the next rule, so the rules are processed in one round for each rule.
     let chain: String = (0..40_000).map(|i| format!("r{i} ::= r{}\n", i + 1)).collect();
     gbnf(&format!("root ::= r0\n{chain}r40000 ::= \"a\"?"), "1:1: this is too much work");
-    // Each source location is counted from the previous location, so the time is proportional to the length of the
-    // text.
+    // The location of each name is counted from the previous location and not from the start, so the time is
+    // proportional to the length of the text.
     let undefined: String = (0..100_000).map(|i| format!("u{i} ")).collect();
     gbnf(&format!("root ::= {undefined}"), "1:10: the rule `u0` is not defined");
     let class: String = "ab".repeat(250_000);

@@ -82,7 +82,8 @@ mod tests {
         // Of the 40 tokens for question and options, 16 are reserved for the question. Each of the two options is cut
         // to (40 - 16) / 2 tokens, including its `[MASK]`, and the question gets what is left.
         assert_eq!(LAYOUT.cut(&prompt(50, &[20, 30]), 2).unwrap().0, prompt(16, &[11, 11]));
-        // At least 4 tokens of each option and 8 tokens of the question are kept.
+        // If there is too little room for long options, each option still keeps 4 tokens, including its `[MASK]`, and
+        // the question keeps 8 tokens.
         assert_eq!(LAYOUT.cut(&prompt(50, &[9; 12]), 12).unwrap().0, prompt(8, &[3; 12]));
         assert!(LAYOUT.cut(&whole, 3).is_err() && LAYOUT.cut(&[0, 2, 2], 0).is_err());
     }

@@ -55,7 +55,7 @@ pub enum Scored {
 }
 
 impl Scored {
-    /// Returns the number of tokens of the longest option that are read after the prompt.
+    /// Returns the number of tokens that are read after the prompt for the longest option.
     pub fn longest(&self) -> usize {
         match self {
             // The last token of a label needs no room in the context, because it is not read: only its probability is
@@ -82,7 +82,7 @@ impl Scored {
     }
 }
 
-/// The source of answers to questions: a decision model, or any other model with the probabilities of texts.
+/// What answers the questions: a decision model, or any other model by the probabilities that it gives to texts.
 pub enum Decider<'s> {
     Trained(&'s DecisionModel),
     Any { style: &'s Style, renderer: &'s Renderer },

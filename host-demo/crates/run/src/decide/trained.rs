@@ -131,7 +131,8 @@ impl DecisionModel {
         Ok(Some(Self { kind, template, options, temperatures }))
     }
 
-    /// Returns the orders in which the options of a question are shown. Each order has a prompt.
+    /// Returns the orders in which the options of a question are shown to the model. There is one prompt for each
+    /// order.
     fn orders(&self, question: &Question) -> Vec<Vec<usize>> {
         let count = question.options.len();
         match (self.kind, question.kind) {
@@ -277,7 +278,8 @@ impl DecisionModel {
         }
     }
 
-    /// Returns true if the model answers a question with a rating, not with one of the question's options.
+    /// Returns true if the model answers a question by choosing one of several ratings instead of one of the question's
+    /// options.
     fn rates(&self, question: &Question) -> bool {
         self.kind == Type::Lev && question.kind == Kind::Noul
     }

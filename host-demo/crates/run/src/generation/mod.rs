@@ -250,7 +250,8 @@ impl Generation {
         self.state.as_ref().is_none_or(State::is_complete)
     }
 
-    /// Returns the random number generator, for the next answer of the same conversation.
+    /// Returns the random number generator in its current state, with which the next answer of the same conversation
+    /// continues.
     pub fn into_rng(self) -> AnyRng {
         self.rng
     }
@@ -493,7 +494,7 @@ impl Generation {
         Ok(marks.text_of(token).map_or_else(|| plain(piece), str::to_string))
     }
 
-    /// Advances the gate or the grammar. Returns true if the grammar has ended.
+    /// Passes a token to the gate, or to the grammar if there is no gate. Returns true if the grammar has ended.
     fn advance(&mut self, token: TokenId, piece: &str, tokenizer: &Tokenizer<'_, '_>) -> Result<bool, Error> {
         self.thoughts.take_if(|thoughts| !thoughts.push(piece));
         let table = self.settings.table.as_deref();

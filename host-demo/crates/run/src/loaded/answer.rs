@@ -30,8 +30,8 @@ pub struct Answer<'m> {
     failure: Option<Error>,
     /// Tells the engine that nobody waits for the rest.
     is_gone: Arc<AtomicBool>,
-    /// The engine that generates the answer lives as long as this borrow of the model, unless the answer owns the
-    /// model.
+    /// Stands for the borrow of the model: the engine that generates the answer must not outlive the model. If the
+    /// answer owns the model, `owned` has it.
     model: PhantomData<&'m Loaded>,
     owned: Option<Arc<Loaded>>,
 }

@@ -122,7 +122,8 @@ impl Scheduler<'_, '_, '_> {
             return Ok(false);
         }
         let spec = self.engine.model().spec();
-        // The states of recurrent layers and of a predicting layer cannot return to the beginning of a pass.
+        // The states of recurrent layers, and of a layer that predicts further tokens, cannot be set back to the
+        // beginning of a pass, so such a pass is never stopped.
         let has_states = spec.is_recurrent() || self.engine.plan().options.own_drafts;
         let may_stop = self.budget.may_stop() && counts.len() < self.parallel && !has_states;
         // Only the first half of the layers may be stopped. After this half, finishing the pass costs less than to run

@@ -18,7 +18,8 @@ use arenite_text as text;
 /// The grammar of the empty text.
 const NOTHING: Piece = Piece::Text(String::new());
 
-/// Returns the functions that an answer may call instead of following the schema.
+/// Returns the functions that an answer may call instead of following the request's JSON schema. If the request demands
+/// or forbids calls, there are none.
 fn callable<'t>(request: &TextRequest, tools: &'t Tools) -> Vec<&'t Tool> {
     match request.choice.must {
         Must::Auto => tools.0.iter().collect(),

@@ -40,7 +40,7 @@ impl Host {
         ensure!(parallel > 0, "at least one answer must be generated at the same time: give 1 or more for `parallel`");
         let context = open.context(0);
         // There are two contexts for each answer that can run: one for the answer, and one for a cached conversation.
-        // The memory of the cache is planned only for the answers that run.
+        // Pages for keys and values are planned only for the answers that run.
         let options = open
             .plan_options(context)
             .contexts(2 * parallel + 1)

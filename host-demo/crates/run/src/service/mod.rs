@@ -166,7 +166,8 @@ pub struct Prepared {
     pub endpoint: Endpoint,
     /// A prompt, settings and a seed for each answer.
     pub jobs: Vec<(Arc<[TokenId]>, Arc<Settings>, u64)>,
-    /// The text of the prompt for each answer. The prompt may have opened a thought.
+    /// The text of the prompt of each answer. It is needed to read the answer, because the prompt may have opened a
+    /// thought.
     pub prompts: Vec<Arc<str>>,
     /// Number of prompts in the request. The answers in `jobs` are divided evenly among them.
     pub prompt_count: usize,

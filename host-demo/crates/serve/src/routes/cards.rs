@@ -23,7 +23,7 @@ pub struct ModelCard<'s> {
     owned_by: &'static str,
     max_model_len: usize,
     meta: ModelMeta,
-    /// A field of llama.cpp for models that are trained for decisions.
+    /// What llama.cpp tells about a model's input and output; only for models that are trained for decisions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub architecture: Option<Architecture>,
     /// Names of the abilities of the model: Ollama's names, and `rerank`, `decisions` and `transcription`.

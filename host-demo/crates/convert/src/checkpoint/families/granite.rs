@@ -92,7 +92,8 @@ fn hybrid(keys: &mut Keys<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Returns the architecture for a config of a hybrid model in which every layer has attention.
+/// Returns the architecture for a hybrid model whose layers all have attention; `None` if a layer has a recurrent state
+/// instead.
 fn without_states(config: &Config) -> Option<&'static str> {
     let only = attention(config).ok()?.iter().all(|is| *is);
     let experts = config.number(&["num_experts_per_tok"]).ok()?.unwrap_or(0) > 0;
