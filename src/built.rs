@@ -341,8 +341,8 @@ pub(crate) const ACTIVATIONS: Abilities = if LENIENT {
 } else {
     Abilities::union(&[])
 };
-/// True if the crate accepts files of all converters, even if they have keys without effect or other layouts of the
-/// same tensors.
+/// True if the crate accepts the files of all converters, even if they contain keys without effect, or the same tensors
+/// in another layout.
 pub(crate) const LENIENT: bool = cfg!(feature = "lenient");
 /// True if a matrix may have a tensor `.scale`, a factor on the matrix's products, as in NVFP4 files and in Talkie.
 pub(crate) const SCALES: bool = cfg!(any(feature = "nvfp4", feature = "llama-like"));

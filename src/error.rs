@@ -256,7 +256,7 @@ pub enum Error {
     WorkspaceTaken,
     /// A buffer provided by the caller is too small.
     BufferTooSmall {
-        /// What the two numbers count: "token ids", "bytes of the snapshot", ...
+        /// What `needed` and `given` count: "token ids", "bytes of the snapshot", ...
         what: &'static str,
         /// Number of items needed.
         needed: usize,

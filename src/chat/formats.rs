@@ -5,8 +5,7 @@ pub(super) struct Row {
     pub names: &'static [&'static str],
     /// Written once at the start.
     pub start: &'static str,
-    /// Written before each exchange of a user's message and an answer, except before the first exchange, which `start`
-    /// opens.
+    /// The text before each exchange of a user's message and an answer. The first exchange follows `start` instead.
     pub open: &'static str,
     /// Written between two messages.
     pub between: &'static str,

@@ -39,8 +39,8 @@ impl<'w> Turns<'w> {
         self.table.get_mut(slot * self.each..(slot + 1) * self.each).unwrap_or_default()
     }
 
-    /// How much less the rotary position of a context's next token is than its position, because of the pictures that
-    /// the context has read.
+    /// The difference between a context's next position and the rotary position of the token there. The rotary position
+    /// is smaller, because a picture takes fewer rotary positions than tokens.
     pub fn less(&self, slot: usize) -> usize {
         self.of(slot).iter().map(|turn| turn.less as usize).max().unwrap_or(0)
     }

@@ -383,7 +383,8 @@ impl Options {
         self.context
     }
 
-    /// Number of last positions of each context whose tokens and states are kept for the predicting layer.
+    /// The tokens and states of this number of last positions are kept for each context, because the predicting layer
+    /// reads them.
     #[cfg(feature = "drafts")]
     pub(crate) const fn kept(&self) -> usize {
         max(TILE, self.drafts + 2)

@@ -17,8 +17,8 @@ pub struct Work<'c> {
     pub(super) context: &'c mut Context,
     tokens: Tokens<'c>,
     wanted: Wanted,
-    /// `done` is the number of this work's tokens that earlier passes of the run have processed, `taken` is the number
-    /// in the current pass.
+    /// `done` is the number of this work's tokens that earlier passes of the run have processed. `taken` is the number
+    /// of its tokens in the current pass.
     pub(super) done: usize,
     taken: usize,
     /// Number of tokens in the pass that has just run.

@@ -26,8 +26,8 @@ pub(super) struct Skips {
 impl Skips {
     pub(super) const NONE: Self = Self { longest: [(0, 0); 4] };
 
-    /// Records an array of strings, which begin at `start` and have `len` bytes, in place of the shortest array
-    /// recorded so far, if the new one is longer.
+    /// Records an array of strings, which begins at `start` and has `len` bytes. It replaces the shortest array that
+    /// was recorded so far, if it is longer.
     const fn note(&mut self, start: usize, len: usize) {
         let [a, b, c, d] = &mut self.longest;
         let ab = if a.1 <= b.1 { a } else { b };

@@ -202,8 +202,8 @@ mod tests {
         assert!(steps <= 4 * bytes / 4 + bound(0, 400), "{steps} steps for {bytes} bytes");
     }
 
-    /// Compares the reported steps with a count by hand for a few names, because the bounds in the tests above are
-    /// numbers of such steps.
+    /// Compares the number of steps that `steps` reports with a count by hand, for a few names. The bounds in the tests
+    /// above are such numbers.
     #[test]
     fn steps_are_words_and_comparisons() {
         let count = |names: &[&str]| steps(names.iter().map(|name| name.as_bytes().to_vec()));

@@ -263,7 +263,7 @@ impl<'a> Directory<'a> {
         Ok(Self { reader, count: header.tensor_count, alignment })
     }
 
-    /// First byte of the tensor data. To find it, walks over the directory's entries.
+    /// Returns the position of the first byte of the tensor data. To find it, walks over the directory's entries.
     pub const fn data_at(&self) -> usize {
         data_at(self.reader, self.count, self.alignment)
     }

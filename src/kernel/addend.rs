@@ -15,8 +15,8 @@ pub unsafe trait Addend: Sync {
     fn fits(&self, tokens: usize, len: usize, stride: usize) -> bool;
     /// Prefetches the weights that [`prepare`](Self::prepare) and [`add`](Self::add) need for the outputs in `range`.
     fn prefetch(&self, kernels: &Kernels, range: Range<usize>);
-    /// Computes the part of the additions for which the outputs of the matrix product are not needed. Skips pieces of
-    /// this work that other workers have already begun.
+    /// Computes in advance what the additions need and what does not depend on the outputs of the matrix product. Skips
+    /// those pieces of this work that other workers have already begun.
     fn prepare(&self, kernels: &Kernels);
     /// Adds to the outputs in `range` of each token, after waiting until the other workers have finished the work that
     /// they began in [`prepare`](Self::prepare). The outputs of token `t` begin at `out + t * stride`.

@@ -172,8 +172,8 @@ pub(super) unsafe trait Isa: Copy {
         scaled.store(scores);
         *top = top.max(scaled);
     }
-    /// Replaces the scores at `at` by their weights, `exp(score - best)`, for the lanes in `lanes`. Adds the weights to
-    /// `total`. The scores in other lanes may be overwritten.
+    /// Replaces the scores at `at` by their softmax weights, `exp(score - best)`, in the lanes `lanes`. Adds these
+    /// weights to `total`. The scores in all other lanes may be overwritten.
     ///
     /// # Safety
     ///
@@ -314,8 +314,8 @@ pub(super) fn quantize_block<S: Isa, const N: usize, const SUMS: usize>(
         *to = sum as i16;
         total += sum;
     }
-    // The sum of the quotients is NaN if an element was NaN or infinite: NaN times anything is NaN, and so is infinity
-    // times its inverse, which is 0.
+    // If an element was NaN or infinite, the sum of the quotients is NaN. A NaN makes every product NaN. The inverse of
+    // infinity is 0, and infinity times 0 is NaN.
     if total.is_nan() {
         *q = [0; N];
         *sums = [0; SUMS];

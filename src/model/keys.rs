@@ -211,7 +211,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    /// Checks that `array` has one element for each of `layers` layers, or for each layer of the file.
+    /// Checks that `array` has `layers` elements, or as many elements as the file has layers.
     const fn one_each(&self, name: &str, array: &Array<'_>, layers: usize) -> Result<(), Error> {
         if array.len() == layers || array.len() == self.layers {
             Ok(())
@@ -442,8 +442,8 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    /// Reads the length of the attention values, and the factor by which the values are multiplied. Returns `None` if
-    /// there is no such factor and a value has as many elements as a key (`head`).
+    /// Reads the length of the attention values, and the factor by which they are multiplied. `head` is the length of a
+    /// key. Returns `None` if values have the same length as keys and no factor.
     const fn values(&mut self, head: usize) -> Result<Option<Values>, Error> {
         if !built::NARROW_VALUES {
             tri!(self.value_length("attention.value_length", head));

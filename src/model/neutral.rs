@@ -169,7 +169,7 @@ const fn is_neutral(gguf: &Gguf<'_>, architecture: &str, values: &[u8], value: V
     })
 }
 
-/// True if `value` equals `number`, or is an array whose elements all equal `number`.
+/// True if a metadata value equals `number`, or is an array whose elements all equal `number`.
 const fn is_number(value: Value<'_>, number: i32) -> bool {
     let array = match value {
         Value::Array(array) => array,

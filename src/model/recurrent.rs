@@ -107,8 +107,9 @@ impl Recurrent {
         self.inner() + 2 * self.groups * self.keys
     }
 
-    /// Number of elements of the earlier inputs that a state keeps for a convolution, `[taps - 1][channels]`. For RWKV,
-    /// these are the last row of time mixing and, if the model has channel mixing, the last row of channel mixing.
+    /// Number of elements in the part of a state that keeps earlier inputs of a convolution, `[taps - 1][channels]`. In
+    /// RWKV, this part is the last row of time mixing and, if the model has channel mixing, the last row of channel
+    /// mixing.
     pub const fn window_len(&self) -> usize {
         match self.kind {
             RecurrentKind::Rwkv7 | RecurrentKind::Rwkv6 if self.channel_mixing => 2 * self.inner(),

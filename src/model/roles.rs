@@ -433,15 +433,15 @@ impl Role {
         renamed.iter().find(|(name, _)| *name == self).map_or(self, |(_, role)| *role)
     }
 
-    /// Returns the role whose tensor name the family's files use for this role's tensor. Usually, this is the role
-    /// itself.
+    /// Returns the role under whose tensor name the family's files store the tensor of this role. Usually, both are the
+    /// same role.
     pub(super) fn in_files(self, spec: &Spec<'_>) -> Self {
         let renamed = if built::RENAMED { spec.renamed } else { &[] };
         renamed.iter().find(|(_, role)| *role == self).map_or(self, |(name, _)| *name)
     }
 
-    /// True for the token embedding and the head. In an encoder-decoder, their names have no prefix, except the name of
-    /// an encoder's own token embedding (`enc.`).
+    /// True for the token embedding and the head, which encoder and decoder share. In files of encoder-decoders, their
+    /// names have no prefix, except that of an encoder's own token embedding (`enc.`).
     const fn is_shared(self) -> bool {
         matches!(self, Self::TokenEmbd | Self::Output | Self::OutputBias)
     }
@@ -498,8 +498,8 @@ impl Role {
         (role.per_layer() == layer.is_some()).then_some((role, layer.unwrap_or(0), piece))
     }
 
-    /// Finds the role of a tensor that is not a whole matrix of the model: it holds factors on a matrix's outputs, or
-    /// the matrix of only one expert.
+    /// Finds the role of a tensor that is only a piece: the factors on a matrix's outputs, or the matrix of only one
+    /// expert.
     fn pieced(name: &str) -> Option<(Self, Piece)> {
         for (end, piece) in [(".scale", Piece::Scale), (".input_scale", Piece::InputScale)] {
             if let (true, Some(base)) = (built::SCALES, name.strip_suffix(end)) {

@@ -60,8 +60,8 @@ pub struct Spec<'a> {
     pub(crate) kv_heads: PerLayer<'a>,
     /// Heads of global layers. Most models have only these.
     pub(crate) global: HeadSpec,
-    /// Heads of local layers. These are, for example, the layers with a sliding window in Gemma and the layers without
-    /// rope in SmolLM 3.
+    /// Heads of local layers, such as the layers with a sliding window in Gemma, and the layers without rotary
+    /// positions in SmolLM 3.
     pub(crate) local: HeadSpec,
     /// Width of the feed-forward layer, or of each expert.
     pub(crate) ffn: PerLayer<'a>,

@@ -346,8 +346,8 @@ impl Slots {
         let (mut seen, mut index) = (0u32, 0);
         while index < spec.layers {
             let layer = spec.layer(index);
-            // There is one bit per kind of layer. Layers that score options also set bit 1, which otherwise stands for
-            // layers with recurrent states, because models with scoring layers have no recurrent states.
+            // There is one bit for each kind of layer. Layers that score options have bit 1 of the kind's number, too.
+            // For other layers, this bit means recurrent states, which a model with scoring layers never has.
             let bit = 1 << (layer.parts() | (spec.scores(index) as u32) << 1);
             let mut number = if seen & bit == 0 { 0 } else { Role::ALL.len() };
             while number < Role::ALL.len() {
@@ -383,7 +383,8 @@ pub(crate) struct Weights<'m, 'w> {
     file: Pieces<'m>,
     slots: Slots,
     table: &'w [Entry],
-    /// Those vectors of the model that the file does not store as f32, converted to little-endian f32.
+    /// A copy of those vectors of the model that the file does not store as f32. In the copy, they are little-endian
+    /// f32.
     converted: &'w [u8],
 }
 

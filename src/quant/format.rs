@@ -45,7 +45,7 @@ pub(crate) trait Format: Named + Copy + 'static {
     const M: Option<(usize, f32)> = None;
     /// Where the weights of a chunk are in a block. For some of these layouts, kernels load chunks of two rows at once.
     const SHAPE: Shape = Shape::Other;
-    /// True if [`unpack`](Self::unpack) reads the block only with `load` and `nibbles`, so that several blocks can be
+    /// True if [`unpack`](Self::unpack) reads the block only through `load` and `nibbles`. Several blocks can then be
     /// unpacked side by side.
     #[allow(dead_code)] // only kernels with an instruction set read it
     const BYTEWISE: bool = false;

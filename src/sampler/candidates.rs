@@ -358,7 +358,7 @@ fn partition(slots: &mut [Slot]) {
             }
             rest.reverse();
         }
-        // Of the items after the first, the first half (rounded up) goes to the same range as the first item.
+        // The first item goes to the lower range, together with the first half (rounded up) of all other items.
         let cut = start + 1 + (range.len() - 1) / 2;
         let _ = ranges.push((start, cut));
         let _ = ranges.push((cut, end));
@@ -429,13 +429,13 @@ fn draw_weighted(candidates: impl Iterator<Item = (TokenId, f64)> + Clone, rando
     chosen
 }
 
-/// Returns those tokens from which [`draw_of_all`] draws, each with its logit.
+/// Returns the tokens among which [`draw_of_all`] draws, each with its logit.
 fn of_all(logits: &[f32], highest: f32, least: f32) -> impl Iterator<Item = (TokenId, f32)> + Clone {
     let logits = logits.iter().enumerate().map(|(token, logit)| (token as TokenId, clean(*logit)));
     logits.filter(move |(_, logit)| *logit >= least || *logit == highest)
 }
 
-/// Returns the tokens from which [`draw_of_all`] draws, each with its logit and its probability.
+/// Returns the tokens among which [`draw_of_all`] draws, each with its logit and its probability.
 #[cfg(feature = "samplers")]
 pub(super) fn shares_of_all(
     logits: &[f32],

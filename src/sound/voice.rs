@@ -5,8 +5,7 @@ use super::{RATE, Sample};
 
 /// Number of samples of a frame: 10 ms.
 const FRAME: u32 = RATE as u32 / 100;
-/// The number of frames and the multiple of the noise's energy with which a voice begins: so many frames in a row must
-/// have more than this energy.
+/// A voice begins after this number of frames in a row whose energy is more than this multiple of the noise's energy.
 const FIRST: (u32, f32) = (3, 8.0);
 /// A voice ends after this number of frames in a row whose energy is less than this multiple of the noise's energy.
 const LAST: (u32, f32) = (30, 4.0);

@@ -102,7 +102,8 @@ pub(super) struct Normalized<'a, 't> {
     /// A byte to output after a space.
     waiting: Option<u8>,
     in_word: bool,
-    /// True if runs of white space are merged into one space, and this space has yet to be output before the next word.
+    /// True if runs of white space are merged into one space, and such a space must still be output before the next
+    /// word.
     spaced: bool,
     /// True if the text ends with a space that is kept and that was not returned yet.
     last: bool,

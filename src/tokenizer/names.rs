@@ -136,8 +136,8 @@ pub fn is_taken_for_control(spelling: &[u8], is_special: bool) -> bool {
 }
 
 impl Meaning {
-    /// Returns true if the type in the file wins over the type that the spelling implies. It does not for special
-    /// tokens that end an answer, because they must never be printed.
+    /// Returns true if the type in the file takes precedence over the type that the spelling implies. This is false for
+    /// special tokens that end an answer, because such tokens must never be printed.
     fn gives_way(self, is_special: bool) -> bool {
         match self {
             EndOfTurn | EndOfMessage | End => !is_special,

@@ -20,7 +20,7 @@ const UNUSED_COST: f64 = 20_000_000.0;
 /// token.
 type Step = [Word; 3];
 
-/// Value of the first token in a step, if the segmentation begins with a character that has no token.
+/// Stands for the first token in a [`Step`] if the text begins with a character that has no token.
 const NO_TOKEN: TokenId = TokenId::MAX;
 
 /// UTF-8 of U+FEFF, which is dropped at the start of a text.

@@ -124,7 +124,7 @@ impl Specials<'_, '_, '_> {
         }
     }
 
-    /// True if this search for tokens compares them with the text that WordPiece's rules have changed.
+    /// True if the text is compared with the tokens of this search only after WordPiece's rules have changed the text.
     fn is_normalized(&self, search: u8) -> bool {
         built::WORDPIECE && search == search::NORMALIZED && matches!(self.vocab.model, Model::WordPiece(_))
     }

@@ -8,8 +8,8 @@ pub(super) const LOW: u32 = 4;
 /// Number of bits of a code point above the lowest [`LOW`] bits. They are the index within a block of [`MIDDLE`].
 pub(super) const HIGH: u32 = 5;
 
-/// First table of the lookup by code point. The index is the upper bits of a code point, `code point >> (LOW + HIGH)`;
-/// the entry is the number of a block of [`MIDDLE`].
+/// First table of the lookup of a code point. It is indexed by the code point's upper bits, `code point >> (LOW +
+/// HIGH)`. An entry is the number of a block in [`MIDDLE`].
 pub(super) static TOP: [u8; 2176] = [
     0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 26, 26, 26, 26,
     26, 26, 26, 26, 26, 26, 26, 27, 26, 26, 26, 26, 26, 26, 26, 26, 26, 26, 26, 26, 26, 26, 26, 26, 26, 26, 26, 26, 26,

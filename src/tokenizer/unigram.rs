@@ -92,7 +92,7 @@ fn score_of(step: &Step) -> f64 {
 /// of the text before. The only ones that still occur here must be whole words and are part of a longer word.
 fn score(vocab: &Vocab<'_>, id: TokenId) -> Option<f64> {
     match vocab.file_type(id) {
-        // The file gives the score minus infinity to tokens that are used for decoding only. They are not found in
+        // A token that is used only for decoding has the score minus infinity in the file. Such a token is not found in
         // texts.
         TokenType::Normal | TokenType::Unused | TokenType::UserDefined => {
             Some(f64::from(vocab.score(id))).filter(|score| score.is_finite())

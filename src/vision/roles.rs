@@ -9,8 +9,8 @@ pub(super) enum Place {
     Once,
     /// One in each block, after `v.blk.N.`.
     Block,
-    /// One tensor in each layer whose states are also projected for the first layers of the language model. Its name
-    /// follows `v.deepstack.N.`.
+    /// One tensor in each of those layers whose states are also projected, for the first layers of the language model.
+    /// The tensor's name follows `v.deepstack.N.`.
     Deep,
     /// One, with a name that depends on the projector.
     Projector,

@@ -302,7 +302,7 @@ const fn has(gguf: &Gguf<'_>, name: &str) -> bool {
 /// Number of outputs of a matrix in the file; 0 if the file has no tensor called `name`. If the matrix is `transposed`,
 /// its columns are the outputs instead of its rows.
 const fn outputs(gguf: &Gguf<'_>, name: &str, transposed: bool) -> Result<usize, Error> {
-    /// Largest width of a language model, and largest number of positions.
+    /// Maximum width of a language model, and maximum number of positions, that a projector may have.
     const MOST: u64 = 1 << 20;
     let Some(Tensor { dims, .. }) = gguf.tensor(name) else { return Ok(0) };
     let [columns, rows, ..] = dims;

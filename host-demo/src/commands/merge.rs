@@ -147,8 +147,9 @@ fn add(model: &Model<'_>, gguf: &Gguf<'_>, scale: f32, products: &mut Vec<(Strin
         // An alpha of 0 means that only `scale` applies.
         let factor = if alpha == 0.0 { scale } else { scale * alpha / rank as f32 };
         if let (true, Some(stem)) = (has_bias && name != EMBEDDING, name.strip_suffix(".weight")) {
-            // In an adapter with biases, the last column of `b` is the change of the bias, and the last row of `a` has
-            // only zeros. If the column is zero, too, the bias does not change.
+            // In an adapter with biases, the last column of `b` is the change of the bias. The last row of `a` has only
+            // zeros, so that this column does not change the matrix. If the column has only zeros, too, the bias does
+            // not change.
             ensure!(
                 b.len() * a.len() > 0 && model.gguf().tensor(name).is_none_or(|own| own.dims[2] == 1),
                 "{name} has experts with biases: run it with --lora"

@@ -71,8 +71,8 @@ fn answers_are_whole_in_order_and_the_same_for_any_number_at_once() {
     }
     assert_eq!(text.lines().count(), 12);
 
-    // The command is killed after some milliseconds and run again. Once, the output is also cut in the middle of a
-    // line.
+    // The command is killed after this number of milliseconds and run again. In one case, the output file is also cut
+    // in the middle of a line.
     for after in [0, 50, 150, 400, 900] {
         let out = dir.path().join("out");
         let _ = fs::remove_file(&out);

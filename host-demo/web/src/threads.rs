@@ -20,7 +20,8 @@ unsafe extern "C" {
 /// A job and its argument.
 type Task = (arenite_job, *const c_void);
 
-/// The number of the job, a flag that helpers may join ([`OPEN`]), and the number of running helpers ([`RUNNING`]).
+/// The number of the current job, the flag [`OPEN`] that tells helpers to join the job, and the number of helpers that
+/// are running it, in the bits [`RUNNING`].
 static GATE: AtomicU32 = AtomicU32::new(0);
 /// The job, which is in the frame of [`run`]. It is valid while the gate is open or helpers are running.
 static TASK: AtomicPtr<Task> = AtomicPtr::new(null_mut());

@@ -140,7 +140,8 @@ mod whole {
         ((high * other_high) << 2) + ((high * other_low) >> 30) + ((low * other_high) >> 30)
     }
 
-    /// Rounds to the nearest f32; `None` if an error of [`ERROR`] could change how `x` is rounded.
+    /// Rounds `x` to the nearest f32; `None` if `x` is so close to the middle of two f32 that an error of [`ERROR`]
+    /// could change the result.
     fn rounded(x: u64) -> Option<f32> {
         let drop = 40u32.checked_sub(x.leading_zeros())?;
         let (half, rest) = ((1 << drop) >> 1, x & ((1 << drop) - 1));

@@ -209,8 +209,8 @@ fn project(
     }
 }
 
-/// Fills the place of the gates' product in a list of products. A layer with gated queries does not have this product,
-/// because the matrix of the queries also computes the gates.
+/// Stands in the list of products for layers in which no separate product computes the gates: in a layer with gated
+/// queries, the matrix of the queries also computes the gates.
 const NO_GATE: ((Role, Role), usize, bool) = ((Role::AttnGate, Role::AttnGate), 0, false);
 
 /// Norms and rotates queries and keys, and norms values, if the model does so. Only processes the vectors that `part`
@@ -506,7 +506,8 @@ impl Attend<'_> {
     }
 }
 
-/// Norms heads of `head_dim` in place as the spec says; `weight` is empty if the file has no weights for this norm.
+/// Norms each head of `head_dim` elements in place, in the way that the spec says. `weight` is empty if the file has no
+/// weights for this norm.
 fn norm_heads(kernels: &Kernels, spec: &Spec<'_>, heads: &mut [f32], head_dim: usize, weight: &[u8]) {
     if weight.is_empty() && spec.qk_norm() != QkNorm::Gain {
         return;

@@ -26,7 +26,7 @@ struct Statistics {
 }
 
 impl Statistics {
-    /// A mean of 0 and a scale of 1, which leave values as they are. They are for outputs that have no norm.
+    /// A mean of 0 and a scale of 1: the norm of outputs that have none. They leave the outputs unchanged.
     const NONE: Self = Self { mean: 0.0, scale: 1.0 };
 }
 

@@ -13,7 +13,8 @@ use crate::kernel::{Activation, CausalConvolution, Kernels, Update, Wkv, fork_ch
 use crate::model::{Layer, Recurrent, Role, Weights};
 use crate::quant::le_f32;
 
-/// Queries and keys are divided by their length. This is added to the squared length before the root is taken.
+/// Queries and keys are divided by their length, the root of the sum of their squares. This number is added to the sum
+/// before the root is taken.
 const LENGTH_EPS: f32 = 1e-6;
 
 /// For queries, keys and values, the role of the projection and the role of the convolution after it.

@@ -172,7 +172,7 @@ impl Forward<'_, '_> {
     }
 
     /// Adds rows of a context to a pass of the predicting layers. The first row is for the position `position`. The
-    /// states of positions before `from` are no longer available.
+    /// model's states at positions before `from` are no longer available.
     pub fn add_next(&mut self, context: usize, position: usize, from: usize, rows: Rows<'_>) {
         let (first, batch) = (self.rows, self.batch());
         let Self { spec, weights, compute, inner, next: Some(next), segments, parts, .. } = self else { return };

@@ -22,7 +22,7 @@ pub(crate) struct Relative<'w> {
     stride: usize,
     /// Index of distance 0.
     middle: usize,
-    /// Number of heads for which the table has biases per layer; 0 if all layers share one set of biases.
+    /// Number of heads in each layer's part of the table; 0 if all layers share one set of biases.
     layer: usize,
 }
 

@@ -11,7 +11,7 @@ use crate::model::Sections;
 use crate::model::{Role, Rope, RopeStyle, Scaling, Spec, Weights};
 use crate::quant::le_f32;
 
-/// Frequencies for one kind of heads (global or local), and cosines and sines for the rows of the pass.
+/// The rotary frequencies of one kind of heads (global or local), and the cosines and sines for the rows of a pass.
 #[derive(Default)]
 pub(crate) struct Rotary<'w> {
     rope: Option<Rope>,

@@ -10,8 +10,8 @@ use crate::model::Spec;
 
 use super::Forward;
 
-/// What is needed to undo the last tokens of contexts: how far the predicting layers have read, and rows that the
-/// recurrent states do not contain yet.
+/// What is needed to remove the last tokens of contexts: how far the predicting layers have read, and the rows that are
+/// not yet part of the recurrent states.
 pub(crate) struct Undo<'w> {
     /// What the predicting layers have read of each context, and what its recurrent states lack; empty if no drafts are
     /// planned.
@@ -58,7 +58,8 @@ impl<'w> Undo<'w> {
 }
 
 impl Forward<'_, '_> {
-    /// Updates the recurrent states of a context with its pending rows, which end before `position`.
+    /// Updates the recurrent states of a context with those rows that the states do not contain yet. The last of these
+    /// rows is before `position`.
     pub fn settle(&mut self, context: usize, position: usize) {
         if let Some(pool) = self.pools.get_mut(STATES) {
             pool.claim(context, 0, 0);

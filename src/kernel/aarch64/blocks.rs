@@ -108,8 +108,8 @@ unsafe impl<F: Format, D: Dot> Blocks for Rows<F, D> {
 }
 
 impl<F: Format, D: Dot> Rows<F, D> {
-    /// Multiplies eight rows of a format that [`load`] can read. The integer sums are never cleared: they grow from
-    /// block to block, modulo 2^32, and the sum of a block is the growth during this block.
+    /// Multiplies eight rows of a format that [`load`] can read with a token. The integer sums are never cleared: they
+    /// grow from block to block, modulo 2^32, and the sum of a block is the growth during this block.
     #[inline(always)]
     unsafe fn simple(w: *const u8, row_bytes: usize, x: Row<'_>, out: *mut f32) {
         // SAFETY: each step reads one block of each of eight rows and 32 quants of `x`, which has as many blocks as a

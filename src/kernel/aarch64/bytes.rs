@@ -39,7 +39,7 @@ impl Pair {
     }
 }
 
-/// The bias that still has to be subtracted from the signed bytes of [`Pair::signed`].
+/// The bias that must still be subtracted from the bytes that [`Pair::signed`] returns.
 pub(super) const fn bias<F: Format>() -> u8 {
     if F::MAX > 127 { 0 } else { F::BIAS }
 }

@@ -379,7 +379,8 @@ macro_rules! sixteen_sums {
     };
 }
 
-/// Adds every sixteen floats that begin before `end` to the sixteen sums at `from`, and stores the sums to `to`.
+/// Adds the floats from `x` to `end` to sixteen sums: every run of sixteen floats that begins before `end` is added to
+/// the sums at `from`. Stores the new sums to `to`.
 ///
 /// # Safety
 ///

@@ -15,7 +15,8 @@ enum Order {
     /// The groups have 16 weights. The four numbers select the words of each of four chunks, in the order in which they
     /// are multiplied. The first groups of all chunks come first, then the second groups.
     Groups([usize; 4]),
-    /// A chunk's 32 weights are one group. The words of each of four chunks are multiplied in turn.
+    /// A group is the 32 weights of a chunk. The words of four chunks are multiplied in turn: one word of each chunk,
+    /// then the next word of each.
     Chunks,
     /// Bytes of two indices each.
     Indices,

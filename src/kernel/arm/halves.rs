@@ -160,8 +160,8 @@ macro_rules! eight {
     };
 }
 
-/// Assembly that, for both rows, multiplies the sum of a group by the group's scale and adds the product to the row's
-/// total.
+/// Assembly that multiplies the sum of a group by the group's scale and adds the product to a row's total; for both
+/// rows.
 #[cfg(not(helium))]
 macro_rules! scaled {
     ($a:literal, $b:literal) => {

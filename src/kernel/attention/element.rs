@@ -35,12 +35,14 @@ pub unsafe trait Keys {
 pub unsafe trait Values {
     /// Offset in bytes of elements `i..i + 16` of a value.
     fn offset(i: usize) -> usize;
-    /// The storage type of elements `i..i + 16`, if [`Isa::add_rows`] can convert elements of this type.
+    /// The type in which elements `i..i + 16` of a value are stored; `None` if [`Isa::add_rows`] cannot convert this
+    /// type.
     fn elements(i: usize) -> Option<Elements>;
     /// Loads elements `i..i + 16` of the value whose row is at `at`, as floats that are not yet multiplied by the
     /// value's scale.
     unsafe fn value<S: Isa>(s: S, at: *const u8, i: usize) -> S::V;
-    /// Returns the scales of the values `i..i + 16` of a tile. `None` if values of this type have no scales.
+    /// Returns the scales of elements `i..i + 16` of the values in a tile. `None` if values of this type have no
+    /// scales.
     #[inline(always)]
     unsafe fn scales<S: Isa>(_s: S, _tile: *const u8, _layout: HeadLayout, _i: usize) -> Option<S::V> {
         None

@@ -26,8 +26,8 @@ pub(super) struct Rows<D, F>(PhantomData<(D, F)>);
 
 impl<D: Dot, F: Format> Rows<D, F> {
     const BYTES: usize = size_of::<F::Block>();
-    /// True if the sums of the next block are computed before the sums of the current block are accumulated, so that
-    /// the loads and products of the next block overlap with the latency of the accumulation.
+    /// True if the sums of the next block are computed before the sums of the current block are scaled and added. The
+    /// loads and products of the next block then overlap with the latency of these additions.
     const AHEAD: bool = matches!(F::SHAPE, Shape::Nibbles(..));
     /// The row lengths, in bytes, for which the next eight rows are prefetched into the first-level cache, so that
     /// memory is read in order of address. The cache has room for the next and the current eight rows. This prefetch is
@@ -317,8 +317,8 @@ impl<D: Dot, F: Format> Rows<D, F> {
         }
     }
 
-    /// Returns the `d` and the `m` of eight blocks for the weights from element `i` on, each times `dx`. Each result
-    /// has the even rows first, then the odd rows.
+    /// Returns the scales `d` and the minimums' factors `m` of eight blocks, each multiplied by `dx`. They are those
+    /// for the weights from element `i` on. Each result has the even rows first, then the odd rows.
     #[inline(always)]
     fn scales_and_minimums(s: Ymm, blocks: &[&F::Block; 8], i: usize, dx: __m256) -> [__m256; 2] {
         // SAFETY: `s` proves AVX2 and F16C.
@@ -432,8 +432,9 @@ fn twice([scales, _]: [u64; 2]) -> [i32; 8] {
 /// The sums of a block's activations: one for each group of 16 or 32.
 #[derive(Clone, Copy)]
 struct Sums {
-    /// The sums of the activations as i16. If groups have 16 elements, the lower half of the register has the sums of
-    /// even groups and the upper half those of odd groups. If they have 32, both halves have the same eight sums.
+    /// The sums of a group's activations as i16. If groups have 16 elements, the lower half of the register has the
+    /// sums of the even groups and the upper half those of the odd groups. If groups have 32 elements, both halves have
+    /// the same eight sums.
     words: __m256i,
     /// With groups of 32, the sums times minus the bias.
     less: __m256i,

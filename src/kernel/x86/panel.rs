@@ -66,7 +66,7 @@ unsafe trait EightRows {
         q: [*const i8; T],
         scale: Option<__m256i>,
     );
-    /// True if codes are signed, so that there is no bias to subtract.
+    /// True if the codes of the format are signed, so that there is no bias to subtract.
     const SIGNED: bool = false;
 }
 

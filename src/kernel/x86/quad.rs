@@ -48,8 +48,7 @@ pub(super) unsafe fn transposed<F: Format>(blocks: [&F::Block; 16], chunk: usize
 }
 
 impl Quad<'_> {
-    /// Returns the `N` bytes of block `r` that correspond to `place`, which points into the first block: they have the
-    /// same offset.
+    /// Returns `N` bytes of block `r`. They are at the same offset as the bytes `place` in the first block.
     #[inline(always)]
     fn row<const N: usize>(&self, place: &[u8; N], r: usize) -> [u8; N] {
         let at = place.as_ptr().addr().wrapping_sub(self.0[0].as_ptr().addr());

@@ -61,9 +61,9 @@ const fn cap(keys: &mut Keys<'_, '_>, name: &'static str, default: Option<f32>) 
     if keys.has_key(name) { keys.unless_zero(name) } else { Ok(default) }
 }
 
-/// Spec shared by Gemma 2 and 3. The last layer of every `period` is global, unless the file has a pattern. Models with
-/// `largest` layers (27B) scale scores by `1 / sqrt(dim / heads)` instead of `1 / sqrt(head_dim)`. The number of layers
-/// decides, as in llama.cpp, because files have no key for the scale.
+/// The spec that Gemma 2 and 3 share. The last layer of every `period` layers is global, unless the file has a pattern.
+/// A model with `largest` layers (27B) scales scores by `1 / sqrt(dim / heads)` instead of `1 / sqrt(head_dim)`. The
+/// number of layers decides this, as in llama.cpp, because files have no key for the scale.
 const fn with_post_norms<'a>(
     keys: &mut Keys<'_, 'a>,
     spec: Spec<'a>,

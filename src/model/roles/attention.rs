@@ -65,8 +65,8 @@ pub(super) const fn row(role: Role, spec: &Spec<'_>, layer: &Layer) -> Row {
     }
 }
 
-/// Requirement and shape of a recurrent mixer's tensor, for tensors that have the same names as attention's. The layer
-/// has no attention.
+/// Requirement and shape of a recurrent mixer's tensor that has the same name as a tensor of attention. A layer with
+/// such a mixer has no attention.
 const fn of_mixer(role: Role, spec: &Spec<'_>, layer: &Layer) -> Row {
     let Some(mixer) = mixer_of(spec, layer) else { return ABSENT };
     let shape = match (mixer.kind, role) {

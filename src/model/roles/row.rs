@@ -22,7 +22,8 @@ pub(in crate::model) enum Shape {
     Matrices(usize, usize, usize),
     /// Vectors that are stored as `[length, 1, 1, count]`: their length, then their count.
     Apart(usize, usize),
-    /// Vectors that are stored as `[length, 1, count]`: their length, then their count.
+    /// `count` vectors of length `length` that are stored as `[length, 1, count]`. The fields are the length and the
+    /// count.
     #[cfg(feature = "mla")]
     Between(usize, usize),
 }

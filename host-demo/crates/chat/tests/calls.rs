@@ -159,7 +159,7 @@ fn many_functions_fit_in_a_request() {
     assert!(table.is_ok(), "{:?}", table.err());
 }
 
-/// For each dialect, the reader finds the calls again that were written in the form of the dialect.
+/// In each dialect, the reader finds the same calls that were written in the dialect's form.
 #[test]
 fn every_dialect_reads_what_it_writes() {
     let marks = Marks::default();

@@ -83,7 +83,8 @@ pub fn table(mut nodes: Vec<Node>, starts: HashMap<usize, u32>, root: usize, bud
     Ok(words.into_iter().flat_map(u32::to_le_bytes).collect())
 }
 
-/// Number of words for a node's ranges. A range stores only its end, so gaps are stored as ranges, too.
+/// Number of words that the table needs for the byte ranges of a node. A range stores only its end, so the gaps between
+/// ranges are stored as ranges, too.
 fn words_of_ranges(node: &Node) -> usize {
     let mut next = 0u16;
     let mut words = 0;

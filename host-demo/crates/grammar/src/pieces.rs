@@ -20,7 +20,7 @@ pub enum Piece {
     Token(u32),
     /// Any text that does not contain this one.
     Without(String),
-    /// Any text without this text, with at least and at most so many characters.
+    /// Any text that does not contain this one, with a minimum and a maximum number of characters.
     Between(String, u32, Option<u32>),
     /// A JSON value that matches a schema.
     Schema(Value),

@@ -17,8 +17,8 @@ const WRITTEN_OUT: usize = 20_000;
 /// Budget for repetitions that are written out although they exceed [`WRITTEN_OUT`]: the maximum number of states of
 /// all such repetitions in a grammar.
 const LARGE_WRITTEN_OUT: usize = 400_000;
-/// The maximum number of states that a rule for a repetition has. The number is large, because a token whose text
-/// continues after the end of a call must be tested by itself.
+/// The maximum number of states in a rule that is made for a repetition. The number is large, so that a text needs few
+/// calls of the rule: a token whose text continues after the end of a call must be tested by itself.
 const CALL: usize = 2_000;
 /// Number of times that the rule of each level repeats the rule of the level below.
 const BASE: u64 = 32;

@@ -56,8 +56,7 @@ impl Fit {
         self.xq / self.q2
     }
 
-    /// Returns true if this fit is better than another one, i.e. if its error is smaller. For the other fit, `best` is
-    /// `scale * xq`.
+    /// Returns true if this fit has a smaller error than another fit, whose `scale * xq` is `best`.
     pub fn beats(self, best: f32) -> bool {
         self.q2 > 0.0 && self.xq * self.xq > best * self.q2
     }

@@ -50,8 +50,8 @@ impl LargePages {
         let job = Job { file, start, len, next, stop: stop.clone(), copied: copied.clone() };
         if let Some(planned) = later {
             let thread = std::thread::Builder::new().name("large pages".to_string()).spawn(move || {
-                // The copy may be left out although there is room for it, because memory that was planned and is
-                // already in use is counted twice here: as planned, and as no longer available.
+                // Memory that was planned and is already in use is counted twice here: as planned, and as no longer
+                // available. The copy may therefore be left out although there is room for it.
                 let has_room = || available_memory() >= len.saturating_add(planned.load(Ordering::Relaxed));
                 if job.wait(|| job.cached()) && has_room() {
                     job.run();
@@ -297,7 +297,8 @@ mod tests {
         }
     }
 
-    /// If the pages of a file do not stay in the page cache, the wait for them ends, and the file is not copied.
+    /// If the pages of a file do not stay in the page cache, the program stops waiting for them and does not copy the
+    /// file.
     #[test]
     fn short_memory_ends_the_wait() {
         let waits = |counts: &[usize]| {

@@ -17,8 +17,8 @@ pub const NAMED: usize = 4 << 20;
 /// after it is read.
 const ITEM: usize = 2 << 10;
 
-/// The items of all clients. If a client has too many items, it loses its oldest items. If all clients together have
-/// too many items, the client whose last item is the oldest loses its items.
+/// The items of all clients. If a client has too many items, its oldest items are removed. If all clients together have
+/// too many items, all items of one client are removed: of the client whose newest item is the oldest.
 #[derive(Default)]
 pub struct KeptItems(Mutex<Kept>);
 

@@ -78,8 +78,9 @@ const SAID: &str = "PROBE-QUESTION";
 /// identifier instead of the function's name, so the second one contains the name.
 const IDS: [&str; 2] = ["probe0001", "functions.probe_function:0"];
 
-/// Ways of passing a call to a template. The flag is true if the arguments are a text instead of an object. The second
-/// value is the message's content: Command A Reasoning's template refuses null and an empty text as content.
+/// The ways of passing a call to a template that are tried. The flag is true if the arguments are a text instead of an
+/// object. The second value is the content of the message with the call: Command A Reasoning's template refuses null
+/// and an empty text as content.
 const GIVEN: [(bool, Option<&str>); 6] =
     [(false, None), (false, Some("")), (true, None), (true, Some("")), (false, Some(" ")), (true, Some(" "))];
 

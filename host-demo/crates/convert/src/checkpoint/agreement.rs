@@ -90,7 +90,7 @@ fn activation(spec: &Spec<'_>, gguf: &Gguf<'_>, config: &Config) -> Option<Diffe
         Activation::ReluSquared => "relu2",
         _ => "",
     };
-    // These models also use the function in their recurrent mixers. A key would change it there, too, so that none is
+    // The recurrent mixers of these models also use this function. A key would change it there, too, so no key is
     // offered.
     let is_mixed = spec.is_recurrent() && !["kimi-linear", "bailingmoe3"].contains(&architecture);
     let is_known = ["silu", "gelu_pytorch_tanh", "gelu", "relu", "relu2"].contains(&name);

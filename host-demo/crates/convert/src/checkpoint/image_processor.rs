@@ -235,8 +235,8 @@ mod tests {
             ("internvl", json!({ "image_std": null }), CLIP[0], CLIP[1]),
             ("gemma3", json!({ "image_mean": 0.25, "image_std": [1, 2, 3] }), [0.25; 3], [1.0, 2.0, 3.0]),
             ("gemma3", json!({ "do_normalize": false }), [0.0; 3], [1.0; 3]),
-            // For a color x from 0 to 1, these settings compute 2 x instead of x, and then (2 x - 0.5) / 0.5, which
-            // equals (x - 0.25) / 0.25.
+            // With this `rescale_factor`, a color x from 0 to 1 becomes 2 x, and then (2 x - 0.5) / 0.5. This is the
+            // same as (x - 0.25) / 0.25.
             ("gemma3", json!({ "rescale_factor": 2.0 / 255.0 }), [0.25; 3], [0.25; 3]),
             ("gemma3", json!({ "do_rescale": false, "do_normalize": false }), [0.0; 3], [1.0 / 255.0; 3]),
         ] {

@@ -76,7 +76,7 @@ impl Keys<'_> {
         Ok(())
     }
 
-    /// Adds layers that predict further tokens after all other layers.
+    /// Adds `count` layers for predicting further tokens. They come after all other layers.
     pub fn predicting(&mut self, count: usize) -> Result<()> {
         if count > 0 {
             self.set("block_count", (self.config.layers()? + count) as u32);

@@ -183,7 +183,7 @@ pub enum Order {
         /// Number of columns of the matrix.
         columns: usize,
     },
-    /// Each word has the codes of lines that are far apart. The matrix is divided into parts: the highest bits of a
+    /// The codes in a word belong to lines that are far apart. The matrix is divided into parts: the highest bits of a
     /// word have a code of the first part, the next bits a code of the second part, and so on.
     Parts {
         /// Number of codes of a line.
@@ -238,7 +238,8 @@ pub enum Zeros<'f> {
     Constant(f32),
     /// The zeros are stored as codes. A line of codes has the zeros of all rows for one group.
     Packed(Codes<'f>),
-    /// Like `Packed`, but each code is the zero minus 1, as in the first version of GPTQ's format: see [`Codes::next`].
+    /// Like `Packed`, but each code is 1 less than the zero, as in the first version of GPTQ's format: see
+    /// [`Codes::next`].
     PackedLess(Codes<'f>),
     /// The zeros of all groups in a row are a line of codes.
     PackedRows(Codes<'f>),

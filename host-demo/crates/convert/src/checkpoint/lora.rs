@@ -111,7 +111,7 @@ pub fn convert(directory: &Path, base: Option<&Path>, output: &Path) -> Result<R
 const FIRST: &[&str] =
     &[".lora_A.weight", ".lora_A.default.weight", ".lora_embedding_A", ".lora_embedding_A.default", MLX];
 
-/// End of the names of mlx_lm's first matrices, which are stored transposed.
+/// End of the names that mlx_lm gives to the first matrix of each pair. These matrices are stored transposed.
 const MLX: &str = ".lora_a";
 
 /// Returns the path of the config of the adapter's base model.
@@ -189,8 +189,8 @@ impl<'f> Pairs<'_, 'f> {
         Ok(view)
     }
 
-    /// Adds a pair of matrices. The first matrix has the name `stem` followed by `end`, and the second one has the same
-    /// name with B instead of A.
+    /// Adds a pair of matrices. The name of the first matrix is `stem` followed by `end`. The second matrix has the
+    /// same name with B in place of A.
     fn add(&mut self, stem: &str, end: &str) -> Result<()> {
         let a = self.view(&format!("{stem}{end}"))?;
         let b = self.view(&format!("{stem}{}", end.replace('A', "B").replace("_a", "_b")))?;

@@ -316,8 +316,8 @@ fn vocabulary(
 fn choose_types(outputs: &mut [Output<'_>], mix: Option<Mix>, config: &Config, architecture: &str) -> Result<()> {
     let plain = match mix {
         Some(mix) if matches!(mix.kind(), TensorType::F32 | TensorType::F16 | TensorType::BF16) => Some(mix.kind()),
-        // `Q8_0` is a plain type here, as in llama.cpp's converter, whose rule for it differs from that of
-        // `llama-quantize`.
+        // For the name Q8_0, every matrix gets the type Q8_0, as from llama.cpp's converter. `llama-quantize` chooses
+        // some types differently.
         Some(Mix::Q8_0) => Some(TensorType::Q8_0),
         _ => None,
     };

@@ -122,7 +122,7 @@ pub fn config(dims: &Value, class: &str) -> Value {
 mod tests {
     use super::*;
 
-    /// The ids of tiny.en, tiny and large-v3, from their `generation_config.json`.
+    /// The ids of special tokens in tiny.en, tiny and large-v3, from the `generation_config.json` of these models.
     #[test]
     fn ids_follow_from_the_rows() {
         for (rows, ids) in [

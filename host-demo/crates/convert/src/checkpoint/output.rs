@@ -324,8 +324,8 @@ impl<'f> Output<'f> {
                 ensure!(*part == i, "expert {i} of {name} is missing in this checkpoint: fetch it again");
                 ensure!(view.dims() == shape, "the experts of {name} have different shapes: not supported");
             }
-            // A tensor of several factors, one per expert, becomes a vector, because each expert's factor is stored
-            // without dimensions.
+            // If each expert has a single factor, the factors of all experts become a vector, because the single
+            // factors are stored without dimensions.
             if shape == [1] && first.leaf().shape.iter().product::<usize>() == 1 && name.ends_with("scale") {
                 shape.clear();
             }

@@ -102,7 +102,7 @@ pub fn check_tensors(config: &Config, architecture: &str, outputs: &[Output<'_>]
     Ok(())
 }
 
-/// Checks those settings of a config that the conversion has not read.
+/// Checks those settings of a config that no part of the conversion has read.
 ///
 /// # Errors
 ///

@@ -93,8 +93,8 @@ impl<'f> View<'f> {
         let mut strides = vec![0; shape.len()];
         let (mut from, mut to) = (0, 0);
         while from < old.len() {
-            // Finds the next smallest groups of adjacent dimensions, one group of the old shape and one of the new,
-            // that have the same number of values.
+            // Finds the next groups of adjacent dimensions, one in the old shape and one in the new shape. They are the
+            // smallest groups that have the same number of values.
             let (mut old_end, mut new_end) = (from + 1, to + 1);
             let (mut old_len, mut new_len) = (old[from].0, *shape.get(to).with_context(|| wrong(&self))?);
             while old_len != new_len {

@@ -357,8 +357,8 @@ impl Whole {
         }
     }
 
-    /// Adds the pair of matrices whose product is the change of an embedding `[rows, columns]`. The change is given for
-    /// some rows or for all rows.
+    /// Adds the pair of matrices for the change of an embedding `[rows, columns]`: the product of the pair is this
+    /// change. The adapter has the change for some rows or for all rows.
     fn lookup(
         &mut self,
         settings: &Settings,

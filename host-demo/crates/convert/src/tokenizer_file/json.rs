@@ -120,8 +120,8 @@ type Merging = (&'static str, Option<&'static str>);
 const GEMMA4: Merging = ("gemma4", None);
 const MMBERT: Merging = ("gpt2", Some("mmbert"));
 
-/// Returns the tokenizer's values of the keys `model` and `pre` in the GGUF file, if the vocabulary consists of
-/// characters and byte tokens and if its merges determine the tokens.
+/// Returns the values of the GGUF keys `model` and `pre` for a tokenizer whose vocabulary consists of characters and
+/// byte tokens, if the tokenizer's merges determine the tokens; otherwise `None`.
 fn merging(wanted: &Model<'_>, json: &Value) -> Option<Merging> {
     let space = part(&json["pre_tokenizer"], "Metaspace");
     let starts_words = space.is_some_and(|it| it["prepend_scheme"] == "always" && it["split"] != false);
@@ -365,8 +365,8 @@ fn word_pieces(json: &Value, vocabulary: &mut Vocabulary) -> Result<()> {
     Ok(())
 }
 
-/// Writes the keys for the second special token before a text and for the second to last one after it. (`ends` and
-/// `special.rs` write the first and the last one.)
+/// Writes the keys for special tokens that are neither first nor last: the second token before a text, and the second
+/// to last token after it. (`ends` and `special.rs` write the first and the last one.)
 fn second_ends(json: &Value, vocabulary: &mut Vocabulary) {
     let Some(template) = part(&json["post_processor"], "TemplateProcessing") else { return };
     let single: Vec<&Value> = list(&template["single"]).collect();

@@ -11,7 +11,7 @@ fn bert(json: &Value) -> Option<&Value> {
     part(&json["normalizer"], "BertNormalizer").filter(|_| json["model"]["type"] == "WordPiece")
 }
 
-/// Returns an added token's text as it occurs in a text that was already normalized.
+/// Returns the text of an added token in the form that it has in a normalized text.
 pub fn text(json: &Value, token: &Value) -> String {
     let text = token["content"].as_str().unwrap_or_default();
     let Some(bert) = bert(json).filter(|_| token["normalized"] == true) else { return text.to_owned() };

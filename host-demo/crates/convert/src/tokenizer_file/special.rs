@@ -335,7 +335,7 @@ fn between(processor: &Value) -> Option<u32> {
 /// Returns true if the second text of a pair has the token type 1, and false if it has the type 0 or if the tokenizer
 /// returns no token types.
 fn is_typed(processor: &Value, settings: &Value) -> bool {
-    /// Names of classes whose tokenizers return no token types by default in transformers 5.
+    /// The tokenizers of these classes return no token types by default, as of transformers 5.
     const UNTYPED: [&str; 6] = ["TokenizersBackend", "Roberta", "XLMRoberta", "Camembert", "DistilBert", "MPNet"];
     let class = settings["tokenizer_class"].as_str().unwrap_or("");
     let class = class.trim_end_matches("Fast").trim_end_matches("Tokenizer");

@@ -328,7 +328,8 @@ fn patterns() {
     pattern("(ab|^c)", &["ab", "xaby", "cx"], &["xc", "ba"]);
     pattern("(?:(b$)|^)", &["b", "xb", "x"], &[]);
     pattern("(?<year>[0-9]{2})", &["2012", "x20"], &["2", "x"]);
-    // The alternatives of this pattern have different anchors, and a text may contain matches of several of them.
+    // The alternatives of this pattern have different anchors, and one text may contain matches of several
+    // alternatives.
     pattern("ab|^c|d$|^e$|(?:cd|^$)", &["xabx", "cx", "xd", "e", "abcd", ""], &["xc", "dx", "xe", "ex"]);
     let words: Vec<String> = (0..40).map(|n| format!("word_{n}")).collect();
     pattern(&words.join("|"), &["word_7", "x word_39 word_3"], &["word_", "word-1"]);

@@ -150,7 +150,8 @@ fn of_combinations() {
     );
     schema(json!({ "oneOf": [{ "properties": { "p": {} }, "anyOf": kinds }, { "type": "string" }] }), &ambiguous(0, 1));
     schema(json!({ "oneOf": [{ "properties": { "p": {} }, "nullable": true }, { "type": "null" }] }), &ambiguous(0, 1));
-    // The two schemas differ only in a property that is nested deeper than the comparison of schemas goes.
+    // The two schemas differ only in a property that is nested so deeply that the comparison of schemas does not reach
+    // it.
     let deep = |kind: &str| {
         (0..12).fold(
             json!({ "const": kind }),

@@ -124,8 +124,8 @@ impl Eyes {
         Ok(eyes)
     }
 
-    /// Opens a projector's file without a model: only the model's vocabulary is needed, and the sizes of projector and
-    /// model are not compared.
+    /// Opens a projector's file without a model: only the model's vocabulary is needed. Whether the projector's size
+    /// fits the model is not checked.
     ///
     /// # Errors
     ///

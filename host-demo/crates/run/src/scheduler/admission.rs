@@ -93,8 +93,8 @@ impl Scheduler<'_, '_, '_> {
         }
     }
 
-    /// Returns true if another conversation is just reading tokens with which the job's prompt also begins. The job
-    /// should wait, so that it can share them.
+    /// Returns true if a running conversation is just reading tokens with which the job's prompt begins, too. The job
+    /// should wait until it can share these tokens.
     fn is_coming(&self, job: &Job) -> bool {
         let most = job.prompt.len().saturating_sub(1);
         let known = self.best_shared(&job.prompt, job).map_or(0, |(_, shared)| shared);

@@ -33,7 +33,7 @@ pub struct PassBudget {
     batch: usize,
     /// The position at which attention takes as long as the multiplication with the weights.
     double: usize,
-    /// Number of passes since the last one that was reserved for short rests of prompts.
+    /// Number of passes since the last pass that was reserved for prompts of which only a short rest is unread.
     shared: usize,
     /// True if the last pass that was for all answers was stopped before its end. Its repetition must not be stopped,
     /// because requests that keep arriving could otherwise stop it forever.

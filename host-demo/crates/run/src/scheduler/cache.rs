@@ -77,9 +77,9 @@ impl Cache {
         None
     }
 
-    /// Takes the context to keep in the session file from the cache, among those with these adapters. Of several
-    /// contexts, this is the one that shares the longest prefix with another context. Returns the context, its tokens
-    /// and the length of the prefix. If there is only one context, the prefix is all of its tokens.
+    /// Takes from the cache the context that is worth keeping in the session file: among the contexts with these
+    /// adapters, the one that shares the longest prefix with another. Returns the context, its tokens and the length of
+    /// the prefix. If there is only one context, the prefix is all of its tokens.
     pub fn take_most_shared(&mut self, lora: &[(usize, f32)]) -> Option<(Context, Vec<TokenId>, usize)> {
         let alike = || self.kept.iter().enumerate().filter(|(_, kept)| kept.lora == lora);
         let common = |at: usize, ids: &[TokenId]| {

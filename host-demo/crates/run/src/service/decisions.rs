@@ -125,8 +125,8 @@ impl Service {
             }
         }
         let tokens = readings.iter().map(|reading| reading.ids.len()).sum();
-        /// Number of bytes that an element of a state takes during the computation: the element itself and three copies
-        /// in f64.
+        /// Number of bytes that an element of a token's state takes while scores are computed: the element itself and
+        /// three copies in f64.
         const ELEMENT: usize = 4 + 8 + 8 + 8;
         let is_joint = readings.iter().any(|reading| matches!(reading.scored, Scored::Joint(_)));
         let state_bytes = if is_joint { self.open.model().spec().dim * ELEMENT } else { 0 };

@@ -251,8 +251,7 @@ impl Service {
         let Some(token_bytes) = self.token_bytes.filter(|most| text.len() / most >= self.context) else {
             return Ok(());
         };
-        // White space is not counted, because some vocabularies drop it beside special tokens, so it may have no
-        // tokens.
+        // White space is not counted, because it may have no tokens: some vocabularies drop it beside special tokens.
         let bytes: usize = text.chars().filter(|c| !c.is_whitespace()).map(char::len_utf8).sum();
         let least = bytes / token_bytes;
         match least >= self.context {

@@ -252,8 +252,8 @@ impl ProgramMemory {
     /// Number of threads of a server: one that serves, the readers, threads for blocking work, and one that waits for a
     /// signal.
     const THREADS: usize = 2 + 2 * READERS;
-    /// Memory that the program takes but does not use: gaps between small values that are still in use, which the
-    /// allocator cannot return.
+    /// Memory that the program holds but does not use: gaps between small values. The allocator cannot return these
+    /// gaps to the system while the values beside them are in use.
     const GAPS: usize = 16 << 20;
 
     /// Measures the memory at the start, and limits the allocator.

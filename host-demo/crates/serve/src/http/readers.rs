@@ -62,8 +62,9 @@ impl State {
         self.used.get(&client).map_or(Duration::ZERO, |used| used.now())
     }
 
-    /// Removes the first task of the client with the least used time, if that time is at most `most`. The time may also
-    /// be larger, but at most half of the used time of the client whose task runs on the thread for all clients.
+    /// Removes the waiting task of the client that has used the least time, if this time is at most `most`. The time
+    /// may be longer than `most` if it is at most half of the time that was used by the client whose task runs on the
+    /// thread for all clients.
     fn take(&mut self, most: Duration) -> Option<Task> {
         let most = most.max(self.served.map_or(Duration::ZERO, |client| self.used(client) / 2));
         let clients = self.waiting.iter().enumerate().map(|(at, task)| (self.used(task.client), at));

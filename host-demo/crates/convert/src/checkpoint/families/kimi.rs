@@ -43,8 +43,8 @@ const KIMI: &[Row] = &[
     ("self_attn.b_proj", "ssm_beta", same),
     ("self_attn.o_norm", "ssm_norm", same),
     ("block_sparse_moe.gate.e_score_correction_bias", "exp_probs_b.bias", same),
-    // Dense layers have tensors with these names, too, because transformers saves their tensors under the names of
-    // experts.
+    // The feed-forward of dense layers has these names, too, although they belong to layers with experts: transformers
+    // saves it under the names of experts.
     ("block_sparse_moe.gate_proj", "ffn_gate", same),
     ("block_sparse_moe.up_proj", "ffn_up", same),
     ("block_sparse_moe.down_proj", "ffn_down", same),

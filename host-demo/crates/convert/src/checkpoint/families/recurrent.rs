@@ -134,8 +134,8 @@ fn by_down<'f>(config: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
     Ok(vec![view.then(Step::Times(factor_of(config, "mlp_multipliers", 1)))])
 }
 
-/// Multiplies the rows of Mamba's input projection by their factors. There is one factor each for the rows of the gate,
-/// the input, B, C and dt.
+/// Multiplies the rows of Mamba's input projection by their factors. The rows of the gate, the input, B, C and dt have
+/// one factor each.
 fn by_ssm_in<'f>(config: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
     let inner = config.size(&["mamba_d_ssm"])?;
     let state = config.size(&["mamba_n_groups"])? * config.size(&["mamba_d_state"])?;

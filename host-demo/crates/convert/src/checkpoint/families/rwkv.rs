@@ -175,8 +175,8 @@ fn turned<'f>(config: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
     if view.shape().len() > 1 { transposed(config, view) } else { Ok(vec![view]) }
 }
 
-/// In the first layer, writes a second copy of the tensor as a tensor of the value mix. The layer does not use the
-/// copy, but llama.cpp requires it, and llama.cpp's converter writes the same copy.
+/// In the first layer, writes the tensor twice: the second copy has the name of the tensor that mixes values. The first
+/// layer does not use this copy, but llama.cpp requires it, and llama.cpp's converter writes it, too.
 fn twice_in_first<'f>(config: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
     let is_first = Place::of(view.name()).number == Some(0);
     let mut views = turned(config, view)?;

@@ -17,7 +17,8 @@ fn local(config: &Config) -> Result<Vec<bool>> {
     Ok(types.iter().map(|kind| *kind == "sliding_attention").collect())
 }
 
-/// Writes the numbers of rotated elements in global and local layers, for families that list both.
+/// For families that list rotary settings for global layers and for local layers: writes the numbers of rotated
+/// elements of both.
 fn rotated(keys: &mut Keys<'_>) -> Result<()> {
     let c = keys.config;
     let head = c.head_width()? as f64;
