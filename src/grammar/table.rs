@@ -38,8 +38,6 @@ const TARGET: u32 = (1 << 23) - 1;
 ///
 /// The program in `host-demo/crates/grammar` compiles grammars on a computer; a device has the finished table in flash
 /// or RAM.
-///
-/// A host compiles the table (`host-demo/crates/grammar`); a device borrows it from flash or RAM.
 #[derive(Clone, Copy)]
 pub struct Grammar<'g> {
     words: &'g [Word],

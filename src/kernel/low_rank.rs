@@ -23,9 +23,6 @@ const COST: usize = 4;
 ///
 /// The workers first divide the rows of `a` among themselves, to compute `low`, and then the outputs. Each output is
 /// one chain of fused multiply-adds over the columns of `b`.
-///
-/// The workers divide the rows of `a` among themselves before they add to outputs. For each output, the sum is one
-/// chain of fma over the columns of `b`.
 pub struct LowRank<'a> {
     a: &'a [Product<'a>],
     b: &'a [Product<'a>],

@@ -198,8 +198,6 @@ impl SixteenRows {
     /// # Safety
     ///
     /// [`at`](Self::at) is the address of a block of format `F`.
-    ///
-    /// [`at`](Self::at) is the address of a block of format `F`.
     #[inline(always)]
     unsafe fn row<'a, F: Format>(self, r: usize) -> &'a F::Block {
         // SAFETY: the caller promises the block. A block is an array of bytes, so any address and contents are valid.

@@ -43,8 +43,6 @@ impl Output {
     /// # Errors
     ///
     /// The model is a classifier, and none of its classes means that a document is relevant.
-    ///
-    /// No class means that a document is relevant.
     fn new(labels: &[String], has_template: bool) -> Result<Self> {
         let is_relevant = |label: &String| RELEVANT.contains(&label.trim().to_lowercase().as_str());
         let are_unnamed = labels.iter().all(|label| label.starts_with("LABEL_"));
