@@ -106,7 +106,7 @@ struct Found {
     score: f32,
     /// Number of nodes of the hypothesis: one for each step.
     steps: u32,
-    /// Index of the hypothesis's last node among the nodes of that step.
+    /// Index of the hypothesis's last node among the nodes of the last step.
     beam: u32,
 }
 

@@ -199,7 +199,8 @@ abilities! {
     /// Linear layers after pooling.
     POOLED_HEAD,
     RELU_SQUARED,
-    /// Routers with a bias on the choice of experts, a factor on the weights, groups of experts, or sigmoid scores.
+    /// Routers that need more than a softmax: a bias on the choice of experts, a factor on the weights, groups of
+    /// experts, or sigmoid scores.
     SCORED_ROUTER,
     /// Feed-forward layers for every token, in addition to the experts.
     SHARED_EXPERTS,
@@ -222,7 +223,7 @@ abilities! {
     NARROW_VALUES,
     /// Layers that run several times.
     LOOPS,
-    /// Layers without attention or a recurrent mixer, in models whose other layers have a mixer.
+    /// Layers that have neither attention nor a recurrent mixer, in models whose other layers have one of these.
     NO_MIXER,
     /// A dense feed-forward beside experts (Gemma 4).
     EXPERTS_BESIDE,

@@ -160,8 +160,9 @@ pub(crate) struct Segment {
     pub position: u32,
     /// Number of rows.
     pub tokens: u32,
-    /// Number of tokens of the text that the context's encoder has read. In models without an encoder, it is 1 for
-    /// those rows of a picture that attend to all rows of the picture, including later ones, and otherwise 0.
+    /// For models with an encoder: the number of tokens of the text that the context's encoder has read. For other
+    /// models: 1 for those rows of a picture that attend to all rows of the picture, including later ones, and 0 for
+    /// all other rows.
     pub source: u32,
 }
 

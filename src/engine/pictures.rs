@@ -115,9 +115,9 @@ impl Forward<'_, '_> {
         added
     }
 
-    /// Replaces the embeddings of a work's tokens that belong to pictures, and sets the rotary positions of all of the
-    /// given tokens. There are `count` tokens from token `index` on; the first one's row in the pass is `first`. The
-    /// work's context has not been advanced over them yet.
+    /// Replaces the embeddings of those tokens that belong to pictures, and sets the rotary positions of all given
+    /// tokens. The tokens are the `count` tokens of the work from index `index` on. The first of them is row `first` of
+    /// the pass. The position of the work's context is still that before these tokens.
     pub(super) fn place_pictures(&mut self, work: &Work<'_>, (index, count): (usize, usize), first: usize) {
         let (slot, position) = (work.context.slot, work.context.position);
         for (index, row) in (index..index + count).zip(first..) {

@@ -412,8 +412,8 @@ impl<'m, 'w> Engine<'m, 'w> {
         #[cfg(feature = "drafts")]
         let kept = self.forward.next.as_ref().map(|_| self.plan.options.kept() - 1);
         let mut pass = self.begin(&mut works)?;
-        // Limits a pass to fewer tokens than are kept. The predicting layer would read a larger pass at once, and
-        // overwrite the states that `each_logits` needs.
+        // Limits the pass to fewer tokens than the number whose states are kept. The predicting layer would read the
+        // tokens of a larger pass at once, and overwrite the states that `each_logits` needs.
         #[cfg(feature = "drafts")]
         if let Some(kept) = kept {
             pass.most = kept;

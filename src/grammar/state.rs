@@ -252,7 +252,8 @@ impl State {
         self.close(grammar);
     }
 
-    /// Adds a stack, unless the stack is present or the rules on the stack need more than [`DEPTH`] frames to end.
+    /// Adds a stack to the state, unless the state has this stack already, or the rules on the stack need more than
+    /// [`DEPTH`] frames to end.
     fn add(&mut self, grammar: &Grammar<'_>, item: Item) {
         let fits = grammar.head(item.node).is_some_and(|head| self.depth(item.frame) + head.need() <= DEPTH);
         if fits && !self.items.contains(&item) {

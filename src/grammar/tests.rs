@@ -75,8 +75,8 @@ fn nodes_without_transitions_are_refused() {
 
 #[test]
 fn a_token_is_allowed_by_its_number_only_where_it_is_taken() {
-    // The transition on token 7 leads into a rule that needs more frames than there are, and the transition on token 8
-    // into a rule that needs none.
+    // The transition on token 7 leads into a rule that needs more frames than the stack can have. The transition on
+    // token 8 leads into a rule that needs no frame.
     let jumps = vec![(1, 7, 1), (1, 8, 2)];
     let table = table(&[Node { jumps, ..byte(0, 2) }, Node { need: 255, ..byte(9, 2) }, byte(9, 3), end()]);
     let grammar = Grammar::new(&table).unwrap();
@@ -94,8 +94,8 @@ fn a_token_is_allowed_by_its_number_only_where_it_is_taken() {
 
 #[test]
 fn stacks_by_bytes_and_by_id_advance_together() {
-    // Token 7 has the text `A`, byte 65. The byte and the token lead to two different nodes, both of which call node 3.
-    // After the call, one node continues at node 4 and the other at node 5.
+    // Token 7 has the text `A`, which is byte 65. The byte leads to one node and the token's id to another node. Both
+    // nodes call node 3; after the call, one continues at node 4 and the other at node 5.
     let first = Node { ranges: vec![(65, Some(1))], jumps: vec![(1, 7, 2)], ..Node::default() };
     let after = |last| Node { jumps: vec![(0, 3, if last == 1 { 4 } else { 5 })], need: 1, ..Node::default() };
     let table = table(&[first, after(1), after(2), byte(66, 6), byte(10, 6), byte(20, 6), end()]);
@@ -127,8 +127,8 @@ fn endless_calls_are_dropped() {
 
 #[test]
 fn comparisons_of_nodes_are_bounded() {
-    // A comparison of node 0 with node 16 reaches all 256 pairs of one of the first sixteen nodes and one of the other
-    // sixteen. From each pair, the 256 bytes lead to all of these pairs again.
+    // The comparison of node 0 with node 16 reaches 256 pairs: each has one of the first sixteen nodes and one of the
+    // other sixteen. From every pair, the 256 bytes lead to all of these pairs again.
     let wide = |of: usize, to: fn(usize) -> usize| Node {
         ranges: (0..256).map(|byte| (byte, Some(of + to(byte as usize)))).collect(),
         ..Node::default()

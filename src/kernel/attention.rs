@@ -611,7 +611,7 @@ impl<S: Isa, E: Values, const R: usize, const N: usize> Work<S> for Weigh<'_, E,
     }
 }
 
-/// Adds the weighted values for [`Weigh`], but only their `16 * N` elements from `i` on. Returns `16 * N`.
+/// Adds the weighted values for [`Weigh`], but only elements `i..i + 16 * N` of the values. Returns `16 * N`.
 #[inline(always)]
 unsafe fn weigh_elements<S: Isa, E: Values, const R: usize, const N: usize>(
     s: S,

@@ -179,7 +179,8 @@ pub(super) fn layer_norm<S: Isa>(s: S, x: &mut [f32], weight: &[u8], bias: &[u8]
     affine(s, x, mean, 1.0 / deviation, weight, bias);
 }
 
-/// `(x - mean) * scale * weight + bias`. Weight and bias are little-endian f32; empty slices are skipped.
+/// Computes `(x - mean) * scale * weight + bias` in place. Weight and bias are little-endian f32; an empty slice means
+/// that there is no weight or no bias.
 #[inline(always)]
 fn affine<S: Isa>(s: S, x: &mut [f32], mean: f32, scale: f32, weight: &[u8], bias: &[u8]) {
     for i in (0..x.len()).step_by(16) {
@@ -425,8 +426,8 @@ fn eight_columns<S: Isa, W: Weight>(s: S, w: &[u8], first: usize, cols: usize) -
     unsafe { s.eight_columns(W::KIND, w.as_ptr().add(at), stride) }
 }
 
-/// Does the same as [`eight_columns`] for rows near the end of the matrix. `w` begins with the weights of the first
-/// row. Bytes after the end of `w` are read as zeros.
+/// Does the same as [`eight_columns`] at the end of a matrix, where 16 whole rows may not be readable. `w` begins with
+/// the weights of the first row. Bytes after the end of `w` count as zeros.
 #[cfg(feature = "lora")]
 #[inline(always)]
 fn last_columns<S: Isa, W: Weight>(s: S, w: &[u8], stride: usize) -> [S::V; 8] {

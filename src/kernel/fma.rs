@@ -74,8 +74,8 @@ fn add(mut product: u64, mut exponent: i32, mut sign: u32, c: f32) -> f32 {
     if z_exponent == SPECIAL {
         return c + c;
     }
-    // The addend's mantissa is shifted so that its highest bit is bit 61, unless `c` is denormal. Later shifts to the
-    // right only lose bits that matter for nothing but rounding.
+    // Shifts the addend's mantissa so that its highest bit is bit 61 (unless `c` is denormal). Later shifts to the
+    // right then lose only bits that matter for nothing but rounding.
     let mut addend = (u64::from(z & 0x7f_ffff) | u64::from(z_exponent > 0) << 23) << 38;
     let z_exponent = z_exponent.max(1) as i32;
     let ahead = exponent - z_exponent;

@@ -72,7 +72,7 @@ impl Form {
         }
     }
 
-    /// True if this build has a weight type that uses this form.
+    /// True if activations of this form are needed for a weight type of this build.
     pub const fn is_built(self) -> bool {
         match self {
             Self::F32 | Self::Q8 => true,

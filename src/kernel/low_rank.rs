@@ -175,7 +175,7 @@ unsafe impl Addend for LowRank<'_> {
     }
 }
 
-/// Adds the products of an adapter to the outputs of a matrix, if these were computed before.
+/// Adds the products of an adapter to the outputs of a matrix, if the matrix product was computed before.
 pub fn add_low_rank(kernels: &Kernels, workers: &dyn Workers, low_rank: &LowRank<'_>, out: &mut [f32], stride: usize) {
     if !low_rank.fits(usize::MAX, out.len(), stride) {
         debug_assert!(false, "add_low_rank: the shapes do not match");

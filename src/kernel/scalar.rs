@@ -182,8 +182,8 @@ pub(super) use Portable as Here;
 /// float to an integer, which is then in the low bits of the sum.
 const INTEGERS: f32 = 12_582_912.0;
 
-/// A processor without SIMD, seen as an instruction set with vectors. `U` has the few operations for which a target may
-/// have its own instructions.
+/// A processor without SIMD that is used like an instruction set with vectors. `U` has the few operations for which a
+/// target may have its own instructions.
 #[derive(Clone, Copy)]
 pub(super) struct Scalar<U: Unit = Portable>(PhantomData<U>);
 

@@ -110,8 +110,8 @@ impl Front {
         most
     }
 
-    /// Number of elements of scratch memory for computing `batch` positions: the inputs of one convolution, and the
-    /// outputs of all convolutions but the last.
+    /// Number of elements of scratch memory for computing `batch` positions. It holds the inputs of one convolution at
+    /// a time, and the outputs of all convolutions but the last.
     pub(crate) const fn scratch(self, dim: usize, batch: usize) -> usize {
         let stages = self.stages(dim);
         let (mut total, mut rows, mut i) = (batch.saturating_mul(self.widest_input(dim)), batch, MAX_STAGES);
@@ -136,7 +136,7 @@ mod tests {
     fn positions_per_second() {
         let mel = Front::LogMel { bins: 80 };
         assert_eq!([3000, 300, 2, 1, 0].map(|frames| mel.positions(frames)), [1500, 150, 1, 1, 0]);
-        // Expected numbers were computed by `transformers` for the lengths of the fixture's sounds.
+        // `transformers` computed the expected numbers for the lengths of the sounds in the fixture.
         assert_eq!([17_920, 6764, 31_614, 895, 894].map(|n| Front::Samples.positions(n)), [45, 16, 80, 1, 0]);
     }
 

@@ -27,8 +27,8 @@ macro_rules! roles {
             /// All roles, ordered by number.
             pub const ALL: &[Self] = &[$($(#[$cfg])? Self::$role),*];
 
-            /// All roles with the names of their tensors, without `blk.N.`; the name is empty if the build lacks the
-            /// ability for the role.
+            /// Returns all roles, with the names of their tensors without `blk.N.`. The name is empty if this build
+            /// lacks the ability that the role needs.
             fn names() -> impl Iterator<Item = (Self, &'static str)> {
                 // The tensor names are concatenated to one string, because a table of `&str` would take eight bytes of
                 // flash per role.

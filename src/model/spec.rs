@@ -571,7 +571,7 @@ impl<'a> Spec<'a> {
         }
     }
 
-    /// The largest number of elements that any layer needs for the intermediate values of a token.
+    /// The largest number of elements that the intermediate values of a token take in any layer.
     pub(crate) const fn inner(&self) -> usize {
         let mut most = self.layers * self.per_layer_input();
         let mut index = 0;

@@ -290,8 +290,8 @@ struct Slots {
     /// In the table, the entry of a matrix's scales is this many entries after the matrix's own. 0 if the file has no
     /// scales.
     scales: usize,
-    /// If each expert has tensors of its own: the table index of the first expert's first matrix, and the number of
-    /// experts.
+    /// If each expert has tensors of its own: the index, in the table, of the first expert's first matrix, and the
+    /// number of experts.
     separate: (usize, usize),
 }
 

@@ -113,9 +113,9 @@ impl<'s> Candidates<'s> {
         Self { slots }
     }
 
-    /// Collects the best of all tokens, at least one, until `enough` returns true. Its arguments are the number of
-    /// collected tokens, the logit and the weight of the last collected token, and the weight of all tokens. The
-    /// remaining tokens stay unsorted.
+    /// Collects the best of all tokens, at least one, until `enough` returns true. The arguments of `enough` are the
+    /// number of collected tokens, the logit and the weight of the token that was collected last, and the weight of all
+    /// tokens together. The remaining tokens stay unsorted.
     pub fn best_until(
         slots: &'s mut [Slot],
         logits: &[f32],

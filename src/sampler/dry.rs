@@ -130,9 +130,9 @@ impl<'s> Dry<'s> {
         len
     }
 
-    /// Computes, for every position `i`, how many tokens before `i`, counted backwards, equal the last tokens of the
-    /// text. Stores this number as the second number of pair `i`. The Z-algorithm takes time proportional to the number
-    /// of tokens.
+    /// Computes how long a repetition ends at each position `i`: the number of tokens before `i` that equal the last
+    /// tokens of the text, counted backwards. Stores it as the second number of pair `i`. The Z-algorithm takes time
+    /// proportional to the number of tokens.
     fn matches(&mut self) {
         let Self { ring, repeats, .. } = self;
         let len = ring.len();

@@ -112,7 +112,7 @@ impl<'a> Builder<'_, 'a> {
         }
     }
 
-    /// Returns the place for the next entry of a list. The word `at` has this place, and is incremented.
+    /// Returns the place for the next entry of a list. The word `at` contains this place, and is then incremented.
     fn next_place(&mut self, at: usize) -> usize {
         let place = get(self.words, at);
         self.set(at, place + 1);

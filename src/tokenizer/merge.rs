@@ -13,7 +13,8 @@ pub(super) const NO_PAIR: u32 = u32::MAX;
 /// Children per node.
 const FAN: usize = 16;
 
-/// Maximum number of tree levels above the leaves, because 16^8 exceeds the number of slots that a `u32` can count.
+/// Maximum number of levels of the tree above its leaves. More are never needed, because 16^8 exceeds the number of
+/// slots that a `u32` can count.
 const MOST_LEVELS: usize = 8;
 
 /// A little-endian word of the caller's memory, of any alignment.

@@ -34,8 +34,9 @@ impl Fragment<'_, '_, '_, '_> {
     }
 
     fn find(&self, start: usize, end: usize) -> Option<TokenId> {
-        // A range longer than every token is not looked up. The length of the longest spelling is a safe limit, because
-        // no token has more slots than its spelling has bytes: a space takes one slot, but three bytes of the spelling.
+        // A range that is longer than every token is not looked up. The length of the longest spelling, in bytes, is a
+        // safe limit, because a token has at most as many slots as its spelling has bytes: a space takes one slot and
+        // three bytes.
         if end.saturating_sub(start) > self.index.longest() {
             return None;
         }

@@ -93,7 +93,8 @@ fn plain_first(code: u32) -> u32 {
 pub(super) fn is_word(code: u32) -> bool {
     match group(code) {
         Group::Upper | Group::Lower | Group::OtherLetter | Group::Nonspacing | Group::Mark | Group::Number => true,
-        // The other code points of `\w`: connector punctuation, joiners, and letters in circles and squares.
+        // The code points of `\w` that are in no group above: connector punctuation, joiners, and letters in circles
+        // and squares.
         _ => matches!(
             code,
             0x5f | 0x203f | 0x2040 | 0x2054 | 0xfe33 | 0xfe34 | 0xfe4d..=0xfe4f | 0xff3f

@@ -596,8 +596,8 @@ pub(super) static PLAIN: [u64; 1490] = [
     79388146199, 79389456920, 79391291929, 79393913370, 79395748379, 79405447708, 114219481629,
 ];
 
-/// Code points whose decomposition has, after its first code point, one that is not a nonspacing mark. Each pair is the
-/// code point and that part of its decomposition.
+/// Code points whose decomposition has, after its first code point, a code point that is not a nonspacing mark. An
+/// entry has the decomposed code point, and that code point of its decomposition.
 pub(super) static TAILS: [(u32, u32); 60] = [
     (2507, 2494),
     (2508, 2519),

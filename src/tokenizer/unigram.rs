@@ -127,7 +127,7 @@ pub(super) fn encode(
 
     let (mut at, mut reach, mut settled, mut ended) = (0usize, 0usize, 0usize, false);
     loop {
-        // Loads enough text for the longest token that may start at `at`.
+        // Loads as much text as the longest token that may start at `at` needs.
         let wanted = at.saturating_add(index.longest()).saturating_add(1);
         while !ended && lattice.len < wanted {
             if lattice.len == lattice.bytes.len() {

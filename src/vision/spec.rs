@@ -52,8 +52,8 @@ pub(super) struct Spec<'a> {
     /// The last of every `window_period` layers attends to the whole view, all other layers attend within windows. 0 if
     /// all layers attend to the whole view.
     pub window_period: usize,
-    /// An array of booleans: true for a layer whose states are also projected, to be added after one of the language
-    /// model's layers.
+    /// An array of booleans, with true for each layer whose states are also projected, to be added after one of the
+    /// language model's layers.
     deep: Option<Array<'a>>,
     /// Number of these layers.
     pub deep_layers: usize,

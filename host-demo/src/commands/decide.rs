@@ -188,7 +188,7 @@ fn read(path: &Path) -> Result<(Option<Value>, Map<String, Value>)> {
     }
 }
 
-/// Describes an answer: the option and its probability, or the mean level.
+/// Describes an answer: the chosen option with its probability or, for a rating, the mean level.
 fn shown(answer: &Value) -> String {
     let number = |value: &Value| value.as_f64().unwrap_or_default();
     if let Some(choice) = answer["choice"].as_str() {

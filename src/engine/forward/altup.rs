@@ -70,7 +70,7 @@ impl Forward<'_, '_> {
                 }
             }
         }
-        // Stores the prediction, norms it to `normed`, and computes the low-rank path, `normed +
+        // Stores the prediction, norms it to `normed`, and computes the output of the low-rank path: `normed +
         // norm(up(down(normed)))`.
         let (Some(x), Some(branch)) = (hidden.get(..count * dim), branch.get_mut(..count * dim)) else { return };
         let Some(kept) = beside.get_mut((n - 1) * batch * dim..) else { return };
@@ -104,8 +104,8 @@ impl Forward<'_, '_> {
         scale(x, core::f32::consts::FRAC_1_SQRT_2);
     }
 
-    /// Adds to each stream the difference between the residual stream after the layer and its prediction, times a
-    /// factor of the stream.
+    /// Adds to each stream the error of the prediction, times a factor of the stream. The error is the residual stream
+    /// after the layer, minus its prediction.
     #[inline(never)] // keeps its temporaries off the stack of models with one stream
     pub(super) fn correct(&mut self, layer: &Layer) {
         let Some(altup) = self.spec.altup() else { return };

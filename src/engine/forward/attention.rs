@@ -28,8 +28,8 @@ pub(super) struct View {
     pub cross: bool,
 }
 
-/// Steps of attention to run. An encoder stores the keys and values of all tokens before the first token attends,
-/// because each token attends to all tokens.
+/// The steps of attention that are run. An encoder runs them separately: it stores the keys and values of all tokens
+/// before the first token attends, because each token attends to all tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     All,

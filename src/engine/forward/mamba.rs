@@ -168,8 +168,8 @@ impl Selective<'_> {
         compute.times((low, count), w_steps, steps, self.groups());
     }
 
-    /// Advances the state of a context over its rows `x`, and overwrites `x` with the scan's output. `out` is a buffer
-    /// for the output, `[tiles][tokens][16]`.
+    /// Advances a context's state by the scan over its rows `x`, and overwrites `x` with the scan's output. `out` is a
+    /// buffer for the output, `[tiles][tokens][16]`.
     fn scan(
         &self,
         compute: &Compute<'_, '_>,

@@ -29,7 +29,8 @@ pub(crate) struct Next<'m, 'w> {
     pub kept: usize,
     /// `[contexts][kept]`: the last tokens of each context. The token at position `p` has the index `p % kept`.
     pub tokens: &'w mut [u32],
-    /// `[contexts][kept][width]`: the final state of position `p` at index `p % kept`.
+    /// `[contexts][kept][width]`: the final states of the last positions of each context. The state of position `p` has
+    /// the index `p % kept`.
     pub states: &'w mut [f32],
     /// `[batch][width]`: the final states of the rows of the pass that was run last.
     pub fresh: &'w mut [f32],
@@ -87,8 +88,8 @@ impl Next<'_, '_> {
         self.states.get_mut(entry * width..(entry + 1) * width).unwrap_or_default()
     }
 
-    /// Keeps the last of these tokens, and the states that the last pass computed for them. The state of the first of
-    /// `tokens` is in row `row` of the pass.
+    /// Keeps the last of the given tokens, and the states that the last pass computed for them. The state of the first
+    /// token of `tokens` is in row `row` of the pass.
     pub fn keep(&mut self, context: usize, position: usize, tokens: &[TokenId], row: usize) {
         let (width, skipped) = (self.width(), tokens.len().saturating_sub(self.kept));
         for (i, token) in tokens.iter().enumerate().skip(skipped) {
@@ -266,8 +267,8 @@ impl Forward<'_, '_> {
         self.layer_end(layer, self.rows);
     }
 
-    /// Computes the logits that follow the last row of each of the first `count` segments, and stores them in the rows
-    /// of the logits from row `to` on. Keeps the final state of each of these last rows.
+    /// For each of the first `count` segments, computes the logits that follow the segment's last row, and stores them
+    /// in the rows of the logits from row `to` on. Keeps the final state of this last row.
     pub fn guess(&mut self, count: usize, to: usize) {
         self.swap_next();
         let dim = self.spec.dim;

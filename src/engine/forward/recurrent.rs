@@ -267,9 +267,9 @@ impl Mixer<'_> {
         });
     }
 
-    /// Advances `state` over the segment's pending rows, which were read as proposals and are now accepted. Returns the
-    /// state that the rows `x` of this pass advance next. If these rows are tentative, this is a copy of `state`, and
-    /// the rows are saved as pending.
+    /// Advances `state` over the segment's pending rows: rows that were read as proposals and are now accepted. Returns
+    /// the state that the rows `x` of this pass advance next. If the rows `x` are themselves proposals, the returned
+    /// state is a copy of `state`, and the rows are saved as pending.
     #[cfg(feature = "drafts")]
     fn settled<'s>(
         &self,

@@ -18,8 +18,8 @@ pub(super) trait Dot: Copy {
     /// The processor has the instruction.
     unsafe fn new() -> Self;
 
-    /// Adds the dot product of 32 weights and 32 quants to `sums`. The four lanes may share the products in any way:
-    /// only the total of the lanes matters.
+    /// Adds the dot product of 32 weights and 32 quants to `sums`. Only the total of the four lanes matters, so the
+    /// products may be divided among the lanes in any way.
     fn dot(self, sums: int32x4_t, w: [int8x16_t; 2], x: [int8x16_t; 2]) -> int32x4_t;
 
     /// [`dot`](Self::dot) for 16 weights and 16 quants.

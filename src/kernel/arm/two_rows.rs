@@ -6,10 +6,10 @@
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(super) struct Spread {
-    /// In formats whose bytes have one code in each half, the start value of the integer sums: `-256 * bias *
-    /// sum(quants)` or, if the format has minimums, the sum of the quants as bits of an f32. In formats that are read
-    /// in words, two blocks at a time, the first block of two has the bits of the second block's scale here. In all
-    /// other cases the field is 0.
+    /// In formats whose bytes have one code in each half: the start value of the integer sums, which is `-256 * bias *
+    /// sum(quants)` or, if the format has minimums, the sum of the quants as the bits of an f32. In formats of which
+    /// two blocks are read together, in words: the bits of the second block's scale, in the first block of the two.
+    /// Otherwise 0.
     pub(super) start: i32,
     pub(super) scale: f32,
     pub(super) pairs: [[u32; 4]; 4],

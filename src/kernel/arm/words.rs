@@ -269,7 +269,7 @@ enum Order {
     Fractions,
 }
 
-/// A block of [`Order::Fractions`] consists of runs of bytes. For each run, the number of its words, and the number of
+/// The runs of bytes of a block of [`Order::Fractions`]: for each run, the number of its words, and the number of
 /// digits in each of its bytes. The first weights of a run are the first digits of all its bytes, the next weights are
 /// the second digits, and so on.
 const FRACTIONS: [(usize, usize); 3] = [(8, 5), (4, 5), (1, 4)];

@@ -22,8 +22,8 @@ pub struct Tiles<'a> {
     tile_bytes: usize,
     /// Number of tiles of the head in the cache.
     pages: usize,
-    /// The first tile with a position that any row attends to, and the number of tiles from there to the last such
-    /// tile.
+    /// The first tile that has a position to which any row attends, and the number of tiles from this tile to the last
+    /// one of this kind.
     first: usize,
     count: usize,
     /// How many tiles ahead of the tile in use a tile is prefetched.

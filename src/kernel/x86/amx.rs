@@ -115,8 +115,8 @@ impl Scratch {
         Self([MaybeUninit::uninit(); 2])
     }
 
-    /// Returns the address of the sums of group `g`, which has a line with the sums of 16 rows for each token. Only the
-    /// sums of the two groups that were multiplied last are kept.
+    /// Returns the address of the sums of group `g`: for each token a line with the sums of 16 rows. Only the sums of
+    /// the two groups that were multiplied last exist.
     #[inline(always)]
     fn sums(&self, g: usize) -> *const __m512i {
         self.0.as_ptr().wrapping_add(g % 2).cast()

@@ -416,8 +416,8 @@ fn halves<F: Format>(blocks: &[&F::Block; 8], at: usize, factor: f32) -> __m256 
     if factor == 1.0 { d } else { _mm256_mul_ps(d, _mm256_set1_ps(factor)) }
 }
 
-/// The scales of eight rows for groups of 32 weights. Each scale is stored twice in a dword. They are loaded from
-/// memory and broadcast by the load, because shuffles are the bottleneck here.
+/// The scales of eight rows for groups of 32 weights. Each scale is stored twice in a dword. A scale is broadcast by
+/// loading it from memory and not by a shuffle, because shuffles are the bottleneck here.
 #[repr(align(32))]
 struct Scales([[i32; 8]; 8]);
 

@@ -269,8 +269,8 @@ unsafe fn blocks<E: EightRows, const T: usize, const GROUP: usize, const MINIMUM
     }
 }
 
-/// The largest power of two, at most 8, for which the sum of `2 * fit` products of codes and activations fits an i16; 0
-/// if not even the sum of two products fits.
+/// The largest power of two `fit`, at most 8, for which the sum of `2 * fit` products of codes and activations fits an
+/// i16. 0 if not even the sum of two products fits.
 const fn fit<F: Format>() -> usize {
     let mut fit = 8;
     while fit > 0 && !fits_i16::<F>(2 * fit) {

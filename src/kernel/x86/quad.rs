@@ -58,8 +58,8 @@ impl Quad<'_> {
 
 impl Bytes for Quad<'_> {
     type V = [__m512i; 2];
-    /// Never called: bytewise formats use neither `words` nor `spread`. The arguments of both could only come from the
-    /// first block.
+    /// Never called, because a bytewise format uses neither `words` nor `spread`. Their arguments could only be those
+    /// of the first block.
     #[inline(always)]
     fn words(self, _: [u64; 4]) -> Self::V {
         debug_assert!(false, "a bytewise format used `words`");

@@ -10,8 +10,8 @@ use crate::model::{Latent, Recurrent, RecurrentKind, Spec, StepNorms};
 use crate::{Error, tri};
 
 impl<'a> Keys<'_, 'a> {
-    /// Like [`decoder`](Self::decoder), for a family whose layers may lack attention or a feed-forward. A size of 0
-    /// indicates that the layer lacks it.
+    /// Like [`decoder`](Self::decoder), for a family in which a layer may lack attention or a feed-forward. The size of
+    /// the missing part is then 0 in the file.
     pub const fn hybrid(&mut self, style: RopeStyle) -> Result<Spec<'a>, Error> {
         self.partial_layers = true;
         self.decoder(style)

@@ -6,8 +6,8 @@ use crate::model::{Need, Placement, Residual, Spec};
 
 pub(super) const fn row(role: Role, spec: &Spec<'_>, layer: &Layer) -> Row {
     let Placement { pre_norm, post_norm, residual_norm } = spec.placement();
-    // True if the layer has only a feed-forward and no mixer. Then the first norm of the layer is the norm before the
-    // feed-forward.
+    // True if the layer consists only of a feed-forward, without a mixer. The first norm of such a layer is the norm
+    // before the feed-forward.
     let alone = matches!(layer.mixer, Mixer::None) && spec.one_part();
     let mixed = alone || !matches!(layer.mixer, Mixer::None);
     let own_norm = layer.ffn > 0 && !alone && !matches!(spec.residual(), Residual::Parallel { one_norm: true });

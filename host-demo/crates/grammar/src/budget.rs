@@ -87,7 +87,7 @@ impl Budget {
         self.copies(value, 1)
     }
 
-    /// Charges the budget with the steps for copying a part of a schema `times` times.
+    /// Charges the budget with the steps that it takes to copy a part of a schema `times` times.
     ///
     /// # Errors
     ///

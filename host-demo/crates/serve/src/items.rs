@@ -45,7 +45,7 @@ struct Item {
 }
 
 impl Item {
-    /// Makes the entry for an item. Log-probabilities are left out, because no prompt contains them.
+    /// Makes the entry for an item, without its log-probabilities, because no prompt contains them.
     fn of(item: &Value) -> Option<Self> {
         let mut item = item.clone();
         for part in item["content"].as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {

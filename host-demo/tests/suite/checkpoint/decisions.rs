@@ -295,7 +295,7 @@ fn write_joint_head(gguf: &Gguf<'_>, to: &Path) {
     fs::write(to, [&(header.len() as u64).to_le_bytes()[..], &header, &data].concat()).unwrap();
 }
 
-/// Returns true for tensors of a head, if the head is stored in a file of its own.
+/// Returns true for the tensors that belong to a head, and that are absent if the head has a separate file.
 fn is_of_head(name: &str) -> bool {
     ["decision.", "dec.", "token_types", "cls."].iter().any(|begin| name.starts_with(begin))
 }

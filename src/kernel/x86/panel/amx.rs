@@ -14,7 +14,8 @@ use crate::kernel::panel::{functions, scales};
 use crate::kernel::quantized::{Multiply, Tile};
 use crate::quant::Format;
 
-/// Number of consecutive weights of a row that a tile's product multiplies. All of them have the same scale.
+/// Number of consecutive weights of a row that one product of tiles multiplies. All of these weights have the same
+/// scale.
 pub const fn span<F: Format>() -> usize {
     if F::ELEMENTS == 256 && F::GROUP == 16 || F::FLOAT_GROUPS { 16 } else { 32 }
 }

@@ -250,8 +250,7 @@ impl Head {
         Ok(())
     }
 
-    /// Adds the head of a model of the type clef. The first `routing` layers of the head route, the layers after them
-    /// score.
+    /// Adds the head of a model of the type clef. The first `routing` layers of the head route; all later layers score.
     fn joint(self, routing: u64, outputs: &mut Vec<Output<'_>>) -> Result<()> {
         let mut scales = [None; 3];
         for (name, shape, values) in self.0 {

@@ -332,7 +332,7 @@ impl Keys<'_> {
         })
     }
 
-    /// Writes the pattern of local layers, if the config lists them.
+    /// If the config lists the types of the layers, writes which layers are local.
     pub fn window_pattern(&mut self) {
         if let Some(types) = self.config.texts("layer_types") {
             let local = types.iter().map(|kind| *kind == "sliding_attention");

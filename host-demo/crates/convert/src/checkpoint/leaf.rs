@@ -165,8 +165,8 @@ pub enum Order {
         /// Number of words of a line.
         words: usize,
     },
-    /// The version `gemv_fast` of AWQ. Words have 16 bits and contain four codes. The words are arranged in blocks of
-    /// four rows and 64 columns.
+    /// The order of AWQ's version `gemv_fast`. A word has 16 bits and contains four codes. The words are arranged in
+    /// blocks of four rows and 64 columns.
     AwqFast {
         /// Number of columns of the matrix.
         columns: usize,
@@ -216,8 +216,8 @@ pub struct Factors<'f> {
     pub leaf: Arc<Leaf<'f>>,
     /// Number of groups of a row.
     pub groups: usize,
-    /// If this is set, the factors are ordered by group: the factors of all rows for the first group come first. Its
-    /// value is the number of rows. If it is not set, they are ordered by row.
+    /// If this is set, the factors are ordered by group: the factors of all rows for the first group come first. The
+    /// value is then the number of rows. If this is not set, the factors are ordered by row.
     pub rows: Option<usize>,
     /// If the factors are themselves quantized (bitsandbytes' double quantization), how to compute them.
     pub nested: Option<Nested>,

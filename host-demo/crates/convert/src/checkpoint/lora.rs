@@ -248,9 +248,9 @@ impl<'f> Pairs<'_, 'f> {
         let a = a.reshape(&[count, rank, columns])?.transpose()?;
         let b = b.reshape(&[rows, rank, count])?.swap(0, 2)?.transpose()?;
         let factors = [a.repeat(1, rows), b.repeat(2, columns)];
-        // Except for classes with `is_transposed`, PEFT takes the second dimension of a parameter as its outputs, even
-        // if it is the dimension of the inputs. So the width of the model decides which of the two factors is
-        // multiplied with the inputs.
+        // For most classes, PEFT takes the second dimension of a parameter as the outputs, even if it is the dimension
+        // of the inputs. (Classes with `is_transposed` are an exception.) The width of the model therefore decides
+        // which of the two factors is multiplied with the inputs.
         let width = self.config.width()?;
         let inputs = usize::from(if name.ends_with("down_proj") { rows != width } else { columns != width });
         Ok(Module { name, shape: vec![count, rows, columns], factors, inputs })

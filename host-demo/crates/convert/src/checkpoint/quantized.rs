@@ -101,8 +101,8 @@ fn settings(config: &Config, directory: Option<&Path>, checkpoint: &Checkpoint<'
     Ok(hqq::is_used(checkpoint).then(|| ("hqq".to_owned(), Value::Null)))
 }
 
-/// Converts the matrices of compressed-tensors. The format of each matrix is recognized by its tensors, because a
-/// checkpoint may have several formats.
+/// Converts the matrices of compressed-tensors. Each matrix may have another format, which is recognized by the
+/// matrix's tensors.
 fn compressed(checkpoint: &mut Checkpoint<'_>, settings: &Value) -> Result<()> {
     const FORMATS: &[&str] = &[
         "pack-quantized",

@@ -38,7 +38,8 @@ const IMPLIED: &[(&str, &str)] = &[
     ("swiglu_limit", "null"),
 ];
 
-/// Flags for biases, and the new tensors whose biases each flag controls.
+/// The flags of configs that say whether a model has biases. Each flag is listed with the tensors of the new model
+/// whose biases it controls.
 const BIASES: &[(&str, &[&str])] = &[
     ("attention_bias", QKV),
     ("attention_out_bias", &["attn_output"]),

@@ -254,8 +254,8 @@ impl<'f> Checkpoint<'f> {
                 Dtype::I8 => Coding::I8,
                 other => bail!("the tensor {name} has type {other:?}, which is not supported"),
             };
-            // The values lie in `bytes`, which lives longer than `file`. The slice is taken from `bytes`, because the
-            // view borrows from `file`.
+            // The slice of the values is taken from `bytes`, which contains them and which lives longer than `file`.
+            // The view itself only borrows from `file`.
             let start = view.data().as_ptr().addr() - bytes.as_ptr().addr();
             let data = bytes.get(start..start + view.data().len()).unwrap_or_default();
             self.insert(Leaf::new(name, data, coding, view.shape()))?;

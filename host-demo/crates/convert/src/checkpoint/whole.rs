@@ -27,7 +27,8 @@ pub struct Made {
 }
 
 impl Made {
-    /// Returns true for the two matrices of a LoRA, except those of an embedding, which have other names.
+    /// Returns true for one of the two matrices of a LoRA. The matrices of an embedding have other names and do not
+    /// count.
     fn is_half(&self) -> bool {
         [".lora_A.", ".lora_B."].iter().any(|half| self.name.contains(half))
     }

@@ -83,8 +83,8 @@ pub fn read(wanted: &Model<'_>, json: &Value, notes: &mut Vec<String>) -> Result
             true => CONTROL,
             false => USER_DEFINED,
         };
-        // An added token that has no score in the model must not take part in the segmentation by scores. It is only
-        // found by its spelling, before that.
+        // An added token without a score in the model must not take part in the segmentation by scores. Before the
+        // segmentation, it is found by its spelling.
         let unscored = if kind == USER_DEFINED && model["type"] == "Unigram" { f32::NEG_INFINITY } else { 0.0 };
         let score = vocabulary.tokens.get(&u32::try_from(id).unwrap_or(u32::MAX)).map_or(unscored, |token| token.score);
         // The text is changed only in vocabularies that spell a space as `▁`. In all others, `▁` stands for itself.
@@ -132,7 +132,8 @@ fn merging(wanted: &Model<'_>, json: &Value) -> Option<Merging> {
     }
 }
 
-/// Adds the rules for finding added tokens. A token may absorb white space beside it, or match only as a whole word.
+/// Writes the rules for finding added tokens: which tokens absorb the white space beside them, and which match only as
+/// a whole word.
 pub fn rules(json: &Value, vocabulary: &mut Vocabulary) {
     // A normalizer that replaces spaces leaves none beside a token. Tokens of normalized texts can then absorb no
     // space.

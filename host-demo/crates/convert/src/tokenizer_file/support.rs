@@ -96,8 +96,8 @@ fn words(json: &Value, pre_tokenizers: &[&Value], steps: &mut Vec<Step>, notes: 
         if *kind == "Metaspace" && it["replacement"].as_str().is_some_and(|text| text != "▁") {
             bail!("its pre-tokenizer replaces spaces by {}: only \"▁\" is supported", it["replacement"]);
         }
-        // After WhitespaceSplit, each word is a text of its own for Metaspace. If Metaspace does not mark every word,
-        // words do not begin with `▁`, so SentencePiece's rule of a space before each word would be wrong.
+        // After WhitespaceSplit, Metaspace gets each word as a separate text. If Metaspace does not mark every word,
+        // words do not begin with `▁`, and SentencePiece's rule of a space before each word would be wrong.
         let marks_all =
             it["prepend_scheme"].as_str().unwrap_or("always") == "always" && it["add_prefix_space"] != false;
         if *kind == "Metaspace" && !marks_all && kinds.iter().take(at).any(|kind| *kind == "WhitespaceSplit") {

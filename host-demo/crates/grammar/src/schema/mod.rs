@@ -82,7 +82,7 @@ const TYPES: [&str; 7] = ["object", "array", "string", "number", "integer", "boo
 const MAX_RULES: usize = 4000;
 /// Maximum nesting of schemas.
 const MAX_NESTING: usize = 100;
-/// Number of listed elements that count as one level of nesting, because the expression of an element contains the
+/// This number of listed elements counts as one level of nesting, because the expression of an element contains the
 /// expressions of all later elements.
 const ELEMENTS: usize = 4;
 
@@ -589,7 +589,7 @@ fn declared_types(schema: &Map<String, Value>, path: &str) -> Result<Vec<&'stati
     }
 }
 
-/// Returns true if a keyword is in [`UNTYPED`] or [`OF_TYPES`].
+/// Returns true if a keyword restricts values, that is, if it is in [`UNTYPED`] or [`OF_TYPES`].
 fn is_assertion(key: &str) -> bool {
     UNTYPED.contains(&key) || OF_TYPES.iter().any(|(_, keys)| keys.contains(&key))
 }

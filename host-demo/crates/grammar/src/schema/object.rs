@@ -92,8 +92,8 @@ impl Reader<'_> {
         Ok(Expr::seq([Expr::text("{"), space(), inner, space(), Expr::text("}")]))
     }
 
-    /// Matches an object with `min` to `max` members. Unlisted members count as one member towards `min`, because they
-    /// may all have the same name.
+    /// Matches an object with `min` to `max` members. All unlisted members together count as one member towards `min`,
+    /// because all of them may have the same name.
     fn counted(
         &mut self,
         members: Vec<(Expr, bool)>,

@@ -134,8 +134,9 @@ impl Draft {
         is_right
     }
 
-    /// Ends the verification: reports the number of right tokens to the pace, and forgets the proposed tokens.
-    /// `is_over` is true if the answer has ended, because the next token was then not refused.
+    /// Ends the verification of the proposed tokens. Reports the number of right tokens to `pace`, which limits later
+    /// drafts, and forgets the proposed tokens. `is_over` is true if the answer has ended: then no wrong token was
+    /// found, even if not all tokens were used.
     pub fn end(&mut self, is_over: bool) {
         self.pace.add(self.right, self.right < self.len() && !is_over);
         self.run.clear();

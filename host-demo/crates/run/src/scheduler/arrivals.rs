@@ -17,8 +17,8 @@ impl Arrivals {
         self.0.pop_front()
     }
 
-    /// Receives the commands that have arrived. Returns true if one of them continues a cached conversation with a
-    /// short rest of a prompt, so that its first token needs less time than the rest of a pass.
+    /// Receives the commands that have arrived. Returns true if one of them continues a cached conversation and only a
+    /// few tokens of its prompt are unread, so that its first token needs less time than the rest of a pass.
     pub fn receive(&mut self, commands: &Receiver<Command>, cache: &Cache) -> bool {
         let known = self.0.len();
         self.0.extend(commands.try_iter());

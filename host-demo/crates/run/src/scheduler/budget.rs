@@ -11,9 +11,9 @@
 
 use arenite::Model;
 
-/// Number of tokens in the first piece of a long prompt. With more tokens, an arriving request would wait longer. With
-/// fewer, each token would cost more: passes with a piece would take a larger part of the time, and a request would wait
-/// for one more often.
+/// Number of tokens in the first piece of a long prompt. With more tokens, a request that arrives would wait longer.
+/// With fewer tokens, each token would cost more, because passes with a piece would be a larger part of the time, and
+/// because a request would wait for such a pass more often.
 const FIRST: usize = 32;
 /// Number of tokens that kernels process together. The length of a piece is a multiple of this number.
 const LEAST: usize = 8;
@@ -33,7 +33,7 @@ pub struct PassBudget {
     batch: usize,
     /// The position at which attention takes as long as the multiplication with the weights.
     double: usize,
-    /// Number of passes since the last pass that was reserved for prompts of which only a short rest is unread.
+    /// Number of passes since the last pass that was reserved for prompts of which only a few tokens are unread.
     shared: usize,
     /// True if the last pass that was for all answers was stopped before its end. Its repetition must not be stopped,
     /// because requests that keep arriving could otherwise stop it forever.
@@ -74,8 +74,8 @@ impl PassBudget {
         Self { batch, double: (weights / (FLOAT * products).max(1)).max(1) as usize, shared: TURN, stopped: false }
     }
 
-    /// Returns the number of tokens in a piece of a prompt that does not end in this pass. At position 0, this is
-    /// [`FIRST`].
+    /// Returns the number of tokens in a piece of a prompt at this position, if the prompt does not end in the pass. At
+    /// position 0, this is [`FIRST`].
     fn piece(&self, position: usize) -> usize {
         (FIRST * self.double / (self.double + position)).max(1).next_multiple_of(LEAST)
     }

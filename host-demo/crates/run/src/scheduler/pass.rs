@@ -51,8 +51,8 @@ impl Scheduler<'_, '_, '_> {
         for running in self.running.iter_mut().filter(|running| running.job.client.is_closed()) {
             running.end = Some(Finish::Stop);
         }
-        // If the last piece of a prompt with reported probabilities has been read, samples the first token of the
-        // answer in the same pass.
+        // If the last piece of a prompt whose log-probabilities are reported has been read, samples the first token of
+        // the answer in the same pass.
         let scored = self.running.iter().position(|running| running.scores && running.end.is_none());
         while let Err(error) = self.score_prompt() {
             if !matches!(error, Error::OutOfPages { .. }) || !self.evict() {
