@@ -85,9 +85,9 @@ impl Engine<'_, '_> {
         self.check_storage()
     }
 
-    /// Runs the layers that predict further tokens on those positions of the works' contexts that they have not read,
-    /// as many as fit in a pass. The logits of the first work go to row `to`. Returns the number of works that now have
-    /// logits.
+    /// Runs the layers that predict further tokens on those positions of the works' contexts that these layers have not
+    /// read yet, as many as fit in a pass. The logits of the first work go to row `to`. Returns the number of works
+    /// that now have logits.
     fn guess(&mut self, works: &mut [Work<'_>], to: usize) -> usize {
         let Self { forward, .. } = self;
         let owns_keys = forward.next.as_ref().is_some_and(Next::owns_keys);

@@ -136,8 +136,9 @@ pub(super) fn fit<'a>(
     stride: usize,
 ) -> bool {
     let last_token = tokens.saturating_sub(1).saturating_mul(stride);
-    // The products are examined in order of their outputs. A run is a sequence of matrices whose outputs are adjacent.
-    // Of the current run, these are the start and end for the first token, and the end for the last token.
+    // The products are examined in order of their outputs. Consecutive matrices whose outputs are adjacent form a run.
+    // These variables belong to the current run: the start and the end of its outputs for the first token, and the end
+    // for the last token.
     let (mut begin, mut end, mut last_end) = (0, 0, 0);
     for (w, at) in products {
         if at < end || w.data().len() < w.rows().max(1) {

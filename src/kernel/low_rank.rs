@@ -73,8 +73,8 @@ impl<'a> LowRank<'a> {
         self.b.iter().enumerate().filter_map(|(i, (b, at))| Some((i, b.as_ref()?, *at)))
     }
 
-    /// Finds the matrices of `b` that contribute to the outputs in `range`. Yields, for each such matrix, its index,
-    /// the rows that belong to the range, and the index of their first output.
+    /// Finds the matrices of `b` that contribute to the outputs in `range`. For each of them, yields its index, those
+    /// of its rows that belong to the range, and the index of the first output of these rows.
     fn parts(&self, range: &Range<usize>) -> impl Iterator<Item = (usize, Matrix<'a>, usize)> {
         self.b().filter_map(|(i, b, at)| {
             let (begin, end) = (range.start.max(at), range.end.min(at + b.rows()));

@@ -254,9 +254,9 @@ impl Numbers<'_> {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Xielu<'a> {
-    /// For negative inputs, the curvature of the function is `beta + softplus(alpha_n)`.
+    /// For negative inputs, the curvature of the activation function is `beta + softplus(alpha_n)`.
     pub alpha_n: Numbers<'a>,
-    /// For positive inputs, the curvature of the function is `softplus(alpha_p)`.
+    /// For positive inputs, the curvature of the activation function is `softplus(alpha_p)`.
     pub alpha_p: Numbers<'a>,
     /// Slope at 0.
     pub beta: Numbers<'a>,

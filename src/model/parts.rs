@@ -199,8 +199,8 @@ parts! {
     pub(crate) v_norm: bool = false, true => GEMMA4;
     /// True if a layer may have no matrix for values. The values are then the keys as they are before norm and rope.
     pub(crate) v_from_k: bool = false, true => GEMMA4;
-    /// Number of layers at the end that have no keys and values of their own. Each of them reads the keys and values of
-    /// the last earlier layer that is of the same type (global or local) and computes keys and values.
+    /// Number of last layers that have no keys and values of their own. Each of them reads the keys and values of an
+    /// earlier layer: of the last layer that has the same type (global or local) and computes keys and values.
     pub(crate) kv_shared: usize = 0, 1.. => GEMMA4;
     /// Attention scores become `cap * tanh(score / cap)`.
     pub attention_cap: Option<f32> = None, Some(_) => CAPS;

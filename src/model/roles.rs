@@ -446,7 +446,7 @@ impl Role {
         matches!(self, Self::TokenEmbd | Self::Output | Self::OutputBias)
     }
 
-    /// The name that the tensor of a role has in files. `layer` is ignored for roles of the whole model.
+    /// Returns the name that the tensor of a role has in files. For roles of the whole model, `layer` is ignored.
     pub fn spelled(self, layer: usize, stack: Stack) -> Name {
         let prefix = match stack {
             Stack::Target { .. } if self.is_shared() => "",

@@ -21,8 +21,8 @@ pub(super) const LOUDEST: f32 = 65_536.0;
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 struct Tap {
-    /// A frequency lies on the rising side of one triangle and on the falling side of the previous triangle. This is
-    /// the index of the former, plus one.
+    /// A frequency lies on the rising side of one triangle and on the falling side of the triangle before it. The field
+    /// is the index of the rising triangle, plus one.
     band: u32,
     rising: f32,
     falling: f32,

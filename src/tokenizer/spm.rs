@@ -76,8 +76,8 @@ impl Fragment<'_, '_, '_, '_> {
         Some(())
     }
 
-    /// Appends the ids of a part of the text. `after_unknown` tells whether the token before the part was the unknown
-    /// token; the result tells the same of the part's last token.
+    /// Appends the ids of a part of the text. `after_unknown` is true if the token before the part was the unknown
+    /// token. The result is true if the last token of the part is the unknown token.
     fn encode_part(&self, mut after_unknown: bool, memory: &mut [Word], output: &mut Output<'_>) -> Option<bool> {
         let slots = self.slots();
         let mut row = Row::new(memory, slots)?;

@@ -88,8 +88,8 @@ fn score_of(step: &Step) -> f64 {
     f64::from_le_bytes([a, b, c, d, e, f, g, h])
 }
 
-/// Score of a token; `None` if the segmentation of a text must not use the token. User-defined tokens have been cut out
-/// of the text before. The only ones that still occur here must be whole words and are part of a longer word.
+/// Score of a token; `None` if the segmentation of a text must not use the token. Most user-defined tokens have been
+/// cut out of the text before. Those that still occur here match only as whole words, and are a part of a longer word.
 fn score(vocab: &Vocab<'_>, id: TokenId) -> Option<f64> {
     match vocab.file_type(id) {
         // A token that is used only for decoding has the score minus infinity in the file. Such a token is not found in

@@ -40,8 +40,8 @@ pub(super) fn add_learned(
     }
 }
 
-/// Interpolation weights for stretching a table of `side` entries to `len` entries. The value describes new entry `i`:
-/// which range of the old entries contributes, and with what weights.
+/// How one entry of a table is computed if the table is stretched from `side` to `len` entries: which range of the old
+/// entries contributes to it, and with what weights.
 struct Stretch {
     first: usize,
     last: usize,

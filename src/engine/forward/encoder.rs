@@ -124,8 +124,8 @@ impl Forward<'_, '_> {
         !at.is_done()
     }
 
-    /// Returns the step that comes after `at.step` once this step has run on all tokens. Sets `at.layer` to 0 if the
-    /// decoder's layers come next.
+    /// Returns the step that follows after the step `at.step` has run on all tokens. Sets `at.layer` to 0 if the layers
+    /// of the decoder follow.
     fn step_after(&self, at: &mut Progress) -> Step {
         let begins_scoring = self.spec.scoring().is_some_and(|scoring| at.layer + scoring.layers == self.spec.layers);
         match at.step {

@@ -216,8 +216,9 @@ impl<'m, 'w> Lora<'m, 'w> {
         Some(Found { a: a.part(slab * rank, rank)?, b: b.part(row, w.rows())?, rank })
     }
 
-    /// Returns the next adapter pairs (of matrices `a` and `b`) to be multiplied together, for the first of `products`,
-    /// and removes these products from the list. The input has `tokens` rows. Returns `None` if no pair is left.
+    /// Finds the adapter's pairs (of matrices `a` and `b`) that can be multiplied together next. They belong to the
+    /// first of `products`, which are removed from the list. The input has `tokens` rows. Returns `None` if no pair is
+    /// left.
     pub(super) fn next_pairs(&self, adapter: usize, products: &mut &[Product<'_>], tokens: usize) -> Option<Pairs<'m>> {
         let mut pairs = Pairs { a: [(None, 0); PAIRS], b: [(None, 0); PAIRS], count: 0, rank: 0 };
         while let Some(((w, of_w), others)) = products.split_first() {

@@ -240,7 +240,8 @@ impl Forward<'_, '_> {
         self.swap_next();
     }
 
-    /// Called if the storage has failed in a pass. The rows of the pass then count as not read by the predicting layer.
+    /// Marks the rows of the current pass as not read by the predicting layer. Called if the storage has failed in this
+    /// pass.
     #[cold]
     pub fn unread_next(&mut self) {
         for segment in self.segments.iter().take(self.parts) {

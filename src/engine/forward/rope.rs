@@ -139,8 +139,8 @@ impl Scaled {
         let (factor, low, high) = match rope.scaling {
             Scaling::Linear { factor } => (factor, 0.0, 0.0),
             Scaling::Yarn { factor, original, beta_fast, beta_slow, whole_pairs, .. } => {
-                // Number (with a fraction) of the rotary pair that makes `rotations` full turns over the context of the
-                // original model.
+                // The number of the rotary pair, with a fraction, that makes `rotations` full turns over the context of
+                // the original model.
                 let pair = |rotations: f32| {
                     let dim = rope.dim as f32;
                     let turns = libm::logf(original / (rotations * 2.0 * core::f32::consts::PI));

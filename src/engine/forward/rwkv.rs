@@ -342,8 +342,8 @@ impl Mixing<'_> {
         compute.by_tokens(rate, dim, &|_, x| compute.kernels.activate(Activation::Sigmoid, x, None));
     }
 
-    /// Computes a row's removal keys, each of length 1, and the replacement keys. Replaces the keys by the keys that
-    /// are written to the state.
+    /// Computes a row's removal keys, which have length 1, and the row's replacement keys. Then overwrites `key` with
+    /// the keys that are written to the state.
     fn keys(&self, kernels: &Kernels, key: &mut [f32], rate: &[f32], removal: &mut [f32], replace: &mut [f32]) {
         let (k_k, k_a) = (self.vector(Role::TimeMixKk), self.vector(Role::TimeMixKa));
         let n = self.mixer.keys as f32;

@@ -19,8 +19,8 @@ pub(crate) struct Undo<'w> {
     /// The rows that recurrent layers have computed for proposed tokens, until these tokens are accepted or removed:
     /// `[contexts][layers with a state][rows]`.
     pending: &'w mut [f32],
-    /// A copy of one layer's state. After the copy there is room for the outputs that are computed while the state is
-    /// advanced over pending rows; nothing reads these outputs.
+    /// Scratch memory for advancing a copy of one layer's state over pending rows. It holds the copy and, after it, the
+    /// outputs that are computed meanwhile, which nothing reads.
     pub scratch: &'w mut [f32],
     contexts: usize,
 }

@@ -187,8 +187,8 @@ macro_rules! words {
     };
 }
 
-/// Assembly that loads the total to r7, the pointer to the scales to r10, and two words of scales to r8 and r9. Of the
-/// four bytes in a word, two become the high bytes of i16.
+/// Assembly that loads the total to r7, the pointer to the scales to r10, and two words of scales to r8 and r9. Two of
+/// the four bytes in a word become the high bytes of i16.
 macro_rules! scales {
     ($first:literal, $second:literal) => {
         concat!(

@@ -113,8 +113,8 @@ pub(super) fn in_order() {
     unsafe { asm!("", options(nostack, preserves_flags)) };
 }
 
-/// Returns `x`, and hides from the compiler how `x` was computed. Otherwise the compiler knows that scales were widened
-/// and then shuffled: it shuffles first and then widens each result, which takes five instructions instead of one.
+/// Returns `x`, and hides from the compiler how `x` was computed. If the compiler sees that scales are widened and then
+/// shuffled, it shuffles first and then widens each result, which takes five instructions instead of one.
 #[inline]
 #[target_feature(enable = "avx2")]
 pub(super) fn opaque(mut x: __m256i) -> __m256i {

@@ -120,8 +120,8 @@ fn mark_base(parts: &mut [(String, Roles)]) {
     }
 }
 
-/// Normalizes the text of a size. The second value is true if the number is far from the number of weights, so that it
-/// is probably a context length.
+/// Normalizes the text of a size in a model's name. The second value is true if the number is far from the model's
+/// number of weights: the text is then probably a context length.
 fn size_of(part: &str, weights: u64) -> (String, bool) {
     let mut size: Vec<char> = part.replace('_', ".").chars().collect();
     if let [.., unit, last] = size[..]

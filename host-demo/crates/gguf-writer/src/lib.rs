@@ -356,8 +356,8 @@ impl Header {
         Ok(Some(file))
     }
 
-    /// Encodes the header of file `number` of `files`, with the tensors `own`. Also returns the offset of the hashes in
-    /// this header.
+    /// Encodes the header of one of several files: of file `number` of `files`, which has the tensors `own`. Also
+    /// returns the offset of the hashes in this header.
     fn header(&self, number: usize, files: usize, own: &[Entry], hashed: bool) -> Result<(Vec<u8>, usize)> {
         let mut keys: Vec<(&str, Meta)> = vec![];
         if number == 0 {

@@ -89,8 +89,8 @@ fn split_iq1_m(x: &[f32], weights: &[f32], order: &[usize]) -> Best<2> {
         for second in first..=16 {
             let fit = |half: usize, shift: usize| {
                 let (v, xs, ws) = (VALUES[shift], &xs[half], &ws[half]);
-                // Neighbouring levels differ by 1, so that the sum over a group is the sum of all weights times the
-                // highest level, minus the sum of the weights below each border.
+                // Neighbouring levels differ by 1. The sum over a group is therefore the highest level times the sum of
+                // all weights, minus the sums of the weights below each of the two borders.
                 let xq = xs[16] * v[2] - (xs[first] + xs[second]);
                 let q2 = ws[16] * v[2] * v[2]
                     + ws[first] * (v[0] * v[0] - v[1] * v[1])

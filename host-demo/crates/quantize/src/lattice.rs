@@ -41,8 +41,8 @@ impl<const D: usize> Codebook<D> {
     /// Bits per level in a key.
     const BITS: usize = if D == 8 { 2 } else { 3 };
 
-    /// Builds the codebook. The points are decoded by the format's decoder, so the program has only one table of
-    /// points. The neighbours of levels that are not on the grid are all points at the `distances` smallest distances.
+    /// Builds the codebook of a format. The points are decoded by the format's decoder, so the program has only one
+    /// table of points. Levels that are not a point have neighbours: all points at the `distances` smallest distances.
     pub fn read(kind: TensorType, count: u16, levels: u8, distances: usize, pack: fn(&Block, &mut [u8])) -> Self {
         let mut bytes = vec![0; kind.block().1];
         let mut values = Vec::new();

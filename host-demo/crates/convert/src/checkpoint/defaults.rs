@@ -7,7 +7,8 @@ use std::sync::LazyLock;
 
 use serde_json::{Map, Value, json};
 
-/// The table by `model_type`. A damaged table counts as empty; a test checks that the table can be read.
+/// The default values of each configuration class, by `model_type`. A damaged table counts as empty; a test checks that
+/// the table can be read.
 static TABLE: LazyLock<Value> =
     LazyLock::new(|| serde_json::from_str(include_str!("defaults.json")).unwrap_or_default());
 

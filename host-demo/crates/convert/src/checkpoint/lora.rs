@@ -161,8 +161,8 @@ struct Module<'f> {
     name: String,
     /// The tensor's shape.
     shape: Vec<usize>,
-    /// The two factors of the adapter's product: the factor with the columns, and the factor with the rows, see
-    /// [`View::factors`].
+    /// The two matrices whose product the adapter adds: first the one that has the tensor's columns, then the one that
+    /// has its rows; see [`View::factors`].
     factors: [View<'f>; 2],
     /// Index of the factor that is multiplied with the inputs.
     inputs: usize,
@@ -275,8 +275,8 @@ impl<'f> Pairs<'_, 'f> {
                 to.len() <= 1 || to.len() == views.len(),
                 "its rows do not match the model's: give the folder of the adapter's own model with --base"
             );
-            // The checkpoint does not store a head that equals the embedding, so such a head has no views. An adapter
-            // can change it nevertheless.
+            // A head that equals the embedding is not stored in the checkpoint and has no views, but an adapter can
+            // change it nevertheless.
             let views = if views.iter().all(|view| view.len() == 0) { vec![whole] } else { views };
             let named = views.into_iter().zip(to.iter().copied().cycle()).filter(|(view, _)| view.len() > 0);
             named.map(|(view, to)| Ok((view.factors(&module.factors)?, to))).collect::<Result<Vec<_>>>()

@@ -300,9 +300,9 @@ fn builds_processor(settings: &Value) -> bool {
     matches!(class, "LlamaTokenizer" | "CodeLlamaTokenizer" | "GemmaTokenizer" | "CohereTokenizer")
 }
 
-/// Returns true if the post-processor lists all special tokens that a text gets. This is the case if the post-processor
-/// has a template, or if the settings do not name a class with a rule of its own. Returns false for byte-level
-/// vocabularies, whose texts get no special tokens by default.
+/// Returns true if the special tokens that the post-processor lists are all that a text gets. This is the case if the
+/// post-processor has a template, or if the settings do not name a class with a rule of its own. Returns false for
+/// byte-level vocabularies, whose texts get no special tokens by default.
 pub fn adds_no_others(json: &Value, settings: &Value) -> bool {
     let class = settings["tokenizer_class"].as_str();
     let is_plain = matches!(class, None | Some("PreTrainedTokenizerFast" | "TokenizersBackend"));

@@ -22,8 +22,8 @@ const MOST_WAIT: u32 = 256;
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     accepted: f64,
-    /// `passed` is the number of passes since the last draft, while drafts are too rarely right. `wait` is the number
-    /// of passes after which the next draft is tried.
+    /// If drafts are right too rarely, they are made only now and then: `passed` is the number of passes since the last
+    /// draft, and `wait` is the number of passes after which the next draft is tried.
     passed: u32,
     wait: u32,
 }

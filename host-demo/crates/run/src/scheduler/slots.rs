@@ -55,7 +55,7 @@ pub enum SlotAction {
 /// The result of an action.
 pub enum SlotAnswer {
     Slots(Vec<Slot>),
-    /// The slot was saved: its tokens, and a snapshot of those tokens that are still in the cache.
+    /// The slot was saved: its tokens, and a snapshot of those tokens that the cache still has.
     Saved(Head, Vec<u8>),
     /// Number of tokens that the slot has now.
     Restored(usize),

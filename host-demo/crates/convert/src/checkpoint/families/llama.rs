@@ -381,7 +381,7 @@ pub const HUNYUAN: &[Row] = &[
     ("self_attn.key_layernorm", "attn_k_norm", same),
 ];
 
-/// Writes a rotary base that already includes the scaling by `alpha`.
+/// Writes the rotary base, multiplied so that it includes the scaling by `alpha`.
 pub fn stretched(keys: &mut Keys<'_>, default: f64) -> Result<()> {
     let c = keys.config;
     let alpha = c.rope_float("alpha").unwrap_or(default);
