@@ -187,7 +187,8 @@ pub(crate) struct Ahead {
     pub drafted: u32,
     /// Number of the context's last tokens that are not contained in the recurrent states yet.
     pub pending: u32,
-    /// 1 if the pass that is running must not change the recurrent states, because its tokens may be removed again.
+    /// 1 if the running pass must not change the recurrent states, because its tokens may be removed again; otherwise
+    /// 0.
     pub tentative: u32,
 }
 

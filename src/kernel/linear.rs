@@ -78,9 +78,9 @@ pub(super) fn share(item: usize, items: usize, panels: usize) -> Range<usize> {
     begin(item)..begin(item + 1)
 }
 
-/// Returns those rows of `w` that are in a range of panels, and the index of the first of them. `None` if there are no
-/// such rows. `range` counts panels from the first row of `w`. When the function returns, it counts them from the first
-/// row of the matrix after `w`.
+/// Returns those rows of `w` that are in a range of panels, and the index of the first of them; `None` if there are no
+/// such rows. At first, `range` counts panels from the first row of `w`. It is then changed to count them from the
+/// first row of the matrix that follows `w`.
 #[inline(always)]
 pub(super) fn part<'a>(w: &Matrix<'a>, range: &mut Range<usize>) -> Option<(usize, Matrix<'a>)> {
     let (first, last) = (w.rows().min(range.start * PANEL_ROWS), w.rows().min(range.end * PANEL_ROWS));

@@ -32,8 +32,8 @@ pub(super) struct Keys<'g, 'a> {
     is_latent: bool,
 }
 
-/// For this many of a file's keys, it is recorded whether the family has requested them. The keys of the architecture
-/// must be among these first keys of the file.
+/// Number of keys in a file for which it is recorded whether the family has requested them. These are the first keys of
+/// the file, and all keys of the architecture must be among them.
 const MAX_KEYS: usize = 512;
 /// Largest width accepted. With this limit, no product of two sizes overflows 64 bits.
 const MAX_WIDTH: usize = 1 << 22;

@@ -64,8 +64,8 @@ impl HeadSpec {
         Self { rope: Some(Rope { base, ..rope }), ..self }
     }
 
-    /// The same heads, but with a window to both sides of a token. The file's number is then the size of both sides
-    /// together, without the token itself.
+    /// The same heads, but with a window to both sides of a token. In the file, the length of such a window is that of
+    /// both sides together, without the token itself.
     pub(crate) const fn with_window_both_ways(self) -> Self {
         let Some(both) = self.window else { return self };
         Self { window: Some(both / 2 + 1), ..self }

@@ -119,8 +119,8 @@ impl<'a> Builder<'_, 'a> {
         place as usize
     }
 
-    /// Undoes the counting after all entries are placed: each of the words then holds the start of the next list. Moves
-    /// the words up by one, so that each holds the start of its own list.
+    /// After all entries were placed, each of the words holds the start of the next list. Moves the words up by one, so
+    /// that each holds the start of its own list.
     fn places_to_starts(&mut self, at: usize, count: usize) {
         for at in (at + 1..=at + count).rev() {
             let start = get(self.words, at - 1);

@@ -174,8 +174,8 @@ fn stripped(search: u8) -> u8 {
     if HAS_TABLES && search == search::NORMALIZED { mark::STRIPPED_LAST } else { mark::STRIPPED }
 }
 
-/// Number of bytes from `pos` on in which a search may find a token: text, and white space that this search may use
-/// although a token has absorbed it. Counting stops after the length of the longest possible token.
+/// Number of bytes from `pos` on in which a search may find a token: bytes of text, and white space that a token has
+/// absorbed but that this search may use nevertheless. Counting stops after the length of the longest possible token.
 fn free(marks: &[u8], pos: usize, search: u8) -> usize {
     let reach = marks.get(pos..).unwrap_or(&[]).iter().take(LONGEST_LOOKED_FOR);
     reach.take_while(|mark| **mark == mark::TEXT || **mark == stripped(search)).count()

@@ -26,8 +26,8 @@ pub(super) const MOST_GROWTH: usize = 11;
 
 /// Number of words of memory for a text that has `len` bytes after normalization.
 pub(super) const fn words_for(len: usize) -> usize {
-    // The four additional words hold the step after the last byte, because `encode` notices the end of the text only if
-    // there is room for another byte.
+    // The step after the last byte takes the four additional words, because `encode` notices the end of the text only
+    // if there is room for another byte.
     len.saturating_mul(BYTES_PER_POSITION).div_ceil(4).saturating_add(4)
 }
 

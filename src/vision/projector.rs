@@ -76,7 +76,8 @@ impl Axes {
         }
     }
 
-    /// The rotary frequency of pair `i` is `10000^(-2 number / elements)`. Returns `number` and `elements`.
+    /// Returns the two numbers `number` and `elements` that determine the rotary frequency of pair `i`, which is
+    /// `10000^(-2 number / elements)`.
     pub const fn exponent(self, i: usize, pairs: usize) -> (usize, usize) {
         let half = pairs / 2;
         let (number, of_column) = if i < half { (i, 0) } else { (i - half, 1) };

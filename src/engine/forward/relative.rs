@@ -41,8 +41,8 @@ impl<'w> Relative<'w> {
             let (layer, head) = (row.checked_div(heads).unwrap_or(0), row.checked_rem(heads).unwrap_or(0));
             let learned = weights.vector(Role::AttnRelB, layer);
             for (i, number) in numbers.iter_mut().enumerate() {
-                // The first number is the distance from the query back to an earlier key, and the second is the
-                // distance ahead to a later key. One of them is 0.
+                // `back` is the distance from the query back to an earlier key, and `ahead` is the distance ahead to a
+                // later key. One of them is 0.
                 let (back, ahead) = (middle.saturating_sub(i), i.saturating_sub(middle));
                 let ahead = if causal { 0 } else { ahead };
                 *number = match buckets {

@@ -169,7 +169,7 @@ impl<'r> Nfa<'r> {
     fn product(&mut self, a: &'r Expr, b: &'r Expr, from: u32, ends: impl Fn(bool, bool) -> bool) -> Result<u32> {
         let (a, b) = (Self::compile(a, self.inlined, self.budget)?, Self::compile(b, self.inlined, self.budget)?);
         let end = self.state()?;
-        // A place is a pair of a node of `a` and a node of `b`. The second one is `None` once `b` no longer matches.
+        // A place is a pair of nodes: one of `a` and one of `b`. The second one is `None` once `b` no longer matches.
         let mut places = HashMap::from([((0, Some(0)), from)]);
         let mut left = vec![(0u32, Some(0u32))];
         while let Some((in_a, in_b)) = left.pop() {

@@ -120,8 +120,8 @@ struct Packing<'a, F>(&'a Pack<'a>, PhantomData<F>);
 
 // SAFETY: a block is packed when the first chunk of the block is requested.
 unsafe impl<F: Format> Source for Packing<'_, F> {
-    /// Each chunk is packed one step before it is multiplied. The floats of a line are stored one by one, so a vector
-    /// load directly after them would have to wait.
+    /// Each chunk is packed one step before it is multiplied. If it were multiplied at once, the vector load of a line
+    /// would have to wait, because the floats of the line are stored one by one.
     const LEAD: usize = 1;
     #[inline(always)]
     unsafe fn chunk(&self, b: usize) {

@@ -222,7 +222,8 @@ pub fn halves_transposed<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     halves(config, view.transpose()?)
 }
 
-/// Transposes a matrix whose columns belong to gate and up in turns, and splits it into the two.
+/// Transposes a matrix whose columns belong to gate and up alternately, and splits it into the matrix of gate and the
+/// matrix of up.
 pub fn in_turns_transposed<'f>(_: &Config, view: View<'f>) -> Changed<'f> {
     in_turns(view.transpose()?, 1)
 }

@@ -4,10 +4,10 @@
 //! take about the same time. Each pass reads one piece, and the conversations closest to their next token come first;
 //! prompts of similar length are read in the order of their arrival.
 //!
-//! If only a short rest of a prompt is unread, as in a conversation that continues, the rest is now and then read in a
-//! pass without other tokens. A pass of one token is several times as fast as a pass of eight tokens or a pass with a
-//! piece of a prompt. If such a request arrives during the first half of the layers of another pass, that pass is
-//! stopped, and runs again after the request's pass.
+//! If only a few tokens of a prompt are unread, as in a conversation that continues, these tokens are now and then read
+//! in a pass without other tokens. A pass of one token is several times as fast as a pass of eight tokens or a pass with
+//! a piece of a prompt. If a request with such a prompt arrives during the first half of the layers of another pass,
+//! that pass is stopped, and runs again after the request's pass.
 
 use arenite::Model;
 
@@ -21,8 +21,8 @@ const LEAST: usize = 8;
 /// length, shorter prompts that keep arriving would delay the longer ones forever. Prompts with more unread tokens are
 /// read after them, the shortest first.
 const EQUAL: usize = 256;
-/// At most one of this many passes may be reserved for short rests of prompts. If there were more, all other answers
-/// would become slower.
+/// At most one of this many passes may be reserved for prompts of which only a few tokens are unread. If there were
+/// more, all other answers would become slower.
 const TURN: usize = 2;
 
 /// Decides how many tokens each conversation gets in a pass. Holds the sizes of the model that matter for this, and
@@ -80,8 +80,8 @@ impl PassBudget {
         (FIRST * self.double / (self.double + position)).max(1).next_multiple_of(LEAST)
     }
 
-    /// Returns true if the current pass may be stopped so that a short rest of a prompt is read early: the next pass
-    /// must be the one that is reserved for such rests.
+    /// Returns true if the current pass may be stopped in favour of a prompt of which only a few tokens are unread.
+    /// This is so if the next pass must be the one that is reserved for such prompts.
     pub fn may_stop(&self) -> bool {
         self.shared >= TURN - 1 && !self.stopped
     }
