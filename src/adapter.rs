@@ -60,7 +60,7 @@ pub struct Adapter<'a> {
 pub(crate) struct Pair<'t> {
     /// The model's tensor.
     pub tensor: Tensor<'t>,
-    /// True for the pair of a token embedding, whose rows are looked up instead of multiplied.
+    /// True if the pair changes the embedding of tokens. The rows of an embedding are looked up and not multiplied.
     pub is_lookup: bool,
     pub a: Tensor<'t>,
     pub b: Tensor<'t>,
@@ -132,8 +132,8 @@ impl<'a> Adapter<'a> {
         if self.alpha == 0.0 { scale } else { scale * self.alpha / rank as f32 }
     }
 
-    /// Calls `each` with every pair, in the order of the model's tensors. Returns an error if a tensor of the adapter
-    /// belongs to no pair.
+    /// Calls `each` with every pair of matrices of the adapter, in the order of the model's tensors. Returns an error
+    /// if the adapter has a tensor that belongs to no pair.
     pub(crate) fn each_pair(&self, model: &Model<'_>, each: &mut dyn FnMut(Pair<'_>)) -> Result<(), Error> {
         let mut count = 0;
         for tensor in model.gguf().tensors() {
@@ -145,8 +145,8 @@ impl<'a> Adapter<'a> {
         if count == self.gguf.tensor_count() { Ok(()) } else { self.blame(model) }
     }
 
-    /// Calls `each` with the pair for `tensor`, which is called `name` in the adapter. Returns how many tensors the
-    /// pair has in the adapter: 2, or 0 if there is no pair.
+    /// Calls `each` with the adapter's pair of matrices for `tensor`, which has the name `name` in the adapter. Returns
+    /// the number of the adapter's tensors that belong to it: 2, or 0 if the adapter has no such pair.
     fn pair(
         &self,
         model: &Model<'_>,
@@ -213,7 +213,8 @@ const B: &str = ".lora_b";
 const EMBEDDING: &str = "token_embd.weight";
 const HEAD: &str = "output.weight";
 
-/// True if the token embedding is also the head. An adapter can then have a pair under each of the two names.
+/// True if the model's embedding of tokens is also its head. For such a model, an adapter can have two pairs: one under
+/// the name of the embedding, and one under the name of the head.
 fn is_tied(model: &Model<'_>) -> bool {
     model.spec().has_head() && model.gguf().tensor(HEAD).is_none()
 }

@@ -82,7 +82,8 @@ pub struct Hypothesis<'h> {
 
 /// Results of a search, best first.
 pub struct Beams<'w> {
-    /// `[length][beams]`: a token, and the index of its parent node in the previous step.
+    /// The tree of all hypotheses, `[length][beams]`. A node has a token and the index of the parent node in the
+    /// previous step.
     nodes: &'w mut [Node],
     found: &'w mut [Found],
     /// Buffer for the tokens of one hypothesis.
@@ -105,11 +106,11 @@ struct Found {
     score: f32,
     /// Number of nodes of the hypothesis: one for each step.
     steps: u32,
-    /// Index of the hypothesis's last node among all nodes of the same step.
+    /// Index of the hypothesis's last node among the nodes of the last step.
     beam: u32,
 }
 
-/// A possible continuation of the hypothesis at index `beam`.
+/// A token by which the hypothesis with index `beam` can continue, and the score of the result.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 struct Candidate {
@@ -255,8 +256,7 @@ struct State<'w> {
     /// Number of results so far.
     count: usize,
     candidates: &'w mut [Candidate],
-    /// The first `live` entries of `scores`, `parents` and `inputs` are the scores, parents and last tokens of the
-    /// active hypotheses.
+    /// The scores, parent nodes and last tokens of the active hypotheses. Only the first `live` entries are in use.
     scores: &'w mut [f32],
     parents: &'w mut [u32],
     inputs: &'w mut [TokenId],
@@ -268,7 +268,7 @@ struct State<'w> {
 }
 
 impl<'w> State<'w> {
-    /// Returns a state with one active hypothesis, which has no tokens yet.
+    /// Creates the state of a search: a single active hypothesis, which has no tokens yet.
     fn new(search: &Search, beams: usize, plan: &Plan, memory: &'w mut [u8]) -> Result<Self, Error> {
         let needed = Beams::bytes(plan);
         let short = Error::BufferTooSmall { what: "bytes for beam search", needed, given: memory.len() };
@@ -291,7 +291,8 @@ impl<'w> State<'w> {
         Ok(state)
     }
 
-    /// Makes a candidate active. `row` is the index of the first node of the candidate's step.
+    /// Makes a candidate an active hypothesis. `row` is the index of the first node in the tree for the candidate's
+    /// step.
     fn follow(&mut self, row: usize, candidate: Candidate) {
         let Candidate { score, token, beam } = candidate;
         let Self { nodes, scores, parents, inputs, live, .. } = self;
@@ -325,7 +326,7 @@ impl<'w> State<'w> {
 
         let chosen = self.choose(search, engine, hypotheses);
         let normed = |score: f32| score / libm::powf((step + 1) as f32, search.length_penalty);
-        // Hypotheses that end become results; the best others continue.
+        // Hypotheses that end with this token become results. The best of the other hypotheses continue.
         self.live = 0;
         for rank in 0..chosen {
             let Some(&candidate) = self.candidates.get(rank) else { break };

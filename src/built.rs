@@ -190,7 +190,7 @@ abilities! {
     LATENT,
     /// Features of Gemma 3n: several streams of hidden states, and sparse feed-forward layers.
     ALTUP,
-    /// Attention outputs multiplied by a gate that is computed with the query.
+    /// Gates on the outputs of attention, which the matrix of the queries also computes.
     GATED_QUERY,
     /// Soft caps on scores and logits.
     CAPS,
@@ -199,7 +199,8 @@ abilities! {
     /// Linear layers after pooling.
     POOLED_HEAD,
     RELU_SQUARED,
-    /// Routers with a bias on the choice of experts, a factor on the weights, groups of experts, or sigmoid scores.
+    /// Routers that need more than a softmax: a bias on the choice of experts, a factor on the weights, groups of
+    /// experts, or sigmoid scores.
     SCORED_ROUTER,
     /// Feed-forward layers for every token, in addition to the experts.
     SHARED_EXPERTS,
@@ -207,7 +208,7 @@ abilities! {
     DENSE_LAYERS,
     /// Layers with either a mixer or a feed-forward.
     ONE_PART,
-    /// Attention and feed-forward that read the same hidden state.
+    /// Attention and feed-forward of a layer that read the same hidden state, instead of one after the other.
     PARALLEL,
     /// Queries, keys and values that are clamped to a limit.
     CLAMP,
@@ -222,7 +223,7 @@ abilities! {
     NARROW_VALUES,
     /// Layers that run several times.
     LOOPS,
-    /// Layers without attention or a recurrent mixer, in models whose other layers have a mixer.
+    /// Layers that have neither attention nor a recurrent mixer, in models whose other layers have one of these.
     NO_MIXER,
     /// A dense feed-forward beside experts (Gemma 4).
     EXPERTS_BESIDE,
@@ -311,7 +312,7 @@ macro_rules! all {
 }
 families!(all);
 
-/// The abilities of embedding models, which files of all families may need.
+/// The abilities that embedding models need in addition to those of their family. Files of all families can need them.
 pub(crate) const MODULES: Abilities = if LENIENT {
     Abilities::union(&[Abilities::ENCODER, Abilities::POOLED_HEAD, Abilities::RENAMED])
 } else {
@@ -330,7 +331,8 @@ pub(crate) const DRAFTS: bool = cfg!(feature = "drafts");
 pub(crate) const SIGMOID: bool = GATED_QUERY || HEADS_GATED || WKV;
 /// True if states have a decay for each element of a key.
 pub(crate) const WKV: bool = RWKV || KIMI_DELTA;
-/// Layouts of tensors that a lenient build accepts in files of every family.
+/// Layouts of a model's tensors (q, k and v in one tensor, gate and up in one tensor) that a lenient build accepts in
+/// files of every family.
 pub(crate) const LAYOUTS: Abilities =
     if LENIENT { Abilities::union(&[Abilities::FUSED_QKV, Abilities::FUSED_GATE]) } else { Abilities::union(&[]) };
 /// Activation functions that a lenient build accepts in the key `hidden_activation` of every family. A build only has
@@ -340,14 +342,16 @@ pub(crate) const ACTIVATIONS: Abilities = if LENIENT {
 } else {
     Abilities::union(&[])
 };
-/// True if files of every converter are read: keys without effect, and other layouts of the same tensors.
+/// True if the crate accepts the files of all converters, even if they contain keys without effect, or the same tensors
+/// in another layout.
 pub(crate) const LENIENT: bool = cfg!(feature = "lenient");
 /// True if a matrix may have a tensor `.scale`, a factor on the matrix's products, as in NVFP4 files and in Talkie.
 pub(crate) const SCALES: bool = cfg!(any(feature = "nvfp4", feature = "llama-like"));
-/// True if vectors may be F16 or BF16; they are converted when a session begins.
+/// True if the vectors of a file, such as norms and biases, may be F16 or BF16. They are converted to f32 when a
+/// session begins.
 pub(crate) const HALF_VECTORS: bool = cfg!(feature = "half-floats");
 
-/// True if some family uses the hyperbolic tangent directly.
+/// True if some family of this build applies the hyperbolic tangent other than as a part of GELU.
 pub(crate) const TANH: bool = CAPS || RWKV || ALTUP || SOUND;
 
 macro_rules! features {

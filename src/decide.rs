@@ -12,7 +12,7 @@ use crate::{Error, Session, TokenId};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Answers<'a> {
-    /// The answers are tokens that may follow the prompt. A token's score is its logit.
+    /// Each answer is a token that may follow the prompt. Its score is the token's logit.
     Tokens(&'a [TokenId]),
     /// All classes of a classifier, in the order of its outputs. The outputs are the scores; the model's layers after
     /// pooling compute them: see [`Spec::embedding_len`](crate::model::Spec::embedding_len).

@@ -256,7 +256,7 @@ pub enum Error {
     WorkspaceTaken,
     /// A buffer provided by the caller is too small.
     BufferTooSmall {
-        /// The counted items: "token ids", "bytes of the snapshot", ...
+        /// What `needed` and `given` count: "token ids", "bytes of the snapshot", ...
         what: &'static str,
         /// Number of items needed.
         needed: usize,
@@ -405,7 +405,8 @@ pub enum Error {
     /// last complete pass, but have no logits.
     #[cfg(feature = "storage")]
     Storage {
-        /// Offset of the first byte, from the start of the model's part in the storage.
+        /// Position of the first byte that was to be read, counted from the first byte that `arenite pack` wrote for
+        /// the storage.
         at: u64,
         /// Number of bytes.
         bytes: usize,

@@ -84,7 +84,8 @@ fn status(error: &Error) -> arenite_status {
     }
 }
 
-/// Converts a result to a status. Stores the error, if there is one, in `out`.
+/// Converts the result of a function to a status for C. If the result is an error, stores it in `out`, unless `out` is
+/// null.
 fn report(result: Result<(), Error>, out: *mut arenite_error) -> arenite_status {
     let Err(error) = result else { return arenite_status::Ok };
     if !out.is_null() {

@@ -1,4 +1,5 @@
-// The README's example needs host-demo, so the documentation tests of host-demo run it.
+// The example in the README is not tested here, because it needs host-demo. The documentation tests of host-demo run
+// it.
 #![cfg_attr(not(doctest), doc = include_str!("../README.md"))]
 //!
 //! # The crate

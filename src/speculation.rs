@@ -10,9 +10,11 @@
 
 use crate::TokenId;
 
-/// Number of tokens of the longest suffix to look up. Longer suffixes are tried first.
+/// Maximum number of last tokens of the text that [`lookup`] searches for in the earlier text. It searches for the
+/// longest suffix first.
 const LONGEST: usize = 4;
-/// Number of tokens of the shortest suffix to look up. It is not 1, because a single token repeats too often by chance.
+/// Minimum number of last tokens that [`lookup`] searches for in the earlier text. It is not 1, because a single token
+/// repeats too often by chance.
 const SHORTEST: usize = 2;
 
 /// Finds an earlier occurrence of the text's suffix and returns the tokens after it: at most `most` tokens, and no
@@ -35,7 +37,7 @@ pub fn lookup(text: &[TokenId], most: usize) -> &[TokenId] {
         let Some((before, end)) = text.len().checked_sub(len).and_then(|at| text.split_at_checked(at)) else {
             continue;
         };
-        // An occurrence may overlap the suffix, but must be followed by at least one token.
+        // The earlier occurrence may overlap the suffix that is searched for, but at least one token must follow it.
         let mut places = (0..before.len()).rev().filter(|at| text.get(*at..*at + len) == Some(end));
         let place = places.clone().find(|at| text.len() - at - len >= most).or_else(|| places.next_back());
         if let Some(at) = place {

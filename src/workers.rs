@@ -4,8 +4,8 @@ mod pair;
 #[cfg(feature = "std")]
 mod pool;
 
-/// Synchronization primitives in one module, so that `tests/schedules` can build `pool` and `pair` with replacements
-/// that explore interleavings.
+/// The synchronization primitives that `pool` and `pair` use. They are in one module, so that `tests/schedules` can
+/// replace them by others, which try all orders of the threads' steps.
 mod parts {
     pub use core::{hint, sync::atomic};
     #[cfg(feature = "std")]

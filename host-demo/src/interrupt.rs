@@ -73,7 +73,7 @@ fn watch_signals() -> std::io::Result<()> {
     Ok(())
 }
 
-/// Returns true if the process was started with the signal ignored. Returns false on systems other than Linux.
+/// Returns true if the signal was already ignored when the process started. Returns false on systems other than Linux.
 #[cfg(unix)]
 fn is_ignored(kind: tokio::signal::unix::SignalKind) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

@@ -1,6 +1,6 @@
 //! Detects the format of a Jinja template by texts that occur in it.
 
-/// Name of the first rule whose texts all occur in `template`.
+/// Returns the name of the first format whose rule fits a template: all texts of the rule occur in `template`.
 pub(super) fn name(template: &str) -> Option<&'static str> {
     let fits = |texts: &[&str]| texts.iter().all(|text| contains(template, text));
     RULES.iter().find(|(_, texts)| fits(texts)).map(|(name, _)| *name)

@@ -5,7 +5,7 @@ pub(super) struct Row {
     pub names: &'static [&'static str],
     /// Written once at the start.
     pub start: &'static str,
-    /// Text before each exchange, except the exchange opened by `start`.
+    /// The text before each exchange of a user's message and an answer. The first exchange follows `start` instead.
     pub open: &'static str,
     /// Written between two messages.
     pub between: &'static str,
@@ -16,7 +16,7 @@ pub(super) struct Row {
     pub ask: &'static str,
     pub trim: Trim,
     pub systems: Systems,
-    /// True if only the last user message and the messages after it are written.
+    /// True if the format has no earlier turns: only the last user message and the messages after it are written.
     pub alone: bool,
 }
 
@@ -44,7 +44,7 @@ pub(super) enum Systems {
     Own,
     /// Only at the start.
     First,
-    /// The message is merged into the next message that is not the assistant's.
+    /// A system message is merged into the next message that is not from the assistant.
     Merged,
 }
 
@@ -73,7 +73,8 @@ const ROW: Row = Row {
 pub(super) const PLAIN: Row =
     Row { names: &["plain"], marks: [marks("", "\n"), marks("", ""), marks("", ""), None], alone: true, ..ROW };
 
-/// Marks that contain the role's name: `$before`, the name, `$after`, the message, `$end`.
+/// Defines the marks around the messages of all roles, in formats whose marks contain the role's name. A message is
+/// written as `$before`, the name, `$after`, the message, `$end`.
 macro_rules! named {
     ($before:literal, $after:literal, $end:literal) => {
         [

@@ -158,7 +158,8 @@ impl Format {
             }
             sink(Piece::Template(marks.before))?;
             if row.systems == Systems::Merged && message.role != Role::Assistant {
-                // Merges the system messages that follow the previous user or tool message.
+                // All system messages since the previous user or tool message are merged and written before this
+                // message.
                 let before = messages.get(merged..at).unwrap_or(&[]);
                 merged = at;
                 let mut any = false;

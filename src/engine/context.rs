@@ -19,7 +19,8 @@ pub struct Context {
     pub(super) engine: Id,
     /// Position of the next token.
     pub(super) position: usize,
-    /// One past the furthest position ever written; determines what a sliding window has overwritten.
+    /// One more than the largest position that was ever written. It tells which positions a sliding window's ring has
+    /// overwritten.
     pub(super) reached: usize,
     /// True if a pass was aborted after it had begun to change recurrent states.
     pub(super) torn: bool,
@@ -39,7 +40,8 @@ pub(super) struct Id {
 }
 
 impl Id {
-    /// Creates an identity for an engine with its page tables in `memory`.
+    /// Creates an identity for a new engine. `memory` holds the engine's page tables, and its address is part of the
+    /// identity.
     pub fn new(memory: &[u32]) -> Self {
         /// Number of engines created, modulo 2^32. This is the only mutable static of the core. It does not affect
         /// results.

@@ -85,8 +85,9 @@ impl Engine<'_, '_> {
         self.check_storage()
     }
 
-    /// Runs the predicting layers on the unread positions of the works' contexts, as many as fit in a pass. The logits
-    /// begin at row `to`. Returns the number of works that now have logits.
+    /// Runs the layers that predict further tokens on those positions of the works' contexts that these layers have not
+    /// read yet, as many as fit in a pass. The logits of the first work go to row `to`. Returns the number of works
+    /// that now have logits.
     fn guess(&mut self, works: &mut [Work<'_>], to: usize) -> usize {
         let Self { forward, .. } = self;
         let owns_keys = forward.next.as_ref().is_some_and(Next::owns_keys);
@@ -154,13 +155,15 @@ impl Engine<'_, '_> {
         self.forward.undo.ahead(slot)
     }
 
-    /// Forgets a context's tokens and states. The next token is at `position`, and all earlier positions count as read.
+    /// Marks a context as having nothing to undo or to catch up: the next token is at `position`, and the predicting
+    /// layer counts as having read all earlier positions.
     pub(super) fn forget_drafts(&mut self, slot: usize, position: usize) {
         let position = position as u32;
         self.forward.undo.set_ahead(slot, Ahead { from: position, filled: position, ..Ahead::default() });
     }
 
-    /// True if recurrent states can leave out the context's tokens from `position` on.
+    /// True if the context's tokens from `position` on are not yet part of its recurrent states, so that they can be
+    /// removed.
     pub(super) fn is_undoable(&self, context: &Context, position: usize) -> bool {
         !context.torn && position >= self.settled(context) && position <= context.position
     }
@@ -172,7 +175,8 @@ impl Engine<'_, '_> {
         self.forward.undo.set_ahead(context.slot, ahead);
     }
 
-    /// Gives the context `fork` the kept tokens and states of the first `position` tokens of `context`.
+    /// Gives the context `fork` what is kept of the first `position` tokens of `context`: the tokens and the model's
+    /// states for the predicting layers, and pending rows.
     pub(super) fn share_drafts(&mut self, context: &Context, fork: usize, position: usize) {
         let ahead = self.ahead_of(context.slot).rewound(position, self.settled(context), context.torn);
         self.forward.undo.set_ahead(fork, ahead);
@@ -194,7 +198,8 @@ impl Engine<'_, '_> {
         }
     }
 
-    /// Lets the predicting layer read the kept positions that a pass of `tokens` tokens would overwrite.
+    /// Runs the predicting layer on kept positions that it has not read yet, if the next pass, of `tokens` tokens,
+    /// would overwrite them.
     pub(super) fn catch_up(&mut self, slot: usize, position: usize, tokens: usize) {
         let Self { forward, .. } = self;
         let (Some(next), mut ahead) = (forward.next.as_ref(), forward.undo.ahead(slot)) else { return };
@@ -217,8 +222,8 @@ impl Engine<'_, '_> {
         }
     }
 
-    /// Keeps tokens and states of the pass that has just run. If a work has too many tokens to keep all of their
-    /// states, the predicting layer reads these tokens at once.
+    /// Keeps the tokens and states of the pass that was run last, for the predicting layer. If a work has too many
+    /// tokens to keep all of their states, the predicting layer reads these tokens at once.
     pub(super) fn keep_pass(&mut self, works: &mut [Work<'_>]) {
         let Self { forward, .. } = self;
         let mut row = 0;
@@ -247,12 +252,13 @@ impl Engine<'_, '_> {
 }
 
 impl Ahead {
-    /// Returns the progress after a rewind to `position`. The recurrent states are at position `settled`; a torn
-    /// context's states are damaged.
+    /// Returns the new value of this struct after the context was rewound to `position`. The recurrent states contain
+    /// the tokens before position `settled`. If `torn` is true, the states are damaged, and no pending rows are left.
     fn rewound(self, position: usize, settled: usize, torn: bool) -> Self {
         let pending = if torn { 0 } else { position.saturating_sub(settled) as u32 };
         let position = position as u32;
-        // The state before the next token is kept unless all kept positions were removed.
+        // The state before token `self.from` is kept. It stays kept unless the context goes back to an earlier
+        // position.
         let from = if position <= self.from { position } else { self.from };
         Self { from, filled: self.filled.min(position), pending: pending.min(self.pending), ..Self::default() }
     }

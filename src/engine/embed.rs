@@ -11,8 +11,8 @@ impl<'m, 'w> Engine<'m, 'w> {
     /// pooling, if there are such layers. The context restarts. If the model is a decoder, the context is empty
     /// afterwards.
     ///
-    /// `buffer` holds at least [`Spec::embedding_buffer`](crate::model::Spec::embedding_buffer) values; the vector is
-    /// returned as a part of it. A reranker returns one score per class (usually one).
+    /// `buffer` has at least [`Spec::embedding_buffer`](crate::model::Spec::embedding_buffer) elements. The returned
+    /// vector is a part of `buffer`. A reranker returns one score per class (usually one).
     ///
     /// ```
     /// use arenite::{Engine, Gguf, Line, Model, Options, Plan};
@@ -142,8 +142,8 @@ impl<'m, 'w> Engine<'m, 'w> {
     }
 
     /// Like [`embed_pair`](Self::embed_pair), but calls `goes_on` after each step. A step is a layer of a decoder, or a
-    /// part of an encoder's layer. If `goes_on` returns false, the text is abandoned and the result is `None`. For a
-    /// single text, `second` is `usize::MAX`.
+    /// part of an encoder's layer. If `goes_on` returns false, the computation ends and the result is `None`. `second`
+    /// is the index in `texts` at which the second text begins, or `usize::MAX` for a single text.
     ///
     /// # Errors
     ///
@@ -215,8 +215,8 @@ impl<'m, 'w> Engine<'m, 'w> {
     }
 
     /// Applies the linear layers after pooling to the state of one token, as [`embed`](Self::embed) does to the pooled
-    /// state. `buffer` holds at least [`Spec::embedding_buffer`](crate::model::Spec::embedding_buffer) values, and the
-    /// first `dim` of them are the state; the result is returned as a part of it.
+    /// state. `buffer` has at least [`Spec::embedding_buffer`](crate::model::Spec::embedding_buffer) elements, of which
+    /// the first `dim` are the state. Returns the part of `buffer` that has the result.
     ///
     /// # Errors
     ///

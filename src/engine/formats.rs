@@ -17,7 +17,8 @@ pub(crate) struct Formats {
 }
 
 impl Formats {
-    /// `widest` is the largest input width of a linear layer: wider tensors are not multiplied.
+    /// Finds out what formats the file's matrices have. A tensor that is wider than `widest`, the largest input of a
+    /// linear layer, is no matrix.
     pub const fn of(gguf: &Gguf<'_>, widest: usize) -> Result<Self, Error> {
         let mut formats = Self {
             quantized: false,

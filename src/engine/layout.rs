@@ -71,12 +71,13 @@ pieces! {
     hidden: f32,
     /// `[batch][dim]`: the input or output of a linear layer.
     branch: f32,
-    /// Intermediate values of a layer: q, k, v and attention output, or gate and up.
+    /// The intermediate values of attention (queries, keys, values and the output of the heads) or of a feed-forward
+    /// (gate and up).
     inner: f32,
-    /// Additional inputs of layers, `[batch][layers][per_layer_input]`, followed by the vectors that [`Spec::beside`]
-    /// counts.
+    /// The additional input that each layer has per token, `[batch][layers][per_layer_input]`. After it come the
+    /// vectors that [`Spec::beside`] counts.
     inputs: f32,
-    /// Quantized activations, their scales, and their sums per 16 elements.
+    /// The input of a matrix product, quantized: the activations, their scales, and their sums per 16 elements.
     quants: i8,
     scales: f32,
     quant_sums: i16,
@@ -91,22 +92,24 @@ pieces! {
     source_biases: f32,
     /// `[context][dim]`: the states of the encoder's text.
     states: f32,
-    /// Flags of open contexts, positions of checkpoints, free lists of the page pools, and page tables of all contexts.
+    /// The account of the pages: flags of open contexts, positions of checkpoints, lists of free pages, and page tables
+    /// of all contexts.
     pages: u32,
     segments: Segment,
     /// Rows of matrices that are in a storage.
     #[cfg(feature = "storage")]
     window: u8,
-    /// `[adapters][EMBEDDINGS + matrices]`: pairs of token embeddings, then pairs of linear layers.
+    /// The adapters' pairs of matrices, `[adapters][EMBEDDINGS + matrices]`: for each adapter, the pairs for token
+    /// embeddings, then the pairs for linear layers.
     #[cfg(feature = "lora")]
     pairs: Pair,
     /// `[contexts][adapters]`: the scale of each adapter.
     #[cfg(feature = "lora")]
     adapter_scales: f32,
-    /// `[2][batch]`: contexts of the rows of a pass, then contexts of the selected rows.
+    /// `[2][batch]`: the context to which each row of a pass belongs, then the context of each selected row.
     #[cfg(feature = "lora")]
     owners: u32,
-    /// `[PAIRS][batch][rank]`: products with the first matrices of pairs.
+    /// Products of the input rows with the first (down-projecting) matrices of the adapters, `[PAIRS][batch][rank]`.
     #[cfg(feature = "lora")]
     low: f32,
     /// Weights, vectors and rotary tables of the layers that predict further tokens.
@@ -122,8 +125,8 @@ pieces! {
     next_rotations: f32,
     #[cfg(feature = "drafts")]
     next_local_rotations: f32,
-    /// The last tokens of each context, `[contexts][kept]`, and the final states of these tokens,
-    /// `[contexts][kept][dim]`.
+    /// What the predicting layers may still need of each context: its last tokens, `[contexts][kept]`, and the final
+    /// states of these tokens, `[contexts][kept][dim]`.
     #[cfg(feature = "drafts")]
     kept_tokens: u32,
     #[cfg(feature = "drafts")]
@@ -134,10 +137,12 @@ pieces! {
     /// Progress of each context's drafts.
     #[cfg(feature = "drafts")]
     ahead: Ahead,
-    /// Rows of projections that the recurrent states do not contain yet: `[contexts][layers with a state][drafts + 1]`.
+    /// The rows that recurrent layers have computed for proposed tokens, until these tokens are accepted or removed:
+    /// `[contexts][layers with a state][drafts + 1]`.
     #[cfg(feature = "drafts")]
     pending: f32,
-    /// `[contexts][pictures]`: the pictures that each context has read.
+    /// `[contexts][pictures]`: the pictures that each context has read, because they change the rotary positions after
+    /// them.
     #[cfg(feature = "vision")]
     turns: Turn,
     /// Copy of one layer's state, then outputs of pending rows.
@@ -155,8 +160,9 @@ pub(crate) struct Segment {
     pub position: u32,
     /// Number of rows.
     pub tokens: u32,
-    /// Number of tokens of the context's encoder text. In models without an encoder, 1 for rows of a picture that
-    /// attend to all rows of the picture, including later rows.
+    /// For models with an encoder: the number of tokens of the text that the context's encoder has read. For other
+    /// models: 1 for those rows of a picture that attend to all rows of the picture, including later ones, and 0 for
+    /// all other rows.
     pub source: u32,
 }
 
@@ -179,14 +185,15 @@ pub(crate) struct Ahead {
     pub filled: u32,
     /// Number of tokens read after those of the context.
     pub drafted: u32,
-    /// Number of the context's last tokens that the recurrent states do not contain yet.
+    /// Number of the context's last tokens that are not contained in the recurrent states yet.
     pub pending: u32,
-    /// 1 if the recurrent states do not take in the rows of the pass that runs.
+    /// 1 if the running pass must not change the recurrent states, because its tokens may be removed again; otherwise
+    /// 0.
     pub tentative: u32,
 }
 
-/// Maximum number of an adapter's pairs that are multiplied at once. All of them belong to matrices with the same
-/// input.
+/// At most this many pairs of an adapter's matrices are multiplied together. They belong to matrices of the model that
+/// have the same input.
 #[cfg(feature = "lora")]
 pub(crate) const PAIRS: usize = 4;
 
@@ -194,7 +201,8 @@ pub(crate) const PAIRS: usize = 4;
 #[cfg(feature = "lora")]
 pub(crate) const EMBEDDINGS: usize = 2;
 
-/// An adapter's two matrices for a tensor of the model; all zeros if the adapter does not change the tensor.
+/// The pair of matrices by which an adapter changes a tensor of the model. All zeros if the adapter does not change the
+/// tensor.
 #[cfg(feature = "lora")]
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
@@ -202,8 +210,8 @@ pub(crate) struct Pair {
     /// Byte range of the tensor in the model's file.
     pub start: u64,
     pub end: u64,
-    /// `[slabs][rank][columns]`, in the adapter's file. `slabs` is the third dimension of the tensor, such as the
-    /// number of experts.
+    /// Location in the adapter's file of the first matrix, `[slabs][rank][columns]`. `slabs` is the third dimension of
+    /// the tensor, such as the number of experts.
     pub a: Entry,
     /// `[slabs][rows][rank]`
     pub b: Entry,
@@ -234,13 +242,14 @@ pub(crate) struct Store {
     pub tiles: [usize; POOLS],
     /// Pages in each pool.
     pub pages: [usize; POOLS],
-    /// Number of bytes per position, over all layers of a pool that compute keys and values.
+    /// Number of bytes that one position takes in each pool of pages, summed over all layers of the pool that compute
+    /// keys and values.
     pub position_bytes: [usize; 2],
     /// Size in bytes of an encoder layer's tiles, which are at the end of the cache, if the encoder's heads differ from
     /// the decoder's heads. Otherwise 0, because the encoder then uses the tiles of the decoder's first cross-attention
     /// layer.
     pub encoder: usize,
-    /// Size in bytes of a page of recurrent states, and the offset of the first page.
+    /// Size in bytes of a page of recurrent states. The first page begins at `states_at`.
     pub state_bytes: usize,
     pub states_at: usize,
     /// Size in bytes of the predicting layer's tiles, which follow the tiles of the model's layers.
@@ -249,7 +258,8 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Size in bytes of a layer's tiles in a pool. The product cannot overflow, because the plan has checked it.
+    /// Returns the size in bytes of the tiles that a layer has in a pool. The computation cannot overflow, because the
+    /// plan has checked the sizes.
     pub fn layer_bytes(&self, layer: &Layer, pool: usize) -> usize {
         self.head_pages(layer, pool).unwrap_or(0)
     }
@@ -272,7 +282,7 @@ impl Store {
         }
     }
 
-    /// Number of bytes that the recurrent states of all layers before `layer` take.
+    /// Number of bytes in a page of states that the layers before `layer` take. The state of `layer` begins after them.
     pub const fn states_before(spec: &Spec<'_>, layer: usize) -> usize {
         let (mut total, mut index) = (0usize, 0);
         while index < layer {
@@ -282,13 +292,13 @@ impl Store {
         total
     }
 
-    /// Range of a layer's state within the cache, in page `page`.
+    /// Byte range of the cache that holds a layer's recurrent state, within the page of states `page`.
     pub fn state_range(&self, spec: &Spec<'_>, layer: usize, page: usize) -> Option<Range<usize>> {
         let start = self.state_page(page)?.start + Self::states_before(spec, layer);
         Some(start..start + Self::layer_state_bytes(spec, &spec.layer(layer)))
     }
 
-    /// Range of a page of recurrent states; `None` if there is no such page.
+    /// Returns the range of bytes of a page of recurrent states. `None` if the store has no page with this number.
     pub fn state_page(&self, page: usize) -> Option<Range<usize>> {
         let [.., pages] = self.pages;
         let start = self.states_at + page.checked_mul(self.state_bytes)?;
@@ -328,7 +338,8 @@ impl Store {
         Ok(total)
     }
 
-    /// Number of positions that a context's page table in pool `kind` has entries for.
+    /// Number of positions that each context can hold in pool `kind`. In a pool with a sliding window, this is the
+    /// length of the ring.
     pub fn kept(&self, kind: usize) -> usize {
         self.tiles.get(kind).map_or(0, |tiles| tiles * TILE)
     }
@@ -351,12 +362,14 @@ pub(crate) const fn head_layout(kind: KvType, layer: &Layer) -> HeadLayout {
     HeadLayout { kind, dim: layer.head.dim, shared: layer.head.shared }
 }
 
-/// Number of different distances between two of `context` positions, at least 1.
+/// Number of different distances that two of `context` positions can have, at least 1. A causal attention has only
+/// distances to earlier positions.
 pub(crate) const fn distances(is_causal: bool, context: usize) -> usize {
     if is_causal { context } else { context.saturating_mul(2) - 1 }
 }
 
-/// Number of biases on attention scores in an encoder or decoder.
+/// Number of floats in an encoder's or decoder's table of biases on attention scores; such biases depend on the
+/// distance between two positions.
 pub(crate) const fn biases(spec: &Spec<'_>, context: usize) -> Result<usize, Error> {
     match spec.positions() {
         Positions::Relative { .. } | Positions::Alibi { .. } => product(&[
@@ -399,7 +412,7 @@ pub(crate) const fn max(a: usize, b: usize) -> usize {
 mod tests {
     use super::*;
 
-    /// The largest accepted product: a few such products can be added without overflow.
+    /// Limit on products of sizes: a few products below it can be added without overflow.
     const MOST: usize = isize::MAX as usize / 2;
 
     #[test]
@@ -438,7 +451,8 @@ mod tests {
         }
         assert_eq!([4, 5, usize::MAX].map(|page| store.state_page(page)), [None, None, None]);
         assert_eq!([0, 1, 3, 4].map(|pool| store.kept(pool)), [48, 0, 32, 0]);
-        // Flags of open contexts with two saved positions each, the pages, and three tables per context.
+        // The words for two contexts, each with a flag and one saved position, for ten pages, and for the contexts'
+        // page tables of three and of two entries.
         assert_eq!(store.account(), Ok(2 * 2 + 10 + 2 * 5));
     }
 }

@@ -92,7 +92,7 @@ pub struct Engine<'m, 'w> {
     forward: Forward<'m, 'w>,
     /// For each planned context, 1 if it is open.
     open: &'w mut [u32],
-    /// `[contexts][checkpoints]`: positions of the saved states; 0 for none.
+    /// The positions at which recurrent states were saved, `[contexts][checkpoints]`. 0 means that nothing was saved.
     marks: &'w mut [u32],
     /// Number of the last run that computed logits.
     run: u64,
@@ -487,7 +487,8 @@ impl<'m, 'w> Engine<'m, 'w> {
         self.marks_mut(slot).fill(0);
     }
 
-    /// Index of a context's recurrent state for `position`: 0 for the current state, `1 + i` for checkpoint `i`.
+    /// Returns which of a context's recurrent states belongs to `position`: 0 is the current state, and `1 + i` is
+    /// checkpoint `i`.
     fn state_at(&self, context: &Context, position: usize) -> Option<usize> {
         if !self.has_states() || position == 0 {
             return None;
@@ -572,7 +573,7 @@ impl<'m, 'w> Engine<'m, 'w> {
         if open && context.engine == self.id { Ok(()) } else { Err(Error::ForeignContext) }
     }
 
-    /// Checks that a context can read `tokens`, except for the number of free pages.
+    /// Checks that a context can read `tokens`. Does not check that there are enough free pages.
     fn check(&self, context: &Context, tokens: &[TokenId]) -> Result<(), Error> {
         self.known(context)?;
         if !self.forward.spec.has_head() {

@@ -11,7 +11,8 @@ use crate::kernel::copy_row;
 pub(crate) struct Turn {
     /// Position after the picture; 0 for an unused entry.
     pub end: u32,
-    /// Difference between positions and rotary positions, which are less, after the picture.
+    /// How much less the rotary position is than the position, for tokens after the picture. (A picture takes more
+    /// positions than rotary positions.)
     pub less: u32,
 }
 
@@ -38,7 +39,8 @@ impl<'w> Turns<'w> {
         self.table.get_mut(slot * self.each..(slot + 1) * self.each).unwrap_or_default()
     }
 
-    /// Current difference between a context's positions and its rotary positions, which are less.
+    /// The difference between a context's next position and the rotary position of the token there. The rotary position
+    /// is smaller, because a picture takes fewer rotary positions than tokens.
     pub fn less(&self, slot: usize) -> usize {
         self.of(slot).iter().map(|turn| turn.less as usize).max().unwrap_or(0)
     }

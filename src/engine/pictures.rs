@@ -16,14 +16,15 @@ use crate::{Error, TokenId};
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Span<'r> {
-    /// Index of the first token that the rows replace, among the work's tokens.
+    /// Index, among the tokens of a work, of the first token whose embedding is replaced by a row of this span.
     pub start: usize,
-    /// `[tokens][row_len]`: for each token, an embedding of the model's width, then vectors to add after the model's
-    /// first layers.
+    /// `[tokens][row_len]`: for each token of the picture, an embedding, then one vector for each of the model's first
+    /// layers, to be added to the layer's output. All of these vectors have the model's width.
     pub rows: &'r [f32],
     /// Elements of a row: a multiple of the model's width.
     pub row_len: usize,
-    /// Number of rows from left to right in the picture, for models with rotary positions of several axes.
+    /// Number of rows of a picture that are side by side, from left to right. It is needed for models whose rotary
+    /// positions have several axes.
     pub columns: usize,
     /// True if each token of the span attends to all tokens of the span, including later tokens. The span then has at
     /// most [`Options::batch`](crate::Options::batch) tokens.
@@ -31,12 +32,12 @@ pub struct Span<'r> {
 }
 
 impl<'r> Span<'r> {
-    /// Creates a span whose rows attend to earlier tokens only, as a text's tokens do.
+    /// Creates a span of a picture's rows that attend only to earlier tokens, as the tokens of a text do.
     pub fn new(start: usize, rows: &'r [f32], row_len: usize, columns: usize) -> Self {
         Self { start, rows, row_len, columns, together: false }
     }
 
-    /// Sets whether the tokens of the span attend to each other.
+    /// If `together` is true, each token of the span attends to all tokens of the span, including later ones.
     #[must_use]
     pub fn together(self, together: bool) -> Self {
         Self { together, ..self }
@@ -57,7 +58,7 @@ impl<'r> Span<'r> {
         self.columns.max(self.tokens().checked_div(self.columns).unwrap_or(0))
     }
 
-    /// Vector number `stream` in the row of token `index`, in a model of width `dim`.
+    /// The row of token `index` consists of several vectors of `dim` elements. Returns vector number `stream`.
     fn vector(&self, index: usize, stream: usize, dim: usize) -> Option<&'r [f32]> {
         let row = self.rows.get(index.checked_sub(self.start)? * self.row_len..)?.get(..self.row_len)?;
         row.get(stream * dim..(stream + 1) * dim)
@@ -75,16 +76,17 @@ impl<'c> Work<'c> {
         self
     }
 
-    /// Returns the length of a pass of at most `taken` tokens that does not cut a span whose tokens attend to each
-    /// other.
+    /// Returns the number of tokens, at most `taken`, that the next pass should read, so that no span of tokens that
+    /// attend to each other is cut.
     pub(super) fn without_cuts(&self, taken: usize) -> usize {
         let end = self.done + taken;
         let cut = self.pictures.iter().find(|span| span.together && span.start < end && end < span.end());
         cut.map_or(taken, |span| span.start.saturating_sub(self.done))
     }
 
-    /// Returns the number of tokens from token `index` on and before `end` that form one segment, and whether they
-    /// attend to each other. If a span's tokens attend to each other, a segment has all of them or none.
+    /// Returns the length of the segment that begins at token `index` and ends at token `end` or before, and whether
+    /// the segment's tokens attend to each other. A picture whose tokens attend to each other is never divided between
+    /// segments.
     pub(super) fn segment(&self, index: usize, end: usize) -> (usize, bool) {
         match self.pictures.iter().find(|span| span.together && span.end() > index) {
             Some(span) if span.start <= index => (span.end().min(end) - index, true),
@@ -95,9 +97,9 @@ impl<'c> Work<'c> {
 }
 
 impl Forward<'_, '_> {
-    /// Adds the next tokens of a work to the pass, in segments. A span whose tokens attend to each other becomes one
-    /// segment. Returns the number of added tokens, which is less than the number of `tokens` if the pass runs out of
-    /// segments.
+    /// Adds the next tokens of a work to the pass. The tokens are divided into segments, and a span of tokens that
+    /// attend to each other is one segment. Returns the number of added tokens. It is less than the number of `tokens`
+    /// if the pass has no room for further segments.
     pub(super) fn add_parts(&mut self, work: &Work<'_>, all: Segment, tokens: &[TokenId]) -> usize {
         let mut added = 0;
         while let Some(rest) = tokens.get(added..).filter(|rest| !rest.is_empty() && self.room() > 0) {
@@ -113,8 +115,9 @@ impl Forward<'_, '_> {
         added
     }
 
-    /// Replaces the embeddings and rotations of some tokens of a work. The range begins at token `index`, whose row is
-    /// `first`. `context` is the state before the work's next token.
+    /// Replaces the embeddings of those tokens that belong to pictures, and sets the rotary positions of all given
+    /// tokens. The tokens are the `count` tokens of the work from index `index` on. The first of them is row `first` of
+    /// the pass. The position of the work's context is still that before these tokens.
     pub(super) fn place_pictures(&mut self, work: &Work<'_>, (index, count): (usize, usize), first: usize) {
         let (slot, position) = (work.context.slot, work.context.position);
         for (index, row) in (index..index + count).zip(first..) {
@@ -141,7 +144,8 @@ impl Forward<'_, '_> {
         }
     }
 
-    /// Adds the vectors of pictures for layer `layer` to the rows of a work. Row `first` is the work's first row.
+    /// Adds the vectors that pictures have for layer `layer` to the rows of a work, for `taken` of its tokens. Row
+    /// `first` is the work's first row.
     pub(super) fn add_pictures(&mut self, work: &Work<'_>, taken: usize, first: usize, layer: usize) {
         for (index, row) in (work.done..work.done + taken).zip(first..) {
             let span = work.pictures.iter().find(|span| (span.start..span.end()).contains(&index));
@@ -151,7 +155,8 @@ impl Forward<'_, '_> {
         }
     }
 
-    /// Records the pictures that end within the next `taken` tokens of a work.
+    /// Stores the positions of those pictures that end within the next `taken` tokens of a work, because later
+    /// positions depend on them.
     pub(super) fn keep_pictures(&mut self, work: &Work<'_>, taken: usize) {
         if self.spec.sections().is_none() {
             return;

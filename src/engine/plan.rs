@@ -57,8 +57,8 @@ pub struct Options {
     /// Largest rank of the adapters.
     #[cfg(feature = "lora")]
     pub rank: usize,
-    /// Number of proposed tokens that a context can [verify](super::Work::tentative) in a run, and that the model can
-    /// propose.
+    /// Maximum number of proposed tokens per context: as many can be [verified](super::Work::tentative) in one run, and
+    /// as many can the model itself propose.
     #[cfg(feature = "drafts")]
     pub drafts: usize,
     /// True if the model's own layers propose tokens: see [`Engine::draft`](super::Engine::draft).
@@ -293,11 +293,12 @@ impl Plan {
         [spec.global, spec.local].get(kind).is_some_and(|heads| heads.window.is_some())
     }
 
-    /// The earliest position, other than 0, that a context can rewind to after it has reached `reached`.
+    /// The earliest position to which a context can still rewind (besides 0, which is always possible), if `reached` is
+    /// the largest position that it had.
     pub(crate) fn earliest(&self, spec: &Spec<'_>, reached: usize) -> usize {
         let earliest = (0..).zip([spec.global, spec.local]).filter_map(|(kind, heads)| {
-            // A ring holds the positions from `reached - kept` on; the next token attends to the previous `window - 1`
-            // positions.
+            // A sliding window's ring holds the positions from `reached - kept` on. A token attends to the `window - 1`
+            // positions before it, all of which must still be in the ring.
             match (heads.window, self.store.kept(kind), reached.checked_sub(self.store.kept(kind))) {
                 (None, ..) | (_, 0, _) | (.., None | Some(0)) => None,
                 (Some(window), _, Some(lost)) => Some(lost + window - 1),
@@ -334,8 +335,8 @@ impl Plan {
         let mut hash = Hash::new();
         let mut index = 0;
         while index < spec.layers {
-            // Hashes only the pool, because the other parameters of a layer determine tensor shapes or cache bytes, and
-            // both are hashed, too.
+            // Of a layer's parameters, hashes only the pool. The others determine tensor shapes or the size of the
+            // cache, which are hashed, too.
             hash.word(spec.layer(index).pool() as u64);
             index += 1;
         }
@@ -344,8 +345,8 @@ impl Plan {
         if let Some(file) = gguf.drafter() {
             file.hash_directory(&mut hash);
         }
-        // The numbers are hashed after the model, in two passes. A second changed number could undo the effect of a
-        // first changed number in one pass, but not in both passes.
+        // The plan's numbers are hashed after the model, and all of them twice. If someone has changed a number, a
+        // second changed number could undo the effect on the hash in one pass, but not in both.
         let mut pass = 0;
         while pass < 2 {
             hash.numbers(&numbers);
@@ -382,13 +383,14 @@ impl Options {
         self.context
     }
 
-    /// Number of a context's last positions whose tokens and states are kept for drafts.
+    /// The tokens and states of this number of last positions are kept for each context, because the predicting layer
+    /// reads them.
     #[cfg(feature = "drafts")]
     pub(crate) const fn kept(&self) -> usize {
         max(TILE, self.drafts + 2)
     }
 
-    /// The options with every default replaced by the model's value.
+    /// Returns the options, with every default replaced by the value that the model implies.
     const fn resolved(self, spec: &Spec<'_>) -> Result<Self, Error> {
         let context = match (self.context, spec.positions()) {
             (0, _) => spec.context,
@@ -498,7 +500,8 @@ impl Layout {
         }
         #[cfg(feature = "vision")]
         {
-            // A picture whose tokens attend to each other is a segment, between two texts.
+            // A picture whose tokens attend to each other takes two more segments: one for the picture and one for the
+            // text after it.
             layout.segments += if options.pictures > 0 { 2 } else { 0 };
             if spec.sections().is_some() {
                 layout.turns = tri!(product(&[options.contexts, options.pictures]));
@@ -570,8 +573,8 @@ impl Store {
     const fn with_next(spec: &Spec<'_>, next: &Spec<'_>, options: Options) -> Result<Self, Error> {
         let (mut bytes, more) = (position_bytes(spec, options.kv), position_bytes(next, options.kv));
         bytes = [bytes[0].saturating_add(more[0]), bytes[1].saturating_add(more[1])];
-        // This store lacks the bytes of the predicting layer's tiles, because they depend on the store's number of
-        // pages. That number is already right, because it does not depend on these bytes.
+        // Computed first without the tiles of the predicting layer, because the size of these tiles depends on the
+        // number of pages. This number is already right here, because it does not depend on the tiles.
         let store = tri!(Self::with_positions(spec, bytes, 0, options));
         let layer = next.layer(0);
         let tiles = if layer.owns_kv { tri!(store.head_pages(&layer, layer.pool())) } else { 0 };
@@ -640,7 +643,8 @@ const fn rotary_pairs(spec: &Spec<'_>, is_local: bool) -> usize {
     }
 }
 
-/// Number of bytes per position, over all layers of a pool that compute keys and values.
+/// Number of bytes that one position takes in each pool of pages, summed over all layers of the pool that compute keys
+/// and values.
 const fn position_bytes(spec: &Spec<'_>, kv: KvType) -> [usize; 2] {
     let (mut bytes, mut index) = ([0usize; 2], 0);
     while index < spec.layers {
@@ -665,8 +669,8 @@ const fn attention_sums(spec: &Spec<'_>, batch: usize) -> usize {
         let layer = spec.layer(index);
         let rows = min(MAX_ROWS, batch.saturating_mul(layer.group()));
         let head = head_layout(KvType::F32, &layer);
-        // This is room for the values of a tile. If the cache stores values as parts of keys, attention first copies
-        // the values into rows.
+        // The room for one tile of values. It is needed if the cache does not store values because they are parts of
+        // the keys: attention then first copies the values of a tile into rows.
         let tile = if head.shares() { TILE } else { 0 };
         most = max(most, (rows + tile) * head.padded());
         index += 1;

@@ -8,11 +8,11 @@ pub enum Section {
     Embedding,
     /// Norms of the hidden state, and residual additions.
     Norms,
-    /// Projections: queries, keys and values, or the inputs of a recurrent mixer.
+    /// The first matrices of a layer: they compute queries, keys and values, or the inputs of a recurrent mixer.
     Qkv,
     /// Operations on heads before attention: norms, rotation, storing keys and values.
     Heads,
-    /// Attention over the cache, or the update of recurrent states.
+    /// Reading the cache by attention, or the update of recurrent states.
     Attention,
     /// The linear layer after attention.
     Output,

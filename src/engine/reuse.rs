@@ -14,7 +14,7 @@ impl Engine<'_, '_> {
         self.no_reuse().is_none()
     }
 
-    /// Returns the reason why keys cannot change their position.
+    /// Returns the reason why cached keys of this model cannot be moved to another position; `None` if they can.
     fn no_reuse(&self) -> Option<&'static str> {
         let (spec, plan) = (self.model.spec(), &self.plan);
         let is_rotary = matches!(spec.positions(), Positions::Rotary | Positions::Alibi { .. });

@@ -16,7 +16,7 @@ use crate::{Error, Name};
 const MAGIC: [u8; 4] = *b"ARSN";
 const VERSION: u32 = 5;
 
-/// Header of a snapshot; logits follow. Integers are little-endian.
+/// The header of a snapshot. After it come the states and the logits. Integers are little-endian.
 #[derive(Clone, Copy, PartialEq, Pod, Zeroable)]
 #[repr(C)]
 struct Header {
@@ -52,7 +52,8 @@ impl Plan {
         self.used_bytes([min(tokens, first * TILE), min(tokens, second * TILE)], tokens)
     }
 
-    /// Size in bytes of a snapshot at `position`. `used` has the number of saved positions of each pool.
+    /// Size in bytes of a snapshot of a context with `position` tokens. `used` is the number of positions that the
+    /// snapshot saves in each pool of pages.
     const fn used_bytes(&self, used: [usize; 2], position: usize) -> usize {
         let states = if position > 0 { self.store.state_bytes } else { 0 };
         let cache = self.cache_bytes(used).saturating_add(states).saturating_add(self.picture_bytes());
@@ -232,7 +233,8 @@ impl Engine<'_, '_> {
         self.plan.store.state_page(page as usize)
     }
 
-    /// Checks a snapshot and returns the fields `position` and `reached` of its header, and the bytes after the header.
+    /// Checks a snapshot for a context. Returns the fields `position` and `reached` of the snapshot's header, and the
+    /// bytes after the header.
     fn checked<'s>(&self, slot: usize, snapshot: &'s [u8]) -> Result<(usize, usize, &'s [u8]), Error> {
         let cut = Error::DamagedSnapshot { why: "is cut short" };
         let (head, rest) = snapshot.split_at_checked(Header::BYTES).ok_or(cut)?;
@@ -270,7 +272,8 @@ impl Engine<'_, '_> {
         Ok((position, reached, rest))
     }
 
-    /// Replaces a context's pages by unshared pages. `used` has the number of positions that each pool needs.
+    /// Replaces the pages of a context by pages that no other context shares. `used` is the number of positions for
+    /// which each pool must provide pages.
     fn take_pages(&mut self, context: &Context, used: [usize; 2]) -> Result<(), Error> {
         for (pool, used) in self.forward.pools.iter().zip(used) {
             let (needed, free) = (used.div_ceil(TILE), pool.free() + pool.owned(context.slot));
@@ -316,8 +319,9 @@ impl Engine<'_, '_> {
         }
     }
 
-    /// Number of positions to save from the start of a context's page table, for each pool. This is one position per
-    /// token. Once a ring has wrapped it is the whole table, because its positions are then in any order.
+    /// Number of positions of a context that a snapshot contains, for the pools of global and local layers. There is
+    /// one position per token. Once a ring of pages is full, these are all positions of the ring, because they are then
+    /// in any order.
     fn used(&self, position: usize, reached: usize) -> [usize; 2] {
         [0, 1].map(|kind| {
             let kept = self.plan.store.kept(kind);
@@ -325,7 +329,8 @@ impl Engine<'_, '_> {
         })
     }
 
-    /// Calls `each` with the byte ranges of the first `used` positions in every layer and head.
+    /// Calls `each` with every byte range of the cache that holds the first `used` positions of the context in `slot`.
+    /// `used` has a number for each pool of pages.
     fn positions_in_use(&self, slot: usize, used: [usize; 2], mut each: impl FnMut(Range<usize>)) {
         let store = &self.plan.store;
         let mut start = 0;
@@ -354,7 +359,8 @@ impl Engine<'_, '_> {
     }
 }
 
-/// Calls `each` with the byte ranges of the first `used` positions of one head, whose tiles start at byte `start`.
+/// Calls `each` with every byte range of the cache that holds the first `used` positions of one head. The head's tiles
+/// start at byte `start`.
 fn positions(head: HeadLayout, start: usize, pages: &[u32], used: usize, each: &mut impl FnMut(Range<usize>)) {
     for (tile, page) in pages.iter().enumerate().take(used.div_ceil(TILE)) {
         let start = start + *page as usize * head.tile_bytes();

@@ -17,8 +17,8 @@ pub struct Work<'c> {
     pub(super) context: &'c mut Context,
     tokens: Tokens<'c>,
     wanted: Wanted,
-    /// Number of tokens that earlier passes of the run have processed; `taken` is the number of tokens in the current
-    /// pass.
+    /// `done` is the number of this work's tokens that earlier passes of the run have processed. `taken` is the number
+    /// of its tokens in the current pass.
     pub(super) done: usize,
     taken: usize,
     /// Number of tokens in the pass that has just run.
@@ -112,7 +112,7 @@ impl<'c> Work<'c> {
         }
     }
 
-    /// Rows of the pass whose logits are computed. Row `row` is the work's first row.
+    /// The rows of the pass for which this work needs logits. Row `row` of the pass is the first row of this work.
     fn rows_of_logits(&self, row: usize) -> Range<usize> {
         let end = row + self.taken;
         match self.wanted {
@@ -175,7 +175,8 @@ impl core::fmt::Debug for Pass<'_, '_, '_, '_> {
 }
 
 impl<'p, 'c, 'm, 'w> Pass<'p, 'c, 'm, 'w> {
-    /// Creates a run of `works`. The caller has checked the works and reserved the pages that they need.
+    /// Prepares to run `works` in passes. The caller has checked all works and reserved the pages of the cache that
+    /// they need.
     pub(super) fn new(engine: &'p mut Engine<'m, 'w>, works: &'p mut [Work<'c>]) -> Self {
         Self {
             engine,
@@ -234,7 +235,8 @@ impl<'p, 'c, 'm, 'w> Pass<'p, 'c, 'm, 'w> {
         ControlFlow::Continue(false)
     }
 
-    /// Fills a pass with tokens of the works, in order. Returns the number of tokens.
+    /// Chooses the tokens of a pass: those of the first work, then those of the next one, as long as there is room.
+    /// Returns the number of tokens.
     fn lay_out(&mut self) -> usize {
         #[cfg(feature = "drafts")]
         let most = self.most;
@@ -290,10 +292,10 @@ impl<'p, 'c, 'm, 'w> Pass<'p, 'c, 'm, 'w> {
         rows
     }
 
-    /// Computes the requested logits, in one matrix product, and advances the contexts.
+    /// Ends a pass: computes the requested logits in one matrix product, and advances the positions of the contexts.
     fn complete(&mut self) {
         let Self { engine, works, logits, .. } = self;
-        // The number of the current run changes with the run's first logits, because these overwrite the logits of the
+        // The run gets a new number when its first logits are computed, because these overwrite the logits of the
         // previous run.
         let run = engine.run + u64::from(*logits == 0);
         #[cfg(feature = "drafts")]
@@ -348,7 +350,8 @@ impl<'p, 'c, 'm, 'w> Pass<'p, 'c, 'm, 'w> {
         #[cfg(feature = "drafts")]
         {
             engine.keep_pass(works);
-            // The error is dropped, because the pass is complete: a storage that fails here only makes guesses worse.
+            // The error is dropped, because the model's pass is already complete. If the storage fails here, the
+            // predicting layer only proposes worse tokens.
             #[cfg(feature = "storage")]
             engine.forward.compute.window.take_fault();
         }
@@ -374,8 +377,8 @@ impl Pass<'_, '_, '_, '_> {
         done(self.works) - before
     }
 
-    /// Computes the logits of the first `rows` rows of the pass that has just run, and calls `each` with each row's
-    /// position and logits.
+    /// Computes the logits of the first `rows` rows of the pass that was run last. Calls `each` with the position and
+    /// the logits of each of these rows.
     fn each_logits(&mut self, rows: usize, each: &mut dyn FnMut(usize, &[f32])) {
         let Some(work) = self.works.first_mut() else { return };
         let Engine { forward, plan, run, .. } = &mut *self.engine;
@@ -409,8 +412,8 @@ impl<'m, 'w> Engine<'m, 'w> {
         #[cfg(feature = "drafts")]
         let kept = self.forward.next.as_ref().map(|_| self.plan.options.kept() - 1);
         let mut pass = self.begin(&mut works)?;
-        // Limits a pass to fewer tokens than are kept. The predicting layer would read a larger pass at once, and
-        // overwrite the states that `each_logits` needs.
+        // Limits the pass to fewer tokens than the number whose states are kept. The predicting layer would read the
+        // tokens of a larger pass at once, and overwrite the states that `each_logits` needs.
         #[cfg(feature = "drafts")]
         if let Some(kept) = kept {
             pass.most = kept;
@@ -438,7 +441,7 @@ impl<'m, 'w> Engine<'m, 'w> {
         self.check_storage()
     }
 
-    /// Checks that a tentative work has at most as many tokens as planned.
+    /// Checks that a work with proposed tokens has at most as many tokens as the plan allows for such a work.
     #[cfg(feature = "drafts")]
     fn check_tentative(&self, work: &Work<'_>) -> Result<(), Error> {
         let (needed, given) = (work.tokens().len(), self.plan.options.drafts + 1);

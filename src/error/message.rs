@@ -1,12 +1,13 @@
-//! Sentences as data, so that they can be formatted at run time, and also in a `const` for a `panic!` at compile time,
-//! where `format!` is not available.
+//! The sentences of errors as data. So they can be formatted at run time, and also at compile time for a `panic!` in a
+//! `const`, where `format!` is not available.
 
 use core::fmt;
 
 use super::name::{Digits, Name};
 use crate::quant::TensorType;
 
-/// Value of a `{}` in a sentence: a reference into the error, to keep the code small.
+/// What is inserted for a `{}` in a sentence. It refers to a field of the error instead of copying it, to keep the code
+/// small.
 #[derive(Clone, Copy)]
 pub(super) enum Piece<'e> {
     None,
@@ -22,7 +23,7 @@ pub(super) enum Piece<'e> {
     Type(&'e TensorType),
 }
 
-/// An error's sentence: a template, which has a `{}` for each piece, and the pieces.
+/// The sentence of an error: a template, and the pieces of text that replace each `{}` in it.
 #[derive(Clone, Copy)]
 pub(crate) struct Sentence<'e> {
     pub(super) template: &'static str,
@@ -97,7 +98,8 @@ const fn sign(number: i64) -> &'static str {
     if number < 0 { "-" } else { "" }
 }
 
-/// Splits a template at its first `{}`: the text before `{}`, and the text after `{}` if there is one.
+/// Cuts the template of a sentence at its first `{}`. Returns the text before it, and the text after it if there is a
+/// `{}`.
 const fn cut(template: &str) -> (&str, Option<&str>) {
     let mut at = 0;
     while let (Some((before, _)), Some((pair, after))) = (template.split_at_checked(at), tail(template, at)) {
@@ -109,7 +111,8 @@ const fn cut(template: &str) -> (&str, Option<&str>) {
     (template, None)
 }
 
-/// Returns two bytes of an ASCII text, from byte `at` on, and the text after these bytes.
+/// Splits an ASCII text at byte `at`. Returns the two bytes from there on, and the text after these two bytes. `None`
+/// if the text is too short.
 const fn tail(text: &str, at: usize) -> Option<(&str, &str)> {
     match text.split_at_checked(at) {
         Some((_, rest)) => rest.split_at_checked(2),

@@ -37,7 +37,7 @@ impl Name {
         }
     }
 
-    /// Name of a layer's tensor: `blk.N.name`, preceded by `prefix` and a dot if there is a prefix.
+    /// The name of a tensor of a layer: `blk.N.name`. If `prefix` is not empty, the prefix and a dot precede it.
     pub(crate) const fn layered(prefix: &str, layer: usize, name: &str) -> Self {
         let number = Digits::of(layer as u64);
         Self::key(prefix, "blk.").with(number.bytes()).with(b".").with(name.as_bytes())
@@ -173,7 +173,7 @@ mod tests {
         );
         assert_eq!(shown("blk.0.ночь.重み é"), "blk.0.ночь.重み é");
         assert_eq!(Name::new(b"a\xffb\xe2\x80").to_string(), "a\u{fffd}b\u{fffd}");
-        // Tests every character as a name of its own, then a long name, which is cut at the end.
+        // Tests names of a single character, for every character, and then a long name, which is cut at the end.
         for c in '\0'..=char::MAX {
             let text = shown(c.encode_utf8(&mut [0; 4]));
             assert!(!text.chars().any(|c| c.is_control()), "{text:?}");

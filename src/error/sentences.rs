@@ -7,7 +7,8 @@ use super::message::{Piece, Sentence};
 /// texts, without code.
 macro_rules! sentences {
     ($($(#[$cfg:meta])? $name:ident $({ $($field:ident),* })? => $template:literal $(, $piece:ident($value:ident))*;)*) => {
-        /// Position of each variant in the list. The list includes the variants of disabled features.
+        /// The list's variants by number. The list also has the variants of disabled features, so that the numbers are
+        /// the same in all builds.
         #[repr(u8)]
         #[allow(dead_code)]
         enum Position {

@@ -26,7 +26,7 @@ pub struct arenite_context(Context);
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct arenite_work {
-    /// The context, or null for the session's own. No context may be given twice.
+    /// The context that reads the tokens, or null for the session's own. A context may be given only once.
     pub context: *mut arenite_context,
     /// The tokens; at least one.
     pub tokens: *const u32,
@@ -91,7 +91,7 @@ pub unsafe extern "C" fn arenite_context_close(session: *mut arenite_session, co
     }
 }
 
-/// Number of tokens in a context, or in the session's own if `context` is null.
+/// Number of tokens that a context has read. If `context` is null, this is the session's own context.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_context_position(
     session: *const arenite_session,
@@ -276,7 +276,7 @@ pub unsafe extern "C" fn arenite_session_run(
 /// A run of tokens in steps of one layer. Between two steps the program can feed a watchdog or yield to other tasks.
 pub struct arenite_pass {
     work: Work<'static>,
-    /// `None` until `work` is at its final address, because the pass borrows `work`.
+    /// The pass borrows `work`, so this is `None` until the struct, with `work`, is at its final address.
     pass: Option<Pass<'static, 'static, 'static, 'static>>,
 }
 
@@ -311,7 +311,8 @@ pub unsafe extern "C" fn arenite_pass_new(
             Ok(arenite_pass { work: Work::prefill(context, tokens), pass: None })
         });
         match (placed, engine) {
-            // The pass begins after `place`, because only then is `work`, which the pass borrows, at its final address.
+            // `begin` is called after `place`, because the pass borrows `work`, and only after `place` is `work` at its
+            // final address.
             (Ok(()), Some(engine)) => match engine.begin(from_mut(&mut (**out).work)) {
                 Ok(pass) => {
                     (&raw mut (**out).pass).write(Some(pass));

@@ -94,7 +94,8 @@ pub unsafe extern "C" fn arenite_encoding_new(
     report(result, error)
 }
 
-/// Runs one step. Returns true if more steps remain; false if `encoding` is null.
+/// Runs the encoder's next step. Returns true if more steps remain. Returns false if there are none, or if `encoding`
+/// is null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_encoding_step(encoding: *mut arenite_encoding) -> bool {
     // SAFETY: see the module.
@@ -276,7 +277,7 @@ pub unsafe extern "C" fn arenite_beams_tokens(
     found.map_or(null(), |found| found.tokens.as_ptr())
 }
 
-/// Number of bytes of scratch memory to translate a text of `text_len` bytes; 0 if `session` is null.
+/// Number of bytes of scratch memory that the translation of a text of `text_len` bytes needs. 0 if `session` is null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_translate_scratch_size(session: *mut arenite_session, text_len: usize) -> usize {
     // SAFETY: see the module.

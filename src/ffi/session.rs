@@ -375,7 +375,7 @@ pub unsafe extern "C" fn arenite_session_position(session: *const arenite_sessio
     unsafe { session.as_ref() }.map_or(0, |session| session.0.position())
 }
 
-/// Removes all tokens from `position` on. The logits do not change.
+/// Removes all tokens from `position` on from the session's context. The logits do not change.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn arenite_session_rewind(
     session: *mut arenite_session,

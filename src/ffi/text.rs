@@ -62,7 +62,7 @@ pub struct arenite_bias {
     pub bias: f32,
 }
 
-/// Selects tokens, and stores recent tokens for the penalties.
+/// A sampler, which selects tokens. It also stores the recent tokens, because the penalties depend on them.
 #[derive(Debug)]
 pub struct arenite_sampler {
     sampler: Sampler<'static>,
@@ -375,7 +375,7 @@ pub unsafe extern "C" fn arenite_sampler_sample(
     unsafe { choose(sampler, logits, count, token, error, |sampler, logits, random| sampler.sample(logits, random)) }
 }
 
-/// Selects a token with `sample`, after adding the bias to the logits.
+/// Adds the sampler's bias to the logits. Then selects a token with the function `sample`.
 ///
 /// # Safety
 ///

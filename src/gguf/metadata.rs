@@ -18,14 +18,16 @@ const LONGEST_KEY: usize = 65535;
 /// Lengths of the longest arrays of strings (in practice a vocabulary and its merges).
 #[derive(Clone, Copy)]
 pub(super) struct Skips {
-    /// Offset in the file and length in bytes of an array's strings; an unused entry has length 0.
+    /// For each of the longest arrays of strings: the offset of its strings in the file, and their length in bytes. The
+    /// length is 0 in an unused entry.
     longest: [(usize, usize); 4],
 }
 
 impl Skips {
     pub(super) const NONE: Self = Self { longest: [(0, 0); 4] };
 
-    /// Replaces the shortest entry by the array whose strings begin at `start`, if that array is longer.
+    /// Records an array of strings, which begins at `start` and has `len` bytes. It replaces the shortest array that
+    /// was recorded so far, if it is longer.
     const fn note(&mut self, start: usize, len: usize) {
         let [a, b, c, d] = &mut self.longest;
         let ab = if a.1 <= b.1 { a } else { b };
@@ -153,7 +155,7 @@ struct Extent {
     size: u64,
 }
 
-/// Reads the element type and count at the start of an array.
+/// Reads the start of an array: the type of its elements, and their number.
 const fn read_extent(reader: &mut Reader<'_>, key: &[u8], skips: &Skips) -> Result<Extent, Error> {
     let element = tri!(read_type(reader, key));
     if matches!(element, ValueType::Array) {
@@ -234,7 +236,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// Appends to `hash` the bytes of all pairs whose keys satisfy `is_wanted`, in file order.
+    /// Feeds the bytes of all metadata entries whose keys satisfy `is_wanted` to `hash`, in the order of the file.
     pub(super) fn hash(mut self, hash: &mut Hash, is_wanted: impl Fn(&[u8]) -> bool) {
         let mut before = self.reader.rest();
         while let Some(key) = self.next_name() {

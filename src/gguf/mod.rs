@@ -100,7 +100,8 @@ pub struct Gguf<'a> {
     tensors_at: usize,
     /// First byte of the tensor data.
     data_at: usize,
-    /// The file with layers that predict further tokens, if these are not in the model's file.
+    /// A second file, whose layers predict further tokens for this model. `None` if the model's own file has such
+    /// layers, or if there are none.
     #[cfg(feature = "drafts")]
     drafter: Option<&'a Self>,
 }
@@ -206,7 +207,7 @@ impl<'a> Gguf<'a> {
         }
     }
 
-    /// Appends to `hash` the bytes of all metadata pairs whose keys satisfy `is_wanted`, in file order.
+    /// Adds to `hash` the bytes of those metadata pairs whose keys `is_wanted` accepts, in file order.
     pub(crate) fn hash_keys(&self, hash: &mut Hash, is_wanted: impl Fn(&[u8]) -> bool) {
         self.keys().hash(hash, is_wanted);
     }
@@ -341,7 +342,8 @@ impl<'a> Gguf<'a> {
     }
 }
 
-/// The file's bytes that are in memory: all bytes, or those of the head if the metadata has the size of a head.
+/// The bytes of the model's file that are in memory. If the metadata gives the size of the file's head, these are the
+/// bytes of the head; otherwise all bytes.
 #[cfg(feature = "storage")]
 const fn head<'a>(data: &'a [u8], header: &Header, skips: Skips) -> Result<Pieces<'a>, Error> {
     let keys = Keys::new(Reader::new(data, Header::LEN), skips, header.key_count);

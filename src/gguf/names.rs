@@ -7,7 +7,8 @@ use crate::hash::Hash;
 
 /// Hashes held on the stack at once, 8 bytes each.
 const HELD: usize = 128;
-/// Limit on passes over the names. Otherwise the time for a file of a million tensors would be quadratic.
+/// Limit on the number of times that all names are read. Without the limit, a file with a million tensors would take
+/// quadratic time.
 const PASSES: usize = 32;
 
 /// The names of all keys or of all tensors, in file order.
@@ -39,7 +40,8 @@ pub(super) const fn repeated(names: Names<'_>) -> Option<&[u8]> {
     search(names).0
 }
 
-/// Returns a repeated name, if there is one, and the number of steps: words hashed, hashes compared and hashes written.
+/// Looks for a name that occurs twice. Also returns the number of steps of the search: words hashed, hashes compared
+/// and hashes written.
 const fn search(mut names: Names<'_>) -> (Option<&[u8]>, u64) {
     let mut steps = 0;
     let mut pass = 0;
@@ -73,7 +75,8 @@ struct Held {
 }
 
 impl Held {
-    /// Returns whether `hash` is present, the index where it belongs, and the number of hashes compared.
+    /// Searches for `hash` in the sorted hashes. Returns whether it is there, the index at which it is or would be, and
+    /// the number of hashes that were compared.
     const fn find(&self, hash: u64) -> (bool, usize, u64) {
         let (mut low, mut high, mut steps) = (0, self.count, 0);
         while low < high {
@@ -95,8 +98,8 @@ impl Held {
         (false, low, steps)
     }
 
-    /// Inserts `hash` at index `place`, if there is room. Returns the number of hashes written: `hash`, and the hashes
-    /// that move to make room for it.
+    /// Inserts `hash` at index `place`, if there is room, and moves the larger hashes by one place. Returns the number
+    /// of hashes that were written by this.
     const fn insert(&mut self, place: usize, hash: u64) -> u64 {
         let (mut carried, mut at) = (hash, place);
         while at < HELD && at <= self.count {
@@ -174,7 +177,8 @@ mod tests {
         assert_eq!(held.count, HELD);
     }
 
-    /// Upper bound on steps: 32 passes, each with a quarter step per byte, 9 per name, and the insertions.
+    /// Upper bound on the number of steps of a search: 32 passes, each with a quarter of a step per byte, 9 steps per
+    /// name, and the steps for inserting hashes.
     fn bound(bytes: u64, count: u64) -> u64 {
         PASSES as u64 * (bytes / 4 + 9 * count + (HELD * HELD) as u64)
     }
@@ -198,14 +202,16 @@ mod tests {
         assert!(steps <= 4 * bytes / 4 + bound(0, 400), "{steps} steps for {bytes} bytes");
     }
 
-    /// Counts the steps for a few names by hand, to define the unit of the bounds.
+    /// Compares the number of steps that `steps` reports with a count by hand, for a few names. The bounds in the tests
+    /// above are such numbers.
     #[test]
     fn steps_are_words_and_comparisons() {
         let count = |names: &[&str]| steps(names.iter().map(|name| name.as_bytes().to_vec()));
         assert_eq!(count(&[]).1, 0);
-        // The hash of the name takes two words and a remainder, and one hash is inserted.
+        // To hash this name takes three steps (two words and a remainder). To insert the hash takes one more.
         assert_eq!(count(&["four by 4"]).1, 3 + 1);
-        // The second hash is compared with the first, and inserted before the first hash (which moves) or after it.
+        // The second name's hash is compared with the first name's hash. It is inserted before that hash, which moves
+        // and costs one more step, or after it.
         let two = count(&["four by 4", "four by 5"]).1;
         let first_moves = hash(b"four by 5") < hash(b"four by 4");
         assert_eq!(two, 4 + 3 + 1 + 1 + u64::from(first_moves));
@@ -220,8 +226,8 @@ mod tests {
 
     #[test]
     fn names_that_collide_by_intent_are_refused_at_once() {
-        // The hash states of a pair of names agree in their upper half after two words; the third word makes the lower
-        // halves agree.
+        // Two names are made such that their hash states agree in the upper half after two words. The third word is
+        // then chosen so that the lower halves agree, too.
         let mix = |h: u64, w: u32| {
             let product = (h ^ u64::from(w)).wrapping_mul(0x0000_0100_0000_01b3);
             product ^ product >> 32

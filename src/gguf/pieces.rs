@@ -10,7 +10,7 @@ pub(crate) struct Pieces<'a> {
     pub(crate) first: &'a [u8],
     #[cfg(feature = "split")]
     pub(super) later: &'a [&'a [u8]],
-    /// True if the rest of the file, after the first piece, is in a [`Storage`](crate::Storage).
+    /// True if only the first piece of the file is in memory, and the rest is in a [`Storage`](crate::Storage).
     #[cfg(feature = "storage")]
     pub(super) is_head: bool,
 }
@@ -43,14 +43,15 @@ impl<'a> Pieces<'a> {
         false
     }
 
-    /// Position in the storage of the byte at `offset`; `None` if the byte is in memory.
+    /// Returns the position in the storage of the file's byte at `offset`. `None` if this byte is in memory.
     #[cfg(feature = "storage")]
     #[inline]
     pub(crate) fn in_storage(&self, offset: u64) -> Option<u64> {
         offset.checked_sub(self.first.len() as u64).filter(|_| self.is_head)
     }
 
-    /// The piece with the byte at `offset`, and the byte's offset within the piece.
+    /// Finds the slice that has the byte at `offset` of the model's file, if the model is split into several slices.
+    /// Returns the slice, and the byte's offset in it.
     #[inline]
     pub(crate) fn find(&self, offset: usize) -> (&'a [u8], usize) {
         #[cfg(feature = "split")]
@@ -68,7 +69,7 @@ impl<'a> Pieces<'a> {
         (self.first, offset)
     }
 
-    /// Offset of `bytes` in the file; `None` if `bytes` does not start within a piece.
+    /// Offset of `bytes` in the file of the model; `None` if `bytes` does not start in one of the file's slices.
     #[cfg(feature = "lora")]
     pub(crate) fn offset(&self, bytes: &[u8]) -> Option<u64> {
         let within = |piece: &[u8]| {

@@ -25,7 +25,7 @@ pub(super) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Starts at byte `at` of `data`; past the end the reader is empty.
+    /// Creates a reader that starts at byte `at` of `data`. If `at` is past the end, the reader is empty.
     pub(super) const fn new(data: &'a [u8], at: usize) -> Self {
         Self { data, at: if at <= data.len() { at } else { data.len() } }
     }

@@ -73,7 +73,7 @@ impl<'a> Gguf<'a> {
         Ok(gguf)
     }
 
-    /// Number of pieces that the file states; 1 if the file has no such key.
+    /// Number of files into which the model is split, as this file states it; 1 if the file has no such key.
     const fn count(&self) -> Result<u32, Error> {
         Ok(match tri!(self.u32("", COUNT)) {
             Some(count) if count > 0 => count,
@@ -81,7 +81,8 @@ impl<'a> Gguf<'a> {
         })
     }
 
-    /// Checks that this is piece `number`, counted from 0, of a model that has `count` pieces and `all` tensors.
+    /// Checks the keys of this file of a split model: it must be file `number`, counted from 0, of `count` files that
+    /// have `all` tensors together.
     const fn is_piece(&self, number: u32, count: u32, all: Option<u32>) -> Result<(), Error> {
         let own = match tri!(self.u32("", NUMBER)) {
             Some(own) => own,

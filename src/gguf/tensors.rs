@@ -153,8 +153,8 @@ pub(super) const fn check(data: &[u8], is_head: bool, at: usize, count: u64, ali
     Ok(start as usize) // at most `file`
 }
 
-/// Largest size of a model of which only the head is in memory. Offsets in such a file then fit into 48 bits and, like
-/// offsets in memory, into an address.
+/// Size limit for a model file whose tensors are not all in memory. With this limit, every offset in the file fits into
+/// 48 bits and, like offsets in memory, into an address.
 const LARGEST_FILE: u64 = if usize::BITS < 64 { isize::MAX as u64 } else { 1 << 47 };
 
 const fn cut(name: &[u8], entry: &Entry, file: u64) -> Error {
@@ -251,7 +251,8 @@ pub(super) struct Directory<'a> {
 
 #[cfg(feature = "split")]
 impl<'a> Directory<'a> {
-    /// Reads the header and the metadata of a piece, up to its tensor directory.
+    /// Reads the header and the metadata of one file of a split model, so that the reader then stands at the file's
+    /// tensor directory.
     pub const fn of(piece: &'a [u8]) -> Result<Self, Error> {
         let mut reader = Reader::new(piece, 0);
         let header = tri!(Header::read(&mut reader));
@@ -262,7 +263,7 @@ impl<'a> Directory<'a> {
         Ok(Self { reader, count: header.tensor_count, alignment })
     }
 
-    /// First byte of the tensor data. To find it, walks over the directory's entries.
+    /// Returns the position of the first byte of the tensor data. To find it, walks over the directory's entries.
     pub const fn data_at(&self) -> usize {
         data_at(self.reader, self.count, self.alignment)
     }
@@ -283,11 +284,12 @@ pub struct Tensors<'a> {
     reader: Reader<'a>,
     /// Bytes of the current piece.
     data: &'a [u8],
-    /// First byte of the current piece's tensor data; 0 in a later piece until the piece's directory has been walked.
+    /// Offset of the tensor data in the current file (slice) of the model. In every file but the first, this is 0 until
+    /// the file's tensor directory has been walked.
     data_at: usize,
     /// Entries left in the current piece's directory.
     left: u64,
-    /// True if tensors after the end of `data` are in a storage.
+    /// True if only the head of the model is in memory (as `data`). The other tensors are in a storage.
     #[cfg(feature = "storage")]
     is_head: bool,
     #[cfg(feature = "split")]
@@ -306,8 +308,8 @@ struct Later<'a> {
 }
 
 impl<'a> Tensors<'a> {
-    /// Starts with the first piece, which has `left` directory entries from byte `at` on, and tensor data from byte
-    /// `data_at` on.
+    /// Starts to walk over the tensors of a model. The first file has `left` entries in its tensor directory, from byte
+    /// `at` on; its tensor data begins at byte `data_at`.
     pub(super) const fn new(pieces: Pieces<'a>, at: usize, data_at: usize, left: u64) -> Self {
         Self {
             reader: Reader::new(pieces.first, at),
@@ -321,7 +323,7 @@ impl<'a> Tensors<'a> {
         }
     }
 
-    /// Continues with the directory of the next piece; returns false if there is no next piece.
+    /// Moves the iterator to the tensor directory of the next file of a split model. Returns false after the last file.
     const fn next_piece(&mut self) -> bool {
         #[cfg(feature = "split")]
         if let Some((piece, after)) = self.later.pieces.split_first()
@@ -335,8 +337,8 @@ impl<'a> Tensors<'a> {
         false
     }
 
-    /// Takes an entry: continues with the next piece if no entry is left, then decrements `left`. Returns false after
-    /// the last entry.
+    /// Advances to the next entry of the tensor directory, in the next file if the current file has no more entries.
+    /// Returns false after the last entry.
     const fn take(&mut self) -> bool {
         while self.left == 0 {
             if !self.next_piece() {
@@ -423,8 +425,8 @@ impl<'a> Tensors<'a> {
         None
     }
 
-    /// Reads the rest of an entry. No read fails, because all entries were checked before and their bytes are in the
-    /// file.
+    /// Reads the rest of an entry of the tensor directory, after its name. No read can fail, because all entries were
+    /// checked before.
     const fn describe(&mut self, name: &'a [u8]) -> Option<Tensor<'a>> {
         let Ok(Entry { dims, dim_count, kind, offset, size }) = read_entry(&mut self.reader, name) else {
             return None;
@@ -472,7 +474,8 @@ mod tests {
 
     use super::*;
 
-    /// Builds a directory of tensors with two floats each; returns the directory's bytes and the end of each entry.
+    /// Builds a tensor directory for a test; each tensor has two floats. Returns the bytes, and the offset at which
+    /// each entry ends.
     fn directory(names: &[&str]) -> (Vec<u8>, Vec<usize>) {
         let (mut bytes, mut ends) = (Vec::new(), Vec::new());
         for (name, i) in names.iter().zip(0u64..) {
@@ -485,7 +488,8 @@ mod tests {
         (bytes, ends)
     }
 
-    /// [`check`] refuses a truncated directory; a walk over an unchecked directory must still stay in bounds.
+    /// [`check`] refuses a directory that is cut off. The test walks over such a directory without this check, which
+    /// must not read out of bounds either.
     #[test]
     fn a_directory_that_is_cut() {
         let names = ["a", "long", "bc"];
@@ -523,16 +527,17 @@ mod tests {
         };
         let found = |bytes: &[u8]| Tensors::new(Pieces::one(bytes), 0, data_at, 2).find(b"bc").is_some();
         assert!(found(&with(0, &[])));
-        // Replaces the first name's length by lengths that are too large by one, equal to the rest, and far beyond the
-        // file.
+        // The length of the first tensor's name is replaced by wrong lengths: one that is too large by one, one that
+        // reaches exactly to the end of the entries, and one far beyond the file.
         for len in [data_at as u32 + 9, data_at as u32 + 8, u32::MAX] {
             assert!(!found(&with(0, &len.to_le_bytes())), "{len}");
         }
-        // Replaces the first entry's number of dimensions by valid but wrong numbers and by invalid numbers.
+        // Gives the first entry other numbers of dimensions: first valid ones, which are wrong for this entry, then
+        // invalid ones.
         for dims in [0u32, 2, 4, 5, 1 << 16, u32::MAX] {
             assert!(!found(&with(9, &dims.to_le_bytes())), "{dims}");
         }
-        // Looks up the second entry after damaging its name, type or offset.
+        // The name, the type or the offset of the second entry is damaged. Then the entry is looked up.
         let start = ends[0];
         assert!(!found(&with(start + 8, b"\xff")));
         assert!(!found(&with(start + 22, &99u32.to_le_bytes())));

@@ -28,7 +28,7 @@ pub enum ValueType {
     Bool = 7,
     /// A string: its length in bytes (`u64`), then the bytes.
     Str = 8,
-    /// An array: the element type, the count (`u64`), then the elements.
+    /// An array: the type of its elements, their number (`u64`), then the elements.
     Array = 9,
     /// A 64-bit unsigned integer.
     U64 = 10,
@@ -273,8 +273,8 @@ impl<'a> Array<'a> {
         }
     }
 
-    /// The value that all elements have, if their bytes are equal; `None` if they differ, for an empty array, and for
-    /// strings.
+    /// Returns the value of all elements if their bytes are equal. `None` if they differ, if the array is empty, or if
+    /// the elements are strings.
     pub(crate) const fn same(&self) -> Option<Value<'a>> {
         let Some(size) = self.element.size() else { return None };
         let Some((first, mut rest)) = self.bytes.split_at_checked(size) else { return None };
@@ -344,7 +344,7 @@ impl<'a> Array<'a> {
     }
 }
 
-/// Converts `value` to an integer; `None` if it is not whole or does not fit in an `i32`.
+/// Converts a float to an integer. `None` if the float is not a whole number or does not fit in an `i32`.
 const fn whole(value: f64) -> Option<i32> {
     let whole = value as i32; // saturates; NaN gives 0
     if whole as f64 == value { Some(whole) } else { None }

@@ -86,7 +86,7 @@ impl<'a> Gguf<'a> {
 pub struct Verify<'a> {
     tensors: Tensors<'a>,
     hashes: Array<'a>,
-    /// Index of the current tensor's hash; after the last tensor, the number of hashes.
+    /// Index in `hashes` of the current tensor's hash. After the last tensor, it is the number of hashes.
     index: usize,
     name: &'a str,
     /// Bytes of the current tensor that are still to be hashed.
@@ -94,7 +94,8 @@ pub struct Verify<'a> {
     /// Size of the head of a model in a storage.
     #[cfg(feature = "storage")]
     head: u64,
-    /// Range of bytes in the storage: the bytes of the current tensor that are still to be hashed.
+    /// Bytes of the current tensor that are in a storage and still have to be hashed, as a range of the storage's
+    /// bytes.
     #[cfg(feature = "storage")]
     stored: core::ops::Range<u64>,
     hash: Xxh64,
@@ -145,7 +146,7 @@ impl Verify<'_> {
         if self.stored.is_empty() { self.end() } else { Ok(true) }
     }
 
-    /// Compares the hash of the current tensor with the file's hash, and continues with the next tensor.
+    /// Ends a tensor: compares its hash with the hash in the file, and continues with the next tensor.
     fn end(&mut self) -> Result<bool, Error> {
         let is_whole = matches!(self.hashes.get(self.index), Some(Value::U64(hash)) if hash == self.hash.finish());
         let tensor = Name::new(self.name.as_bytes());

@@ -18,12 +18,13 @@ use crate::sort::heapsort;
 use crate::tokenizer::Tokenizer;
 use crate::{Error, TokenId};
 
-/// Maximum length in bytes of the tokens that a walk decides; longer tokens are tested individually.
+/// Maximum length in bytes of the tokens that are decided by walking from node to node. Longer tokens are tested
+/// individually.
 const LONGEST: usize = 255;
 /// Number of tokens tested individually before a mask is computed, because a mask costs a walk over the whole
 /// vocabulary.
 const FEW: usize = 64;
-/// Two nodes are alike if they allow the same texts of up to this many bytes.
+/// If two nodes allow the same texts of up to this many bytes, they share a mask.
 const NEAR: usize = 16;
 /// Limit on compared node pairs, so that memory is bounded. Beyond the limit the nodes count as different, which only
 /// costs a mask.
@@ -36,7 +37,8 @@ const STEPS: usize = 1 << 16;
 const BEGINNINGS: usize = 8;
 const BITS: usize = u64::BITS as usize;
 
-/// A token and its text. The first `common` bytes of the text are the same as in the previous entry.
+/// An entry of a list of tokens that is sorted by the tokens' texts. The first `common` bytes of the token's text are
+/// the same as in the previous entry.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 struct Entry {
@@ -61,9 +63,11 @@ struct Slot {
     node: Node,
     /// Time of the last use; 0 for an empty slot.
     used: u32,
-    /// Maximum [`need`](Head::need) of the nodes that the walk from this node reached.
+    /// The largest [`need`](Head::need) (growth of the stack) among the nodes that were reached when the mask of this
+    /// node was computed.
     need: u32,
-    /// True if texts of more than [`NEAR`] bytes must be tested individually.
+    /// True if tokens with texts of more than [`NEAR`] bytes must be tested one by one, because this node's mask does
+    /// not cover them.
     asks_long: u32,
 }
 
@@ -103,8 +107,9 @@ pub struct Masks<'w> {
     entries: &'w mut [Entry],
     texts: &'w mut [u8],
     slots: &'w mut [Slot],
-    /// `[slots + 1][2][words]`: a bit per token for the allowed tokens, then a bit per token for the tokens to test
-    /// individually. The last slot belongs to the current state.
+    /// Sets of tokens, one bit per token: `[slots + 1][2][words]`. The first set of a slot has the tokens that the
+    /// grammar allows, the second has the tokens that must be tested one by one. The last slot belongs to the current
+    /// state.
     bits: &'w mut [u64],
     /// Tokens that end an answer.
     ends: &'w mut [u64],
@@ -213,7 +218,8 @@ impl<'w> Masks<'w> {
         Mask { masks: self, constraint, tokenizer, grammar, tested: if is_known { FEW } else { 0 } }
     }
 
-    /// Allowed tokens, and tokens to test individually, in the current state.
+    /// Returns two bit sets for the current state: the tokens that are allowed, and the tokens that must be tested
+    /// individually.
     #[inline]
     fn found(&self) -> (&[u64], &[u64]) {
         let words = self.ends.len();
@@ -221,7 +227,8 @@ impl<'w> Masks<'w> {
         bits.split_at_checked(words).unwrap_or((&[], &[]))
     }
 
-    /// Combines the masks of all nodes on top of the constraint's stacks.
+    /// Finds the tokens that the constraint's state allows: combines the masks of the nodes at which its stacks
+    /// continue.
     fn find(&mut self, constraint: &Constraint<'_>, grammar: u32) {
         let words = self.ends.len();
         let last = self.slots.len() * 2 * words;
@@ -258,8 +265,8 @@ impl<'w> Masks<'w> {
         }
     }
 
-    /// Returns the index of the slot with a node's mask. If the mask is not cached, computes it in the least recently
-    /// used slot.
+    /// Returns the index of the cache's slot that has the mask of a node. If no slot has it, computes it and puts it
+    /// into the least recently used slot.
     fn slot(&mut self, grammar: &Grammar<'_>, number: u32, node: Node) -> usize {
         self.clock = self.clock.checked_add(1).unwrap_or_else(|| {
             self.slots.iter_mut().for_each(|slot| slot.used = slot.used.min(1));
@@ -284,8 +291,8 @@ impl<'w> Masks<'w> {
                 });
                 slot.asks_long = 1;
             }
-            // Stores the new node in place of the equivalent node, because in a long text each character leads to a new
-            // equivalent node.
+            // The slot's mask also holds for `node`, which is equivalent to the slot's node. Stores `node` in its
+            // place, because in a long text each character leads to a new equivalent node.
             slot.node = node;
             slot.used = self.clock;
         }
@@ -310,7 +317,7 @@ pub(super) fn alike(grammar: &Grammar<'_>, a: Node, b: Node) -> bool {
             let Some(next) = grammar.side_by_side(*a, *b) else { return false };
             left = left.saturating_sub(grammar.head(*a).map_or(0, Head::ranges));
             for pair in next {
-                // Searches from the end, because most duplicates were added recently.
+                // Looks for the pair from the end of the list, because most duplicates were added recently.
                 let place = pairs.iter().rev().position(|there| *there == pair);
                 left = left.saturating_sub(place.unwrap_or(pairs.len()));
                 if place.is_none() && pairs.push(pair).is_err() {
@@ -325,13 +332,14 @@ pub(super) fn alike(grammar: &Grammar<'_>, a: Node, b: Node) -> bool {
     true
 }
 
-/// Follows every text from a node. Sets `yes` for texts that stay within the rule and `ask` for texts that may leave
-/// the rule. Returns the maximum `need` of the nodes that the walk reached.
+/// Follows the text of every token from `node`. Sets the token's bit in `yes` if the text is allowed without leaving
+/// the rule, and in `ask` if it may leave the rule. Returns the maximum `need` of the nodes that were reached.
 fn walk(entries: &[Entry], texts: &[u8], grammar: &Grammar<'_>, node: Node, yes: &mut [u64], ask: &mut [u64]) -> u32 {
     yes.fill(0);
     ask.fill(0);
     let mut need = 0;
-    // The nodes after each byte of the current text, up to the first byte that is not allowed.
+    // `path` has the nodes that the grammar reaches after each byte of the current text, up to the first byte that it
+    // does not allow.
     let mut path = [node; LONGEST + 1];
     let mut known = 0;
     // Number of bytes after which the rule can first be left.
@@ -373,8 +381,8 @@ fn walk(entries: &[Entry], texts: &[u8], grammar: &Grammar<'_>, node: Node, yes:
     need
 }
 
-/// Tests the texts in `ask` in order, and moves the allowed texts to `yes`. If a prefix is refused, all texts with this
-/// prefix are refused.
+/// Tests whether the grammar allows the texts in `ask`, in sorted order, and moves the allowed ones from `ask` to
+/// `yes`. If a prefix is refused, all texts that begin with this prefix are refused at once.
 fn ask_in_order(entries: &[Entry], texts: &[u8], constraint: &Constraint<'_>, yes: &mut [u64], ask: &mut [u64]) {
     // States after the first bytes of the previous text.
     let mut states: Vec<State, BEGINNINGS> = Vec::new();
@@ -405,12 +413,12 @@ fn ask_in_order(entries: &[Entry], texts: &[u8], constraint: &Constraint<'_>, ye
     }
 }
 
-/// Number of consecutive texts, at least one, that share the first `len` bytes of the first text.
+/// Number of texts from the first one on that begin with the same `len` bytes as the first one. At least 1.
 fn alike_up_to(entries: &[Entry], texts: &[u8], len: usize) -> usize {
     let Some(start) = entries.first().and_then(|entry| entry.text(texts).get(..len)) else { return 1 };
     let begins_alike = |entry: &Entry| entry.text(texts).starts_with(start);
-    // The search doubles the bound before it narrows it down: usually few texts begin alike, but thousands share a
-    // refused first byte.
+    // Doubles the bound before the binary search. Usually only few texts begin alike, so that a small bound suffices;
+    // but sometimes thousands share a first byte that the grammar refuses.
     let mut bound = 1;
     while entries.get(bound).is_some_and(begins_alike) {
         bound *= 2;

@@ -78,7 +78,7 @@ impl<'g> Constraint<'g> {
         Self { grammar, state: State::new(&grammar) }
     }
 
-    /// Creates a constraint in `state`, which a constraint with the same grammar has reached.
+    /// Creates a constraint that continues in `state`, the state of another constraint with the same grammar.
     pub fn at(grammar: Grammar<'g>, state: State) -> Self {
         Self { grammar, state }
     }
@@ -90,7 +90,7 @@ impl<'g> Constraint<'g> {
             || self.state.allows_token(&self.grammar, token, text(tokenizer, token))
     }
 
-    /// Advances by a token.
+    /// Advances the constraint by a token of the answer.
     ///
     /// # Errors
     ///
@@ -103,7 +103,8 @@ impl<'g> Constraint<'g> {
         Err(Error::TokenNotAllowed { token })
     }
 
-    /// The current state. [`at`](Self::at) returns to this point if it gets a copy of the state.
+    /// Returns the current state. A constraint created from a copy by [`at`](Self::at) continues from this point of the
+    /// answer.
     pub fn state(&self) -> &State {
         &self.state
     }

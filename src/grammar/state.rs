@@ -7,19 +7,19 @@ use crate::TokenId;
 
 /// Maximum depth of nested rules. Paths that need a greater depth are refused before they begin.
 const DEPTH: usize = 64;
-/// Number of frames of all stacks together; a single stack always fits.
+/// Maximum number of frames of all stacks together. It is twice the maximum depth, so that a single stack always fits.
 const FRAMES: usize = 2 * DEPTH;
 /// Maximum number of stacks. If a grammar is so ambiguous that it needs more stacks, some stacks are dropped, and
 /// output that only the dropped stacks allow is refused.
 const ITEMS: usize = 32;
-/// Maximum number of calls followed after a byte, so that the time is bounded for any table. In compiled tables, fewer
-/// calls already lead to [`ITEMS`] stacks.
+/// Maximum number of rule calls that are followed after each byte, so that the time is bounded for any table. In
+/// compiled tables, fewer calls already lead to [`ITEMS`] stacks.
 const CALLS: usize = 8 * ITEMS;
 
 /// The frame below all others.
 const BOTTOM: u16 = u16::MAX;
 
-/// A return address: the node at which a rule continues after a called rule has ended.
+/// A frame of the stack is a return address: the node at which a rule continues after a rule that it has called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Frame {
     node: Node,
@@ -111,7 +111,8 @@ impl State {
         after.is_alive()
     }
 
-    /// Advances by these bytes. If the bytes may not follow, returns `false` and leaves the state unchanged.
+    /// Moves the state on by these bytes of an answer. If the grammar does not allow them next, returns `false` and
+    /// leaves the state unchanged.
     pub fn accept(&mut self, grammar: &Grammar<'_>, bytes: impl Iterator<Item = u8> + Clone) -> bool {
         let mut next = Self::dead();
         next.copy(self);
@@ -162,7 +163,8 @@ impl State {
         after
     }
 
-    /// Returns the stacks after a token if only transitions on token ids are followed, not transitions on bytes.
+    /// Returns the stacks after a token, if the grammar names the token by its id. Transitions on the bytes of the
+    /// token's text are not followed.
     fn token_jumps(&self, grammar: &Grammar<'_>, by: TokenId) -> impl Iterator<Item = Item> {
         let jumps = move |item: &Item| {
             let (node, frame) = (item.node, item.frame);
@@ -176,7 +178,7 @@ impl State {
         self.items.iter().flat_map(jumps)
     }
 
-    /// Top node of each stack, with the number of frames that still fit above it.
+    /// Returns the top node of each stack, and the number of frames that can still be pushed.
     pub(super) fn tops(&self) -> impl Iterator<Item = (Node, usize)> {
         self.items.iter().map(|item| (item.node, DEPTH.saturating_sub(self.depth(item.frame))))
     }
@@ -185,8 +187,8 @@ impl State {
         self.complete || !self.items.is_empty()
     }
 
-    /// Replaces this state by `next` and drops unused frames, unless `next` has no stacks. Returns true if the state
-    /// was replaced.
+    /// Makes `next` the state and drops the frames that it does not use. If `next` has no stacks, nothing changes and
+    /// the result is false.
     fn replace(&mut self, next: &Self) -> bool {
         let is_alive = next.is_alive();
         if is_alive {
@@ -202,7 +204,8 @@ impl State {
         self.complete = false;
     }
 
-    /// Copies `other` into this state directly, because a temporary copy would cost stack memory.
+    /// Copies the other state's contents into this state. They are copied one by one, because a temporary copy of the
+    /// whole state would take stack memory.
     fn copy(&mut self, other: &Self) {
         self.clear();
         let _ = self.frames.extend_from_slice(&other.frames);
@@ -249,7 +252,8 @@ impl State {
         self.close(grammar);
     }
 
-    /// Adds a stack, unless the stack is present or the rules on the stack need more than [`DEPTH`] frames to end.
+    /// Adds a stack to the state, unless the state has this stack already, or the rules on the stack need more than
+    /// [`DEPTH`] frames to end.
     fn add(&mut self, grammar: &Grammar<'_>, item: Item) {
         let fits = grammar.head(item.node).is_some_and(|head| self.depth(item.frame) + head.need() <= DEPTH);
         if fits && !self.items.contains(&item) {
@@ -298,7 +302,8 @@ impl State {
         self.frames.get(usize::from(frame)).map_or(0, |frame| usize::from(frame.depth))
     }
 
-    /// Pushes a frame on a stack and returns the frame's index, if there is room.
+    /// Puts a new frame on the stack whose top frame is `below`, and returns the new frame's index. `None` if there is
+    /// no room.
     fn frame(&mut self, grammar: &Grammar<'_>, node: Node, below: u16) -> Option<u16> {
         let depth = self.depth(below);
         let need = grammar.head(node)?.need();
@@ -325,7 +330,8 @@ impl State {
         self.join(&before);
     }
 
-    /// Adds the stacks of `other`, and the frames that these stacks use, up to the limits.
+    /// Adds the stacks of state `other` to this state, and the frames that these stacks use. What exceeds the limits on
+    /// stacks and frames is left out.
     fn join(&mut self, other: &Self) {
         let mut is_used = [false; FRAMES];
         let mut mark = |frame: u16| {

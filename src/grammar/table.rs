@@ -34,9 +34,10 @@ const IS_FINAL: u32 = 1 << 30;
 const JUMPS: u32 = (1 << 12) - 1;
 const TARGET: u32 = (1 << 23) - 1;
 
-/// A compiled grammar.
+/// A compiled grammar: a table of words, which this struct borrows.
 ///
-/// A host compiles the table (`host-demo/crates/grammar`); a device borrows it from flash or RAM.
+/// The program in `host-demo/crates/grammar` compiles grammars on a computer; a device has the finished table in flash
+/// or RAM.
 #[derive(Clone, Copy)]
 pub struct Grammar<'g> {
     words: &'g [Word],
@@ -61,12 +62,13 @@ impl Head {
         self.0 & (IS_FINAL | JUMPS) == 0
     }
 
-    /// True if the node has no transitions and no calls, so that the rule can only return.
+    /// True if the text cannot go on within this rule: the node has no transitions and no calls, so the rule can only
+    /// return.
     pub fn only_returns(self) -> bool {
         self.is_final() && self.ranges() == 0 && self.jumps() == 0
     }
 
-    /// Minimum number of frames that the rule pushes from here to its end.
+    /// Minimum number of frames that the rest of the rule, from this node to its end, adds to the stack.
     #[inline]
     pub fn need(self) -> usize {
         (self.0 >> 21 & 0xff) as usize
@@ -167,7 +169,7 @@ impl<'g> Grammar<'g> {
         self.root
     }
 
-    /// True if the grammar has token jumps, which distinguish tokens with equal bytes.
+    /// True if the grammar has jumps that require a specific token. They distinguish tokens with equal bytes.
     pub(super) fn has_tokens(&self) -> bool {
         self.has_tokens
     }
@@ -195,8 +197,8 @@ impl<'g> Grammar<'g> {
         (target != 0).then_some(target)
     }
 
-    /// For each byte with transitions from `a` and from `b` to different nodes, the pair of these nodes. `None` if `a`
-    /// and `b` have different byte ranges, or if one of them is not [plain](Head::is_plain).
+    /// Compares the nodes `a` and `b`. Returns the pairs of different nodes that they lead to, one pair for each byte
+    /// range. `None` if `a` and `b` have different byte ranges, or if one of them is not [plain](Head::is_plain).
     pub(super) fn side_by_side(&self, a: Node, b: Node) -> Option<impl Iterator<Item = (Node, Node)>> {
         let head = self.head(a).filter(|head| head.is_plain() && self.word(b as usize) == head.0)?;
         let ranges = |node: Node| self.words.get(node as usize + 1..)?.get(..head.ranges());

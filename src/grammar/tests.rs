@@ -1,5 +1,5 @@
-//! Tests with tables that no compiler produces: allowed input is accepted, and work is bounded (counted in nodes
-//! visited).
+//! Tests with tables that no compiler produces. All allowed input must be accepted, and the work, counted in visited
+//! nodes, must stay below a bound.
 
 extern crate std;
 
@@ -20,14 +20,15 @@ pub(super) fn step() {
     STEPS.set(STEPS.get() + 1);
 }
 
-/// A node: whether a rule may end at the node, and the node's need, byte ranges and jumps.
+/// A node of a grammar's table, as the tests describe it: whether a rule may end at the node, how many frames the node
+/// needs, and its byte ranges and jumps.
 #[derive(Default)]
 struct Node {
     is_final: bool,
     need: u32,
     /// Last byte of a range, and the target's number.
     ranges: Vec<(u32, Option<usize>)>,
-    /// Kind, callee or token, and number of the node that follows.
+    /// Jumps: the kind, the called rule or the required token, and the number of the node that follows.
     jumps: Vec<(u32, usize, usize)>,
 }
 
@@ -74,7 +75,8 @@ fn nodes_without_transitions_are_refused() {
 
 #[test]
 fn a_token_is_allowed_by_its_number_only_where_it_is_taken() {
-    // Token 7 leads into a rule that needs too many frames, token 8 into a rule that needs none.
+    // The transition on token 7 leads into a rule that needs more frames than the stack can have. The transition on
+    // token 8 leads into a rule that needs no frame.
     let jumps = vec![(1, 7, 1), (1, 8, 2)];
     let table = table(&[Node { jumps, ..byte(0, 2) }, Node { need: 255, ..byte(9, 2) }, byte(9, 3), end()]);
     let grammar = Grammar::new(&table).unwrap();
@@ -82,7 +84,7 @@ fn a_token_is_allowed_by_its_number_only_where_it_is_taken() {
     for (token, want) in [(6, false), (7, false), (8, true)] {
         assert_eq!(state.allows_token(&grammar, token, None::<std::iter::Empty<u8>>), want);
         assert_eq!(state.clone().accept_token(&grammar, token, None::<std::iter::Empty<u8>>), want);
-        // The token's text, byte 0, leads to the same rule as token 8.
+        // If the token also has a text, byte 0, this byte leads to the same rule as token 8 does.
         assert!(state.allows_token(&grammar, token, Some([0].into_iter())));
         let mut state = state.clone();
         assert!(state.accept_token(&grammar, token, Some([0].into_iter())));
@@ -92,8 +94,8 @@ fn a_token_is_allowed_by_its_number_only_where_it_is_taken() {
 
 #[test]
 fn stacks_by_bytes_and_by_id_advance_together() {
-    // Token 7 has the text `A`, byte 65. The byte and the token lead to two different nodes, both of which call node 3.
-    // After the call, one node continues at node 4 and the other at node 5.
+    // Token 7 has the text `A`, which is byte 65. The byte leads to one node and the token's id to another node. Both
+    // nodes call node 3; after the call, one continues at node 4 and the other at node 5.
     let first = Node { ranges: vec![(65, Some(1))], jumps: vec![(1, 7, 2)], ..Node::default() };
     let after = |last| Node { jumps: vec![(0, 3, if last == 1 { 4 } else { 5 })], need: 1, ..Node::default() };
     let table = table(&[first, after(1), after(2), byte(66, 6), byte(10, 6), byte(20, 6), end()]);
@@ -125,8 +127,8 @@ fn endless_calls_are_dropped() {
 
 #[test]
 fn comparisons_of_nodes_are_bounded() {
-    // The first sixteen and the other sixteen nodes form 256 pairs. From every such pair, 256 bytes lead to all of
-    // these pairs again.
+    // The comparison of node 0 with node 16 reaches 256 pairs: each has one of the first sixteen nodes and one of the
+    // other sixteen. From every pair, the 256 bytes lead to all of these pairs again.
     let wide = |of: usize, to: fn(usize) -> usize| Node {
         ranges: (0..256).map(|byte| (byte, Some(of + to(byte as usize)))).collect(),
         ..Node::default()

@@ -13,11 +13,10 @@ use super::Kernels;
 pub unsafe trait Addend: Sync {
     /// True if `add` writes only outputs of `tokens` tokens inside `len` floats, with `stride` floats per token.
     fn fits(&self, tokens: usize, len: usize, stride: usize) -> bool;
-    /// Prefetches the weights that [`prepare`](Self::prepare) and [`add`](Self::add) will read for the outputs in
-    /// `range`.
+    /// Prefetches the weights that [`prepare`](Self::prepare) and [`add`](Self::add) need for the outputs in `range`.
     fn prefetch(&self, kernels: &Kernels, range: Range<usize>);
-    /// Computes the part of the additions that does not depend on the outputs. Skips work that other workers have
-    /// begun.
+    /// Computes in advance what the additions need and what does not depend on the outputs of the matrix product. Skips
+    /// those pieces of this work that other workers have already begun.
     fn prepare(&self, kernels: &Kernels);
     /// Adds to the outputs in `range` of each token, after waiting until the other workers have finished the work that
     /// they began in [`prepare`](Self::prepare). The outputs of token `t` begin at `out + t * stride`.

@@ -28,12 +28,12 @@ use crate::quant::le_f32;
 use element::{F16, F32, Keys, Q4, Q8, Values, value_at};
 use tiles::{BLOCK, Range, TILES, Tile, Tiles};
 
-/// The operands of attention for `heads` KV heads. The query rows belong to `tokens` consecutive positions, with
-/// `group` query heads per KV head.
+/// The operands of attention for `heads` KV heads. The query rows are those of `tokens` consecutive positions. For each
+/// KV head, a position has `group` query heads.
 pub struct Attention<'a> {
     /// Number of KV heads.
     pub heads: usize,
-    /// The tiles of all heads: for each head, one tile per page.
+    /// The memory of the keys and values: for each head, a tile for each page.
     pub tiles: &'a [u8],
     /// The index of the page for each tile of the context. A list shorter than the context is used as a ring.
     pub pages: &'a [u32],
@@ -49,12 +49,13 @@ pub struct Attention<'a> {
     pub tokens: usize,
     /// Position of the first token.
     pub position: usize,
-    /// A token attends to its own position and to the previous `window - 1` positions.
+    /// Number of positions that a token attends to: its own position and the `window - 1` positions before it.
     pub window: usize,
-    /// With `Some(end)`, a token also attends to the next `window - 1` positions that are below `end`.
+    /// If `reach` is `Some(end)`, a token also attends to those of the next `window - 1` positions that are below
+    /// `end`.
     pub reach: Option<usize>,
-    /// A half-open range of positions that every token attends to as well. The range contains the positions of all
-    /// tokens.
+    /// A half-open range of positions to which every token of the job attends in addition, such as the picture to which
+    /// all these tokens belong. The range contains the positions of all tokens.
     #[cfg(feature = "vision")]
     pub span: Option<(usize, usize)>,
     /// Factor on every score.
@@ -63,8 +64,8 @@ pub struct Attention<'a> {
     pub cap: Option<f32>,
     /// Values added to the scores.
     pub bias: Bias<'a>,
-    /// A learned score per query head, little-endian f32, that counts in the sum of the softmax but has no value; empty
-    /// if there are no sinks.
+    /// For each query head, a learned score that counts in the sum of the softmax, but for which no value is added (an
+    /// attention sink). The scores are little-endian f32. Empty if the model has no sinks.
     pub sinks: &'a [u8],
 }
 
@@ -107,7 +108,8 @@ impl Attention<'_> {
         (!built::CAPS || self.cap.is_none()) && self.bias.is_none() && (!built::GPT_OSS || self.sinks.is_empty())
     }
 
-    /// The token of a row, and the index of the row's query head within the group.
+    /// Returns the index of a query row's token, and the index of the row's query head within its group of heads, which
+    /// share a KV head.
     #[inline(always)]
     pub fn token_and_head(&self, row: usize) -> (usize, usize) {
         let group = self.group.max(1);
@@ -115,7 +117,8 @@ impl Attention<'_> {
     }
 }
 
-/// Values added to scores. The bias of head `g`, token `t` and position `s` is `table[g * stride + start - t + s]`.
+/// Numbers that are added to attention scores. The bias of head `g`, token `t` and position `s` is `table[g * stride +
+/// start - t + s]`.
 #[derive(Clone, Copy)]
 pub struct Bias<'a> {
     pub table: &'a [f32],
@@ -199,8 +202,9 @@ fn attend_rows<S: Isa, K: Keys, E: Values, const R: usize, const N: usize>(
     R
 }
 
-/// The arguments of attention for `R` rows. With few rows, `N` registers per row are summed at a time, because a sum is
-/// a chain of fused multiply-adds, each of which takes several cycles.
+/// The arguments of attention for `R` rows. If `R` is small, `N` registers per row are summed at a time: a sum is a
+/// chain of fused multiply-adds, each of which waits several cycles for the previous one, so that several independent
+/// chains are needed to keep the processor busy.
 struct Rows<'a, K, E, const R: usize, const N: usize> {
     job: &'a Attention<'a>,
     row: usize,
@@ -262,8 +266,8 @@ impl<S: Isa, K: Keys, E: Values, const R: usize, const N: usize> Work<S> for Row
     }
 }
 
-/// The queries of `R` rows, and the positions that each row attends to; `None` if a row attends to no position. Short
-/// queries are copied to `copies`, because queries at distances of a power of two would compete for the same lines of
+/// Returns the queries of `R` rows, and the positions that each row attends to. `None` if a row attends to no position.
+/// Short queries are copied to `copies`: queries whose distance is a power of two would compete for the same lines of
 /// the first-level cache.
 #[inline(always)]
 fn rows<'a, const R: usize>(
@@ -348,7 +352,7 @@ impl<S: Isa, const R: usize> Work<S> for Weights<'_, S, R> {
     #[inline(always)]
     fn run(self, s: S) {
         let Self { softmax, job, row, block, seen, scores, sums, width } = self;
-        // SAFETY: whoever builds `self` promises these scores and sums.
+        // SAFETY: whoever builds `self` promises that the scores of this block are written, and that `sums` is valid.
         unsafe {
             let top = finish(s, job, row, block, seen, scores);
             softmax.weights(s, &top, seen, scores, sums, width);
@@ -409,7 +413,8 @@ unsafe fn finish<S: Isa, const R: usize>(
     largest
 }
 
-/// The online softmax of `R` rows: the largest score so far, and the sum of the weights.
+/// The state of the softmax of `R` rows, which is computed block by block: the largest score so far, and the sum of the
+/// weights.
 struct Softmax<S: Isa, const R: usize> {
     best: [f32; R],
     total: [S::V; R],
@@ -428,8 +433,8 @@ impl<S: Isa, const R: usize> Softmax<S, R> {
         new
     }
 
-    /// Turns the scores of a block of positions into weights. `top` is the largest score of each row in the block; if
-    /// this score is the row's largest so far, `sums` and the total are rescaled to it.
+    /// Turns the scores of a block of positions into weights. `top` has the largest score of each row in this block. If
+    /// it is the largest score of the row so far, the row's `sums` and its total are rescaled to it.
     ///
     /// # Safety
     ///
@@ -468,8 +473,8 @@ impl<S: Isa, const R: usize> Softmax<S, R> {
     }
 }
 
-/// Queries with fewer elements than this are copied to arrays of this length, because the distance of two such arrays
-/// is a little above a power of two.
+/// Queries with fewer elements than this are copied to arrays of this length. The distance between the copies is then a
+/// little more than a power of two, so that they do not compete for the same places of the cache.
 const NARROW: usize = 128 + 16;
 
 /// Adds the values of a block of positions, each times its weight, to `sums`. Positions that all rows attend to are
@@ -514,8 +519,8 @@ unsafe fn weigh_rows<S: Isa, E: Values, const R: usize, const N: usize>(
     }
 }
 
-/// Does the same as [`weigh_rows`], for values that are the first elements of the keys. These elements are first
-/// converted to rows of f32 in `values`, one tile at a time.
+/// Does the same as [`weigh_rows`], for a cache in which a value is the first elements of the position's key. One tile
+/// at a time, these elements are converted to rows of f32 in `values`.
 ///
 /// # Safety
 ///
@@ -545,7 +550,8 @@ unsafe fn weigh_keys<S: Isa, K: Keys, const R: usize, const N: usize>(
     }
 }
 
-/// Converts the first elements of all keys of a tile to rows of `width` floats.
+/// Converts the values of a tile to rows of `width` floats, in caches where a value is not stored separately because it
+/// is the first part of the key.
 struct Convert<'a, K> {
     tile: *const u8,
     layout: HeadLayout,
@@ -573,8 +579,9 @@ impl<S: Isa, K: Keys> Work<S> for Convert<'_, K> {
     }
 }
 
-/// Adds the values at the positions `range` of a block, each times its weight, to `R` rows of sums, `N` registers at a
-/// time. Whoever builds a `Weigh` promises what [`weigh_rows`] requires, and that all rows attend to `range`.
+/// The weighted sums of attention: adds the values at the positions `range` of a block, each times its weight, to the
+/// sums of `R` rows, `N` registers at a time. Whoever builds a `Weigh` promises what [`weigh_rows`] requires, and that
+/// all rows attend to `range`.
 struct Weigh<'a, E, const R: usize, const N: usize> {
     tiles: &'a [Tile; TILES],
     layout: HeadLayout,
@@ -604,7 +611,7 @@ impl<S: Isa, E: Values, const R: usize, const N: usize> Work<S> for Weigh<'_, E,
     }
 }
 
-/// Does the work of [`Weigh`] for `16 * N` elements of the values, from `i` on. Returns `16 * N`.
+/// Adds the weighted values for [`Weigh`], but only elements `i..i + 16 * N` of the values. Returns `16 * N`.
 #[inline(always)]
 unsafe fn weigh_elements<S: Isa, E: Values, const R: usize, const N: usize>(
     s: S,
@@ -629,7 +636,8 @@ unsafe fn weigh_elements<S: Isa, E: Values, const R: usize, const N: usize>(
             let (Some(tile), lanes) = (tiles.get(t), range.lanes(t)) else { break };
             let mut at = value_at(tile.at, layout, lanes.start);
             let mut later = value_at(tile.later, layout, lanes.start).wrapping_add(E::offset(i));
-            // For each row, the weights of the tile, multiplied by the values' scales if values have scales.
+            // For each row and group of 16 elements, the weights of the tile's positions, multiplied by the scales of
+            // the values if the values have scales.
             let mut scaled = [[MaybeUninit::<[f32; TILE]>::uninit(); R]; N];
             let mut factors = [[core::ptr::null::<f32>(); R]; N];
             for (n, (factors, scaled)) in factors.iter_mut().zip(&mut scaled).enumerate() {

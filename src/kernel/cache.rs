@@ -42,7 +42,7 @@ pub fn load(
     let (bytes, slot, dim) = (layout.tile_bytes(), position % TILE, layout.dim);
     let Some(start) = page.and_then(|page| bytes.checked_mul(*page as usize)) else { return };
     let (keys_in_4_bits, values_in_4_bits) = in_4_bits(layout.kind);
-    // Two successive elements of a key are one row of the tile apart, and so are two successive scales.
+    // The elements of a key are in successive rows of the tile, one element in each. The same holds for its scales.
     let key = Elements { at: slot, step: TILE, scales: layout.key_scales(), in_4_bits: keys_in_4_bits };
     let (width, scales) = (layout.value_bytes(), layout.value_scales());
     let value = Elements { at: slot * width, step: 1, scales, in_4_bits: values_in_4_bits };
@@ -70,8 +70,8 @@ struct Elements {
 }
 
 impl Elements {
-    /// Element `i` of the key or value at position `slot` of a tile. The section of the tile with all keys or all
-    /// values begins at byte `section`.
+    /// Reads element `i` of the key or value that is at position `slot` of a tile. `section` is the byte of the tile at
+    /// which its keys or its values begin.
     fn element(&self, kind: KvType, tile: &[u8], section: usize, (slot, i): (usize, usize)) -> f32 {
         let is_value = self.step == 1;
         let read = |unit: usize, width: usize| {
@@ -166,7 +166,7 @@ pub(super) fn store_floats(at: &Place, tiles: &mut [u8], keys: &[f32], values: &
 
 #[inline(never)]
 fn store_halves<'a>(kernels: &Kernels, layout: HeadLayout, slot: usize, heads: impl Iterator<Item = Head<'a>>) {
-    // Makes the type a constant, so that most of the layout is computed at compile time.
+    // The type is made a constant, so that most of the layout is computed at compile time.
     let layout = HeadLayout { kind: KvType::F16, ..layout };
     for (tile, key, value) in heads {
         let Some([keys, _, values, _]) = parts(layout, tile) else { return };
@@ -228,8 +228,8 @@ fn row(rows: &mut [u8], slot: usize, bytes: usize) -> &mut [u8] {
     rows.get_mut(slot * bytes..(slot + 1) * bytes).unwrap_or_default()
 }
 
-/// The elements of position `slot`: one in each row of a tile's keys or scales. A row has an element of `B` bytes per
-/// position.
+/// Iterates over the elements of position `slot` in the keys of a tile, or in their scales. Each row has one element of
+/// `B` bytes per position.
 fn column<const B: usize>(rows: &mut [u8], slot: usize) -> impl Iterator<Item = &mut [u8; B]> {
     rows.as_chunks_mut().0.as_chunks_mut::<TILE>().0.iter_mut().map(move |row| &mut row[slot % TILE])
 }

@@ -27,8 +27,8 @@ pub(super) fn dot<F: Format>(row: &[u8], x: Row<'_>) -> f32 {
     acc
 }
 
-/// Adds the products of a block of 256 weights to `acc`. The integer sums of the groups are multiplied by the groups'
-/// integer scales before the conversion to float, because only then is the sum of the block exact.
+/// Adds the products of a block of 256 weights to `acc`. The sum of each group is an integer and is multiplied by the
+/// group's integer scale before it becomes a float, because only then is the sum of the block exact.
 #[inline(always)]
 fn add_block<F: Format>(block: &F::Block, q: &[i8], sums: &[i16], dx: f32, mut acc: f32) -> f32 {
     let mut scales = F::scales(block).into_iter().map(i32::from);
@@ -48,8 +48,8 @@ fn add_block<F: Format>(block: &F::Block, q: &[i8], sums: &[i16], dx: f32, mut a
     acc
 }
 
-/// Adds the products of a smaller block to `acc`. The activations have a scale per 32 elements, so the sum of each
-/// chunk of 32 is converted to float.
+/// Multiplies a block of less than 256 weights, and adds the products to the result. The activations have a scale per
+/// 32 elements, so that the integer sum of each chunk of 32 is converted to a float.
 #[inline(always)]
 fn add_chunks<F: Format>(
     block: &F::Block,
@@ -83,8 +83,8 @@ fn add_chunks<F: Format>(
     acc
 }
 
-/// Returns two sums: of the first 16 products and of the last 16 products. (The lengths are fixed so that the compiler
-/// uses the target's vectors.)
+/// Multiplies 32 codes with 32 quants. Returns the sum of the first 16 products and the sum of the last 16. (The
+/// lengths are fixed so that the compiler uses the target's vectors.)
 #[inline(always)]
 fn products<F: Format>(codes: [u8; 32], q: &[i8; 32]) -> [i32; 2] {
     let ([a, b], [x, y]): ([[u8; 16]; 2], [[i8; 16]; 2]) = (bytemuck::must_cast(codes), bytemuck::must_cast(*q));

@@ -79,8 +79,8 @@ fn gelu_erf<S: Isa>(s: S, x: S::V) -> S::V {
     x.mul(s.splat(0.5)).add(half.sub(half.mul(rest)))
 }
 
-/// True for SiLU. Activations left out of this build are treated as SiLU, here and in [`activate`], so that a build
-/// that has only SiLU has no other branch.
+/// True if the activation function is SiLU. If a build lacks a function, it treats the function as SiLU, here and in
+/// [`activate`], so that a build with only SiLU needs no branch.
 #[cfg(arm_fpu)]
 pub(super) fn is_silu(f: Activation) -> bool {
     match f {
@@ -95,7 +95,8 @@ pub(super) fn is_silu(f: Activation) -> bool {
     }
 }
 
-/// `x = f(x)`, or `x = f(x) * up` if the feed-forward layer has a gate.
+/// Applies an activation function in place: `x = f(x)` or, if the feed-forward has a gate (so that `x` is the gate), `x
+/// = f(x) * up`.
 #[inline(always)]
 pub(super) fn activate<S: Isa>(s: S, f: Activation, x: &mut [f32], up: Option<&[f32]>) {
     for i in (0..x.len()).step_by(16) {
@@ -122,7 +123,8 @@ pub(super) fn activate<S: Isa>(s: S, f: Activation, x: &mut [f32], up: Option<&[
                 let one = s.splat(1.0);
                 s.exp(s.splat(-0.606_530_66).div(one.add(s.exp(s.splat(0.0).sub(v)))))
             }
-            // Adds 0, because instruction sets differ in the sign of a zero from `max`. NaN passes through.
+            // Adding 0 turns -0 into 0, because the sign of a zero from `max` depends on the instruction set. NaN
+            // passes through.
             Activation::Relu if built::RELU => s.splat(0.0).max(v).add(s.splat(0.0)),
             Activation::ReluSquared if built::RELU_SQUARED => {
                 let v = s.splat(0.0).max(v);
@@ -177,7 +179,8 @@ pub(super) fn layer_norm<S: Isa>(s: S, x: &mut [f32], weight: &[u8], bias: &[u8]
     affine(s, x, mean, 1.0 / deviation, weight, bias);
 }
 
-/// `(x - mean) * scale * weight + bias`. Weight and bias are little-endian f32; empty slices are skipped.
+/// Computes `(x - mean) * scale * weight + bias` in place. Weight and bias are little-endian f32; an empty slice means
+/// that there is no weight or no bias.
 #[inline(always)]
 fn affine<S: Isa>(s: S, x: &mut [f32], mean: f32, scale: f32, weight: &[u8], bias: &[u8]) {
     for i in (0..x.len()).step_by(16) {
@@ -290,7 +293,8 @@ weight!(F32, F32, 4, load_f32);
 weight!(F16, F16, 2, load_f16);
 weight!(Bf16, BF16, 2, load_bf16 brain);
 
-/// Float weights times float activations, in tiles of `R` rows by `T` tokens. Each output is one sum in 16 lanes.
+/// Multiplies float weights with float activations, in tiles of `R` rows by `T` tokens. Each output is added up in 16
+/// lanes.
 #[inline(always)]
 pub(super) fn matmul<S: Isa, W: Weight, const R: usize, const T: usize>(s: S, job: &mut Job<'_>) {
     let whole = job.x.tokens / T * T;
@@ -316,7 +320,7 @@ fn tile_rows<S: Isa, W: Weight, const R: usize, const T: usize>(s: S, job: &mut 
     }
 }
 
-/// Multiplies `R` rows with `T` tokens.
+/// Multiplies `R` rows, from row `r` on, with `T` tokens, from token `t` on.
 ///
 /// # Safety
 ///
@@ -370,14 +374,14 @@ unsafe fn tile<S: Isa, W: Weight, const R: usize, const T: usize>(s: S, job: &mu
     }
 }
 
-/// `out[t * stride + r] += row r of w * token t`: each output is the start of one chain of fma over the columns. The
-/// lanes of a vector belong to different rows, so that rows with few columns need no sums of lanes.
+/// Multiplies with few columns: `out[t * stride + r] += row r of w * token t`. Each output is the start of one chain of
+/// fma over the columns. The lanes of a vector belong to different rows, so the lanes need not be added up at the end.
 #[cfg(feature = "lora")]
 #[inline(always)]
 pub(super) fn add_product<S: Isa, W: Weight>(s: S, job: &mut Job<'_>) {
     let super::job::Operands { w, rows, cols, x, out, stride, .. } = **job;
-    // With one token, whole blocks of 16 rows by 8 columns are multiplied without checks, because checks would take as
-    // long as the products.
+    // With one token, blocks of 16 rows by 8 columns are multiplied without a bounds check for each product, because
+    // the checks would take as long as the products.
     let whole = if x.tokens == 1 && cols.is_multiple_of(8) { rows / 16 * 16 } else { 0 };
     for (k, x) in x.x.as_chunks::<8>().0.iter().enumerate() {
         for r in (0..whole).step_by(16) {
@@ -393,7 +397,8 @@ pub(super) fn add_product<S: Isa, W: Weight>(s: S, job: &mut Job<'_>) {
         for k in (0..cols).step_by(8) {
             let columns = eight_columns::<S, W>(s, w, r * cols + k, cols);
             for t in 0..x.tokens {
-                // SAFETY: the job has these outputs, and nobody else accesses them.
+                // SAFETY: rows `r` up to `r + 16` of token `t` are inside the job's outputs, and nobody else accesses
+                // them.
                 let out = unsafe { core::slice::from_raw_parts_mut(out.add(t * stride + r), (rows - r).min(16)) };
                 let Some(x) = x.x.get(t * cols + k..(t + 1) * cols) else { return };
                 let mut acc = load(s, out, 0);
@@ -408,7 +413,8 @@ pub(super) fn add_product<S: Isa, W: Weight>(s: S, job: &mut Job<'_>) {
     }
 }
 
-/// Eight weights of each of 16 rows, from column `first` on. Weights past the last column have arbitrary values.
+/// Loads eight weights of each of 16 rows, from column `first` on. In place of columns after the last one, the weights
+/// may be anything.
 #[cfg(feature = "lora")]
 #[inline(always)]
 fn eight_columns<S: Isa, W: Weight>(s: S, w: &[u8], first: usize, cols: usize) -> [S::V; 8] {
@@ -420,8 +426,8 @@ fn eight_columns<S: Isa, W: Weight>(s: S, w: &[u8], first: usize, cols: usize) -
     unsafe { s.eight_columns(W::KIND, w.as_ptr().add(at), stride) }
 }
 
-/// Does the same as [`eight_columns`], near the end of the matrix: `w` begins with the weights of the first row, and
-/// bytes past the end of `w` are zeros.
+/// Does the same as [`eight_columns`] at the end of a matrix, where 16 whole rows may not be readable. `w` begins with
+/// the weights of the first row. Bytes after the end of `w` count as zeros.
 #[cfg(feature = "lora")]
 #[inline(always)]
 fn last_columns<S: Isa, W: Weight>(s: S, w: &[u8], stride: usize) -> [S::V; 8] {

@@ -19,7 +19,8 @@ pub fn fma(a: f32, b: f32, c: f32) -> f32 {
     let product = if cfg!(any(cortex_m0, test)) {
         let [(x_high, x_low), (y_high, y_low)] = [x_bits, y_bits].map(|bits| (bits >> 12, bits & 0xfff));
         let middle = x_high * y_low + x_low * y_high;
-        // Each part fits in 32 bits, so shifting the parts takes fewer instructions than shifting the sum.
+        // Each of the three partial products fits in 32 bits. Shifting them one by one takes fewer instructions than
+        // shifting their sum, which needs 64 bits.
         (u64::from(x_high * y_high) << 38) + (u64::from(middle) << 26) + (u64::from(x_low * y_low) << 14)
     } else {
         (u64::from(x_bits) * u64::from(y_bits)) << 14
@@ -44,7 +45,7 @@ pub fn add_scaled(f16: [u8; 2], scale: f32, sum: i32, acc: f32) -> f32 {
     } else {
         (u64::from(scales) * u64::from(sum_bits)) << 19
     };
-    // The lowest bit of the product is worth `2^(w_exponent - 25 + x_exponent - 137)`.
+    // The value of the product's lowest bit is `2^(w_exponent - 25 + x_exponent - 137)`.
     add(product, w_exponent.max(1) as i32 + x_exponent as i32 + 7, (w << 16 ^ x ^ sum as u32) & SIGN, acc)
 }
 
@@ -73,8 +74,8 @@ fn add(mut product: u64, mut exponent: i32, mut sign: u32, c: f32) -> f32 {
     if z_exponent == SPECIAL {
         return c + c;
     }
-    // The highest bit of the addend is bit 61, unless `c` is denormal. Shifts to the right lose only bits that matter
-    // for nothing but rounding.
+    // Shifts the addend's mantissa so that its highest bit is bit 61 (unless `c` is denormal). Later shifts to the
+    // right then lose only bits that matter for nothing but rounding.
     let mut addend = (u64::from(z & 0x7f_ffff) | u64::from(z_exponent > 0) << 23) << 38;
     let z_exponent = z_exponent.max(1) as i32;
     let ahead = exponent - z_exponent;
@@ -87,7 +88,7 @@ fn add(mut product: u64, mut exponent: i32, mut sign: u32, c: f32) -> f32 {
     let sum = if sign == z & SIGN {
         product + addend
     } else {
-        // Both operands are below 2^63, so bit 63 is the sign of the difference.
+        // The product and the addend are below 2^63, so bit 63 of their difference is the difference's sign.
         let difference = product.wrapping_sub(addend);
         if difference == 0 {
             return 0.0;
@@ -125,8 +126,8 @@ fn rounded(sum: u64, exponent: i32) -> u32 {
     if high == 0 {
         (high, low, exponent) = (low >> 1, low << 31, exponent - 31);
     }
-    // Shifts the highest bit to bit 30, so that rounding up cannot overflow. (A sum of 1, of a tiny product and 0, has
-    // 31 zeros above its bit in `low`.)
+    // Shifts the highest bit to bit 30, so that rounding up cannot overflow. (If a tiny product is added to 0, the sum
+    // can be 1; its only bit is then the lowest bit of `low`, below 31 zeros.)
     let zeros = leading_zeros(high << 1 | 1);
     (high, low) = (high << zeros | low >> 1 >> (31 - zeros), low << zeros);
     exponent -= zeros as i32;
@@ -165,7 +166,8 @@ fn leading_zeros(mut x: u32) -> u32 {
 mod tests {
     use super::*;
 
-    /// Makes floats whose sums often cancel, lie halfway between two floats, overflow or become denormal.
+    /// Makes floats that are hard for the sum of a product and a number: sums cancel, lie halfway between two floats,
+    /// overflow or become denormal.
     fn hard(bits: u64) -> f32 {
         let significand = match bits >> 40 & 7 {
             0 => 0,

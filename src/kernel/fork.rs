@@ -36,11 +36,13 @@ pub(super) const ITEM_WEIGHTS: usize = 1 << 21;
 /// last item. They wait longer if the worker that runs the last item is interrupted.
 pub(super) const ITEM_TOKENS: usize = 16;
 
-/// Maximum number of shares. Further workers only help with the shares of others.
+/// Maximum number of shares into which items are divided. If there are more workers, the others only take items from
+/// these shares.
 #[cfg(target_has_atomic = "ptr")]
 const MAX_SHARES: usize = 16;
 
-/// Number of items that were taken from a share. Each such number has its own cache line.
+/// Number of items that workers have taken from a share. The number has a cache line of its own, so that workers of
+/// different shares do not disturb each other.
 #[cfg(target_has_atomic = "ptr")]
 #[repr(align(64))]
 struct Taken(AtomicUsize);
@@ -138,13 +140,14 @@ fn run_shares(workers: &dyn Workers, items: usize, slots: usize, f: &(dyn Fn(usi
         }
     };
     workers.run(&|| job(true));
-    // This thread runs all remaining items, because every call of `job` may have left early. Slot 0 is free again,
-    // because all of these calls had returned when `run` returned.
+    // Runs the items that are left, on this thread, because every call of `job` may have left early. Slot 0 is free
+    // again: all of these calls had returned when `run` returned.
     slot.store(0, Ordering::Relaxed);
     job(false);
 }
 
-/// The argument `f` of [`fork_chunks`], called with the index of a chunk, the chunk, and a worker's scratch.
+/// The function that [`fork_chunks`] calls for each chunk, with the index of the chunk, the chunk, and the scratch
+/// memory of a worker.
 type OfChunk<'f, T, S> = &'f (dyn Fn(usize, &mut [T], &mut [S]) + Sync);
 
 /// Runs `f(index, chunk, scratch)` for each chunk of `chunk` elements of `data`; the last chunk may be shorter. `work`,

@@ -17,7 +17,7 @@ pub enum Form {
     Groups64,
 }
 
-/// Number of activations per element of `sums`, in every quantized form.
+/// In every quantized form, `sums` has one sum per this many activations.
 pub const SUM_SPAN: usize = 16;
 
 macro_rules! form_of {
@@ -49,7 +49,8 @@ impl Form {
         all
     };
 
-    /// The form for a weight type; `None` for types that this build does not run.
+    /// The form in which activations are multiplied with weights of a type. `None` for types that this build does not
+    /// run.
     #[inline(always)] // compiles to one load
     pub const fn of(kind: TensorType) -> Option<Self> {
         let id = kind as usize;
@@ -71,7 +72,7 @@ impl Form {
         }
     }
 
-    /// True if this build has a weight type that uses this form.
+    /// True if activations of this form are needed for a weight type of this build.
     pub const fn is_built(self) -> bool {
         match self {
             Self::F32 | Self::Q8 => true,

@@ -88,7 +88,8 @@ unsafe fn tile<F: Format, U: Vectors, const T: usize>(rows: [*const u8; 4], job:
     }
 }
 
-/// Accumulates block `i` of four rows, for formats with blocks of 256.
+/// Multiplies block `i` of four rows with `T` tokens and adds the products to `acc`, for formats with blocks of 256
+/// weights.
 ///
 /// # Safety
 ///
@@ -141,7 +142,8 @@ unsafe fn add_block<F: Format, U: Vectors, const T: usize>(
     }
 }
 
-/// Accumulates a chunk of four rows, for formats with smaller blocks. `i` is the chunk's number in the row.
+/// Multiplies a chunk of four rows with `T` tokens and adds the products to their sums, for formats with blocks of less
+/// than 256 weights. `chunk` is the chunk's number in the block, `i` is its number in the row.
 ///
 /// # Safety
 ///
@@ -166,7 +168,7 @@ unsafe fn add_chunk<F: Format, U: Vectors, const T: usize>(
                 *acc = U::fma(scale * dx, sum as f32, *acc);
             }
         };
-        // SAFETY: `codes` points to 32 codes of each row, and the tokens have chunk `i`.
+        // SAFETY: `codes` has pointers to 32 codes of each row, and the quants of each token include chunk `i`.
         unsafe {
             let q = x.q.as_ptr().add(i * 32);
             if F::FLOAT_GROUPS {
@@ -183,8 +185,8 @@ unsafe fn add_chunk<F: Format, U: Vectors, const T: usize>(
     }
 }
 
-/// Returns four pointers, each to the codes of a chunk of one block, and the bias of the codes. If the format stores
-/// signed bytes, the codes are read in place and have no bias; otherwise they are unpacked to `room`.
+/// Returns pointers to the codes of a chunk in each of four rows, and the bias of the codes. If the format stores
+/// signed bytes, the pointers lead into the rows, and the bias is 0. Otherwise, the codes are unpacked to `room`.
 #[inline(always)]
 fn codes<F: Format, U: Vectors>(
     blocks: [&F::Block; 4],

@@ -21,7 +21,7 @@ pub use crate::memory::kv::HeadLayout;
 use super::{Activation, Kernels};
 use crate::quant::{Format, TensorType, formats, formats_list};
 
-/// The number of query rows for which attention needs scratch memory.
+/// Maximum number of query rows that attention processes at once. Its scratch memory has room for as many rows.
 pub const MAX_ROWS: usize = super::MAX_ROWS;
 
 macro_rules! functions {

@@ -65,7 +65,7 @@ pub(super) struct Job<'a> {
     panel: &'a mut [u8],
 }
 
-/// The operands of a [`Job`], which kernels can read but not replace.
+/// The operands of a [`Job`]. They are a type of their own, so that kernels can read but not replace them.
 pub(super) struct Operands<'a> {
     pub kind: TensorType,
     pub w: &'a [u8],
@@ -85,7 +85,8 @@ impl<'a> Deref for Job<'a> {
 }
 
 impl<'a> Job<'a> {
-    /// The product of `w` with all tokens of `x`. Returns `None` if the matrix has no rows or the shapes do not match.
+    /// Creates the job of multiplying the matrix `w` with all tokens of `x`. Returns `None` if the matrix has no rows
+    /// or if the shapes do not match.
     ///
     /// # Safety
     ///

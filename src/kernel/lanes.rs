@@ -42,7 +42,7 @@ pub(super) unsafe trait Isa: Copy {
     /// function that is compiled for it.
     unsafe fn new() -> Self;
 
-    /// Runs `work`, in a separate function if the instruction set splits long functions, otherwise inline.
+    /// Runs `work`. If the instruction set splits long functions, it runs in a function of its own, otherwise inline.
     #[inline(always)]
     fn apart<W: Work<Self>>(self, work: W) {
         work.run(self);
@@ -83,7 +83,8 @@ pub(super) unsafe trait Isa: Copy {
             }
         }
     }
-    /// Adds `n` rows of 16 elements, `stride` bytes apart, to `sums`: one fma of row and factor per row, in order.
+    /// Returns `sums + row[0] * x[0] + row[1] * x[1] + ...` for `n` rows of 16 elements, `stride` bytes apart. Each row
+    /// takes one fused multiply-add per lane, in order.
     ///
     /// # Safety
     ///
@@ -105,7 +106,8 @@ pub(super) unsafe trait Isa: Copy {
         }
         sums
     }
-    /// The first four weights of 16 rows, column by column. Rows are `stride` bytes apart; `kind` is a float type.
+    /// Returns the first four weights of each of 16 rows: four vectors, each with one weight of every row. Rows are
+    /// `stride` bytes apart. `kind` is a float type.
     ///
     /// # Safety
     ///
@@ -125,7 +127,7 @@ pub(super) unsafe trait Isa: Copy {
         }
         columns.map(|column| self.load(&column))
     }
-    /// Like [`four_columns`](Self::four_columns), for the first eight weights of 16 rows.
+    /// Like [`four_columns`](Self::four_columns), but returns the first eight weights of each of 16 rows.
     ///
     /// # Safety
     ///
@@ -170,8 +172,8 @@ pub(super) unsafe trait Isa: Copy {
         scaled.store(scores);
         *top = top.max(scaled);
     }
-    /// Replaces the scores in `lanes` by the weights `exp(score - best)`, and adds these to `total`. The scores in
-    /// other lanes may be overwritten.
+    /// Replaces the scores at `at` by their softmax weights, `exp(score - best)`, in the lanes `lanes`. Adds these
+    /// weights to `total`. The scores in all other lanes may be overwritten.
     ///
     /// # Safety
     ///
@@ -226,7 +228,7 @@ pub(super) trait Lanes: Copy {
     fn store(self, to: &mut [f32; 16]);
     /// Rounds to f16, to nearest even.
     fn store_f16(self, to: &mut [u8; 32]);
-    /// Stores lanes, which are integers from -128 to 127, as bytes.
+    /// Stores the lanes as bytes. Each lane is an integer from -128 to 127.
     fn store_i8(self, to: &mut [i8; 16]);
 
     fn add(self, b: Self) -> Self;
@@ -247,7 +249,7 @@ pub(super) trait Lanes: Copy {
     fn exp2i(self) -> Self;
     /// Takes lane `i` from `self` if bit `i` of `mask` is set, and otherwise from `other`.
     fn select(self, mask: u16, other: Self) -> Self;
-    /// The same as [`select`](Self::select), with a fast path for the most frequent mask, in which all bits are set.
+    /// Does the same as [`select`](Self::select). A `mask` with all bits set, the most frequent one, takes a fast path.
     #[inline(always)]
     fn masked(self, mask: u16, other: Self) -> Self {
         if mask == u16::MAX { self } else { self.select(mask, other) }
@@ -272,9 +274,9 @@ pub(super) fn exp<S: Isa>(s: S, x: S::V) -> S::V {
 /// The `r`, `q` and `n` for which `exp(x) = (q * r + 1) * 2^n`.
 #[inline(always)]
 pub(super) fn exp_parts<S: Isa>(s: S, x: S::V) -> (S::V, S::V, S::V) {
-    // The constants are the first operands, because NaN only passes through from the second operand.
+    // The constants are the first operands, because `min` and `max` return NaN only if it is the second operand.
     let x = s.splat(-87.33).max(s.splat(88.37).min(x));
-    // Adding 1.5 * 2^23 rounds to an integer, because floats of that size have no fraction bits.
+    // Adding 1.5 * 2^23 rounds to an integer, because floats of that size have no bits after the binary point.
     let whole = s.splat(12_582_912.0);
     let n = x.fma(s.splat(core::f32::consts::LOG2_E), whole).sub(whole);
     let r = n.fma(s.splat(-0.693_359_4), x);
@@ -300,7 +302,8 @@ pub(super) fn quantize_block<S: Isa, const N: usize, const SUMS: usize>(
         amax = amax.max(s.load(x).abs());
     }
     let amax = amax.largest();
-    // Replaces an infinite inverse by 0, so that all quants are 0 if `amax` is 0 or so small that the scale becomes 0.
+    // If `amax` is 0, or so small that the scale becomes 0, its inverse is infinite. The inverse is then replaced by 0,
+    // so that all quants are 0.
     let inverse = 127.0 / amax;
     let inverse = s.splat(if inverse == f32::INFINITY { 0.0 } else { inverse });
     let mut total = 0.0;
@@ -311,8 +314,8 @@ pub(super) fn quantize_block<S: Isa, const N: usize, const SUMS: usize>(
         *to = sum as i16;
         total += sum;
     }
-    // The sum finds both NaN and infinity: NaN times anything is NaN, and infinity times its inverse, which is 0, is
-    // also NaN.
+    // If an element was NaN or infinite, the sum of the quotients is NaN. A NaN makes every product NaN. The inverse of
+    // infinity is 0, and infinity times 0 is NaN.
     if total.is_nan() {
         *q = [0; N];
         *sums = [0; SUMS];
@@ -321,7 +324,7 @@ pub(super) fn quantize_block<S: Isa, const N: usize, const SUMS: usize>(
     amax
 }
 
-/// A mask in which the bits of `lanes` are set. `lanes` ends at 16 or before.
+/// A mask with one bit per lane, in which the bits of `lanes` are set. `lanes` must not exceed 16 lanes.
 #[inline(always)]
 pub(super) fn mask(lanes: &Range<usize>) -> u16 {
     (1u32 << lanes.end).wrapping_sub(1 << lanes.start) as u16

@@ -11,11 +11,11 @@ use super::matrix::Matrix;
 use super::panel::{PANEL_ROWS, panel_bytes};
 use crate::workers::Workers;
 
-/// An optional matrix, and the index in `out` where the outputs of the first token begin.
+/// A matrix, if there is one, and the index in `out` where the outputs of the first token begin.
 pub type Product<'a> = (Option<Matrix<'a>>, usize);
 
-/// Matrices with the same input: `out[at + t * stride + r] = row r of w * token t of x` for each `(w, at)` of
-/// `products`.
+/// Several matrices that are multiplied with the same input: `out[at + t * stride + r] = row r of w * token t of x` for
+/// each `(w, at)` of `products`.
 ///
 /// The outputs must not overlap. The outputs of a product are either next to the outputs of the previous product,
 /// within the same stride, or after the outputs of all previous products.
@@ -71,15 +71,16 @@ pub fn linear(kernels: &Kernels, workers: &dyn Workers, panels: &mut [u8], batch
     });
 }
 
-/// The panels of item `item`. An item consists of whole panels. The numbers of panels of two items differ by at most
-/// one.
+/// The range of panels that belong to work item `item`. All panels are divided among `items` items, whose numbers of
+/// panels differ by at most one.
 pub(super) fn share(item: usize, items: usize, panels: usize) -> Range<usize> {
     let begin = |item: usize| (item * panels).checked_div(items).unwrap_or(0);
     begin(item)..begin(item + 1)
 }
 
-/// Returns the rows of `w` in a range of panels, and the index of the first such row; `None` if there are no rows.
-/// `range` counts panels from the first row of `w`; on return it counts them from the first row of the next matrix.
+/// Returns those rows of `w` that are in a range of panels, and the index of the first of them; `None` if there are no
+/// such rows. At first, `range` counts panels from the first row of `w`. It is then changed to count them from the
+/// first row of the matrix that follows `w`.
 #[inline(always)]
 pub(super) fn part<'a>(w: &Matrix<'a>, range: &mut Range<usize>) -> Option<(usize, Matrix<'a>)> {
     let (first, last) = (w.rows().min(range.start * PANEL_ROWS), w.rows().min(range.end * PANEL_ROWS));
@@ -88,7 +89,7 @@ pub(super) fn part<'a>(w: &Matrix<'a>, range: &mut Range<usize>) -> Option<(usiz
     Some((first, w.part(first, last - first).filter(|w| w.rows() > 0)?))
 }
 
-/// `out[at + t * stride + r] = row r of w * token t of x` plus `addend`, on the calling thread.
+/// Multiplies on the calling thread: `out[at + t * stride + r] = row r of w * token t of x`, plus `addend`.
 #[inline(always)]
 pub(crate) fn linear_alone(
     kernels: &Kernels,
@@ -105,7 +106,7 @@ pub(crate) fn linear_alone(
     }
     addend.prefetch(kernels, at..at + w.rows());
     let out = out.as_mut_ptr();
-    // SAFETY: the check above keeps the outputs inside `out`, which is borrowed mutably.
+    // SAFETY: it was checked above that all outputs are inside `out`, which is borrowed mutably.
     unsafe {
         rows(kernels, w, x, (out.add(at), stride), panel);
         addend.prepare(kernels); // after the rows, which give the prefetches time
@@ -135,7 +136,9 @@ pub(super) fn fit<'a>(
     stride: usize,
 ) -> bool {
     let last_token = tokens.saturating_sub(1).saturating_mul(stride);
-    // The current run of adjacent outputs: its start and end for the first token, and its end for the last token.
+    // The products are examined in order of their outputs. Consecutive matrices whose outputs are adjacent form a run.
+    // These variables belong to the current run: the start and the end of its outputs for the first token, and the end
+    // for the last token.
     let (mut begin, mut end, mut last_end) = (0, 0, 0);
     for (w, at) in products {
         if at < end || w.data().len() < w.rows().max(1) {
@@ -174,8 +177,8 @@ pub(crate) fn quantize(
     fork(workers, x.len().div_ceil(CHUNK), x.len().saturating_mul(10), &mut [(); 0], 0, &|i, _| {
         let start = i * CHUNK;
         let Some(x) = x.get(start..x.len().min(start + CHUNK)) else { return };
-        // SAFETY: the slices are long enough for all items, which was checked above. `CHUNK` is a multiple of all
-        // spans, and `fork` runs each item once, so each part is used once.
+        // SAFETY: it was checked above that the slices are long enough for all items. `CHUNK` is a multiple of every
+        // span, so the parts of different items do not overlap, and `fork` runs each item once.
         let (q, d, sums) = unsafe {
             (
                 q.part(start, x.len()),
@@ -205,7 +208,7 @@ mod tests {
     use super::*;
     use crate::quant::TensorType;
 
-    /// Outputs that overlap, or that are out of bounds, are rejected.
+    /// Products are rejected if their outputs overlap or if outputs are out of bounds.
     #[test]
     fn outputs_of_products() {
         let w = Matrix::at(TensorType::F32, (4, 1), &[0; 16], 0).unwrap();

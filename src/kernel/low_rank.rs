@@ -17,33 +17,34 @@ use crate::workers::Workers;
 /// above 1, because an adapter's weight is a float, which takes longer to read.
 const COST: usize = 4;
 
-/// `out[at + t * stride + r] += row r of b * low[i][t]` for each `(b, at)` with index `i` in `b`, where `low[i] =
-/// factor * (a[i] * x)`. All weights are floats, and all matrices of `b` have `rank` columns.
+/// The products of adapters' low-rank matrices, added to the outputs of a linear layer: `out[at + t * stride + r] +=
+/// row r of b * low[i][t]` for matrix `i` of `b`, which is stored with its offset `at`. Here `low[i] = factor * (a[i] *
+/// x)`. All weights are floats, and all matrices of `b` have `rank` columns.
 ///
-/// The workers divide the rows of `a` among themselves before they add to outputs. For each output, the sum is one
-/// chain of fma over the columns of `b`.
+/// The workers first divide the rows of `a` among themselves, to compute `low`, and then the outputs. Each output is
+/// one chain of fused multiply-adds over the columns of `b`.
 pub struct LowRank<'a> {
     a: &'a [Product<'a>],
     b: &'a [Product<'a>],
     x: Acts<'a>,
     factor: f32,
     rank: usize,
-    /// True if the last element of each `low[i][t]` is `factor`, so that the last column of `b` is a bias.
+    /// True if the last column of `b` is a bias. The last element of each `low[i][t]` is then set to `factor`.
     pub has_bias: bool,
-    /// Index in `out` where the outputs of the first token of `x` begin.
+    /// The index in `out` at which the outputs for the first token of `x` begin.
     first: usize,
     /// The products with `a`, `[b][tokens][rank]`.
     low: Out,
     /// Number of panels of all matrices of `a`.
     panels: usize,
-    /// Number of panels of `a` that workers have taken; `done` is the number of panels that are finished.
+    /// `taken` is the number of panels of `a` that workers have begun, `done` is the number that they have finished.
     taken: AtomicUsize,
     done: AtomicUsize,
 }
 
 impl<'a> LowRank<'a> {
-    /// Returns the pairs of matrices for the tokens `x`, or no pairs if the shapes do not match. If `a` is empty, `low`
-    /// already contains the products with `a`.
+    /// Creates the products of the matrix pairs `a` and `b` with the tokens `x`; without any pairs if the shapes do not
+    /// match. If `a` is empty, `low` already contains the products with `a`.
     pub fn new(
         (a, b): (&'a [Product<'a>], &'a [Product<'a>]),
         x: Acts<'a>,
@@ -72,8 +73,8 @@ impl<'a> LowRank<'a> {
         self.b.iter().enumerate().filter_map(|(i, (b, at))| Some((i, b.as_ref()?, *at)))
     }
 
-    /// Yields the rows of `b` for the outputs in `range`: for each matrix, its index, the rows, and the index of the
-    /// first output.
+    /// Finds the matrices of `b` that contribute to the outputs in `range`. For each of them, yields its index, those
+    /// of its rows that belong to the range, and the index of the first output of these rows.
     fn parts(&self, range: &Range<usize>) -> impl Iterator<Item = (usize, Matrix<'a>, usize)> {
         self.b().filter_map(|(i, b, at)| {
             let (begin, end) = (range.start.max(at), range.end.min(at + b.rows()));
@@ -174,7 +175,7 @@ unsafe impl Addend for LowRank<'_> {
     }
 }
 
-/// Adds the products of an adapter to outputs that were computed before.
+/// Adds the products of an adapter to the outputs of a matrix, if the matrix product was computed before.
 pub fn add_low_rank(kernels: &Kernels, workers: &dyn Workers, low_rank: &LowRank<'_>, out: &mut [f32], stride: usize) {
     if !low_rank.fits(usize::MAX, out.len(), stride) {
         debug_assert!(false, "add_low_rank: the shapes do not match");

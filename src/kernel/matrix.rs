@@ -17,7 +17,8 @@ pub struct Matrix<'a> {
     /// Factors on the products, as little-endian f32: one factor for the matrix, or one for each of its experts. Empty
     /// if there are no factors.
     scales: &'a [u8],
-    /// Position of the first row in the storage, if the matrix is in a storage; `data` is then empty.
+    /// Position of the matrix's first row in the storage (outside of memory); `None` if the matrix is in memory. If it
+    /// is in the storage, `data` is empty.
     #[cfg(feature = "storage")]
     stored: Option<u64>,
 }
@@ -35,7 +36,7 @@ impl<'a> Matrix<'a> {
         self.kind
     }
 
-    /// The form of the activations that the matrix is multiplied with.
+    /// Returns the form that activations must have to be multiplied with this matrix.
     pub fn form(&self) -> Form {
         self.form
     }
@@ -45,7 +46,7 @@ impl<'a> Matrix<'a> {
         self.rows
     }
 
-    /// The number of columns, a multiple of the block size and not 0.
+    /// Number of columns. It is not 0, and a multiple of the number of weights in a block.
     pub fn cols(&self) -> usize {
         self.cols
     }
@@ -55,7 +56,8 @@ impl<'a> Matrix<'a> {
         self.data
     }
 
-    /// True if the rows are in a storage. Products need rows in memory: see [`band`](Self::band).
+    /// True if the rows are in a storage instead of in memory. To be multiplied, they must first be read into memory:
+    /// see [`band`](Self::band).
     #[inline(always)]
     pub fn is_stored(&self) -> bool {
         #[cfg(feature = "storage")]
@@ -96,7 +98,8 @@ impl<'a> Matrix<'a> {
         Some(Self { rows, data, ..*self })
     }
 
-    /// The matrix of expert `expert`: `rows` rows of this matrix, from row `expert * rows` on.
+    /// The matrix of one expert, in a matrix with the rows of all experts: its `rows` rows begin at row `expert *
+    /// rows`.
     pub fn expert(&self, expert: usize, rows: usize) -> Option<Self> {
         let scales = match self.scales.as_chunks::<4>().0.get(expert) {
             Some(scale) => scale,
@@ -105,13 +108,14 @@ impl<'a> Matrix<'a> {
         Some(Self { scales, ..self.part(expert.checked_mul(rows)?, rows)? })
     }
 
-    /// Position of the first row in the storage, if the rows are in a storage.
+    /// Position in the storage of the matrix's first row. `None` if the matrix is in memory.
     #[cfg(feature = "storage")]
     pub(crate) fn stored(&self) -> Option<u64> {
         self.stored
     }
 
-    /// A matrix of the next `rows` rows of a stored matrix. The caller has read these rows into `data`.
+    /// Returns a matrix of the next `rows` rows of this matrix, which is in a storage. The caller has read these rows
+    /// into `data`.
     #[cfg(feature = "storage")]
     pub(crate) fn band<'b>(&self, rows: usize, data: &'b [u8]) -> Matrix<'b>
     where
@@ -125,7 +129,8 @@ impl<'a> Matrix<'a> {
         Self { scales, ..self }
     }
 
-    /// The factor on the products of this matrix: the first of its scales, or 1 if it has no scales.
+    /// Returns the factor by which all products of this matrix are multiplied: the first of its scales, or 1 if it has
+    /// no scales.
     pub fn scale(&self) -> f32 {
         if self.scales.is_empty() { 1.0 } else { le_f32(self.scales, 0) }
     }

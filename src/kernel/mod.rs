@@ -282,7 +282,8 @@ impl Kernels {
     /// `sums` has a sum per 16 elements.
     #[inline]
     pub(crate) fn quantize(&self, form: Form, x: &[f32], q: &mut [i8], d: &mut [f32], sums: &mut [i16]) {
-        // SAFETY: the instruction set is available, see `matmul`; the kernel stops at the end of the shortest slice.
+        // SAFETY: the instruction set is available, as explained in `matmul`. The kernel stops at the end of the
+        // shortest slice.
         unsafe { (self.quantize)(form, x, q, d, sums) }
     }
 

@@ -9,7 +9,8 @@ pub(crate) const PANEL_ROWS: usize = 16;
 /// Maximum number of tokens that a function multiplies with a panel at once: 16 with AMX, otherwise 8.
 pub(super) const MAX_TOKENS: usize = if cfg!(target_arch = "x86_64") { 16 } else { 8 };
 
-/// Returns `tokens`. In a constant, a number that is 0 or exceeds [`MAX_TOKENS`] is a compile-time error.
+/// Returns `tokens`, if it is at least 1 and at most [`MAX_TOKENS`]. In a constant, another number is a compile-time
+/// error.
 #[allow(dead_code)] // not every target has panels
 pub(super) const fn at_most(tokens: usize) -> usize {
     assert!(0 < tokens && tokens <= MAX_TOKENS);
@@ -35,8 +36,9 @@ formats_list!(panel_bytes);
 const fn panel_chunk<F: Format>() -> usize {
     let floats = 4 * if F::M.is_some() { 2 } else { 1 };
     if F::ELEMENTS == 256 {
-        // The sum counts an i32 scale per group, an i16 per 16 weights for the bias or the minimum, and the floats of
-        // the block.
+        // After the 32 bytes of codes come, for each row, an i32 scale per group, an i16 per 16 weights for the bias or
+        // the minimum, and the floats of the block. The sum counts them for a whole block, and divides them among its
+        // eight chunks.
         32 + (256 / F::GROUP * 4 + 32 + floats).div_ceil(8)
     } else if F::FLOAT_GROUPS {
         32 + 8
@@ -45,7 +47,7 @@ const fn panel_chunk<F: Format>() -> usize {
     }
 }
 
-/// How a panel stores scales if a block has fewer than 256 weights.
+/// The ways in which a panel stores scales if blocks have fewer than 256 weights.
 #[allow(dead_code)] // not every target has panels
 pub(super) mod scales {
     /// A `d` per 32 weights.
@@ -56,13 +58,14 @@ pub(super) mod scales {
     pub const HALVES: u8 = 2;
 }
 
-/// The function `chunks` or `blocks` for the format `$f`, instantiated for each number of tokens. Formats with the same
-/// panel layout share the instances. `$e` has the first generic arguments.
+/// Lists the function `chunks` or `blocks` for the format `$f`, compiled for each number of tokens. Formats with the
+/// same panel layout share the compiled functions. `$e` has the functions' first generic arguments.
 #[allow(unused_macros)] // not every target has panels
 macro_rules! functions {
     ($f:ident, $e:tt, $($tokens:literal)*) => {{
         use $crate::kernel::panel::scales;
-        // Each layout has its own condition, so that the compiler omits the functions of all other layouts.
+        // The functions for each panel layout are behind a condition of their own, so that the compiler omits the
+        // functions of all other layouts.
         if const { $f::ELEMENTS == 256 && $f::GROUP == 16 && $f::M.is_some() } {
             &[$(functions!(@ blocks $e $tokens 16 true)),*]
         } else if const { $f::ELEMENTS == 256 && $f::GROUP == 16 } {

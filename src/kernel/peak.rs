@@ -2,19 +2,21 @@
 
 use super::Kernels;
 
-/// Number of instructions in a round. Each instruction has its own register, so that none waits for another.
+/// Number of instructions in a round of the loop. They use different registers, so that none of them waits for the
+/// result of another.
 const INSTRUCTIONS: u64 = 12;
 
-/// Defines a function that runs an instruction [`INSTRUCTIONS`] times in each of `rounds` rounds. `$number` and `$register`
-/// are the destination registers.
+/// Defines a function that runs the same instruction [`INSTRUCTIONS`] times per round, for `rounds` rounds. The
+/// instruction's text is `$start`, the register's `$number`, `$end`; each use has a different destination register, so
+/// that none waits for another.
 #[allow(unused_macros)] // some targets have none
 macro_rules! repeated {
     ($(#[$feature:meta])? fn $name:ident: $start:literal $end:literal, $($number:literal = $register:tt),*) => {
         $(#[$feature])?
         fn $name(rounds: u32) {
             for _ in 0..rounds {
-                // SAFETY: callers run on a processor that has the instruction. It uses only registers, whose old values
-                // have no meaning.
+                // SAFETY: callers run on a processor that has the instruction. The instruction accesses only registers,
+                // and their old values are not needed.
                 unsafe {
                     core::arch::asm!(
                         $(concat!($start, $number, $end),)*
@@ -42,7 +44,8 @@ mod isa {
     on_vectors! { #[target_feature(enable = "avxvnni")] fn dpbusd: "{{vex}} vpdpbusd ymm" ", ymm14, ymm15" }
     on_vectors! { #[target_feature(enable = "avx2")] fn maddubs: "vpmaddubsw ymm" ", ymm14, ymm15" }
 
-    /// Runs the rounds. Returns the number of multiply-adds in one instruction.
+    /// Runs the table's multiply instruction for the given number of rounds. Returns the number of multiply-adds in one
+    /// instruction.
     pub(super) fn run(table: &str, rounds: u32) -> Option<u64> {
         // SAFETY: a table is available only if the processor has its instruction set.
         unsafe {
@@ -73,7 +76,8 @@ mod isa {
     on_vectors! { #[target_feature(enable = "i8mm")] fn smmla: "smmla v" ".4s, v30.16b, v31.16b" }
     on_vectors! { #[target_feature(enable = "dotprod")] fn sdot: "sdot v" ".4s, v30.16b, v31.16b" }
 
-    /// Runs the rounds. Returns the number of multiply-adds in one instruction.
+    /// Runs the table's multiply instruction for the given number of rounds. Returns the number of multiply-adds in one
+    /// instruction.
     pub(super) fn run(table: &str, rounds: u32) -> Option<u64> {
         // SAFETY: a table is available only if the processor has its instruction set.
         unsafe {

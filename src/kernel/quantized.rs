@@ -51,7 +51,8 @@ pub(super) unsafe fn decode<B: Blocks, const T: usize>(job: &mut Job<'_>) {
         return unsafe { super::dot::matmul::<B::Format>(job) };
     }
     let rows = |t: usize| core::array::from_fn(|i| job.x.row(t + i));
-    // The first tokens' activations are located once, before the loop, because usually there is no other token.
+    // The pointers to the first tokens' activations are computed once, before the loop over rows, because usually there
+    // are no other tokens.
     let first: [Row<'_>; T] = rows(0);
     let mut r = 0;
     while r < job.rows {
@@ -76,28 +77,30 @@ pub(super) struct Pack<'a> {
     pub w: *const u8,
     /// Distance from one row to the next.
     pub row_bytes: usize,
-    /// Number of rows. The panel's other rows may get any values.
+    /// Number of rows to pack. If it is less than the number of rows of a panel, the panel's other rows may contain
+    /// anything.
     pub rows: usize,
     /// Weights per row.
     pub cols: usize,
     /// Room for [`panel_bytes`](super::panel_bytes).
     pub panel: *mut u8,
-    /// Bytes to prefetch at the same time. They belong to rows of the next panel.
+    /// Rows of the next panel, to be prefetched while this panel is packed.
     #[allow(dead_code)] // some instruction sets do not prefetch
     pub ahead: &'a [u8],
 }
 
-/// The functions of an instruction set that pack and multiply panels of one format.
+/// The functions that pack panels of one format and multiply them, for one instruction set.
 pub(super) struct Panels {
     pub pack: unsafe fn(&Pack<'_>),
     /// Duration of packing, as the number of tokens that are multiplied in the same time; 0 if packing does not
     /// prefetch. With prefetches in packing, batches of two and four tokens are 1.7 and 1.3 times as fast (Zen 4, Q8_0
     /// from memory).
     pub cost: usize,
-    /// Packs and multiplies in one pass, for the first tokens of a batch. If there is no such function, `pack` runs
-    /// first.
+    /// The functions that pack a panel and multiply it with the first tokens of a batch at the same time. If this is
+    /// `None`, `pack` runs first.
     pub both: Option<PackAndMultiply>,
-    /// Functions for decreasing numbers of tokens; the last function is for one token.
+    /// The functions that multiply, in order of the number of tokens that they take, the largest number first. The last
+    /// function takes one token.
     pub multiply: &'static [Multiply],
 }
 
@@ -111,10 +114,11 @@ pub(super) struct Tile<'a> {
     pub x: &'a Acts<'a>,
     /// The first token.
     pub first: usize,
-    /// The outputs of 16 rows for the first token; the next token's outputs are `stride` floats later.
+    /// Pointer to the outputs of 16 rows for the first token. The outputs for each further token are `stride` floats
+    /// later.
     pub out: *mut f32,
     pub stride: usize,
-    /// Bytes to prefetch at the same time. They belong to rows of the next panel.
+    /// Rows of the next panel, to be prefetched while this panel is packed.
     #[allow(dead_code)] // some instruction sets prefetch only in packing
     pub ahead: &'a [u8],
 }
@@ -160,15 +164,16 @@ pub(super) unsafe fn further<const T: usize>(mut q: [*const i8; T], by: usize) -
     q
 }
 
-/// A number of tokens, at most [`MAX_TOKENS`], and the function that multiplies that many at once.
+/// A number of tokens, at most [`MAX_TOKENS`], and the function that multiplies a panel with this number of tokens at
+/// once.
 pub(super) type Multiply = (usize, unsafe fn(&Tile<'_>));
 
 /// A number of tokens, and the function that packs a panel while it multiplies the panel with that many tokens, so that
 /// neither packing nor multiplying waits for the other.
 pub(super) type PackAndMultiply = (usize, unsafe fn(&Pack<'_>, &Tile<'_>));
 
-/// Number of tokens at the end of a batch that prefetch the next panel. Not all tokens prefetch, because the last ones
-/// are early enough, and prefetching slows each token down.
+/// Number of tokens at the end of a batch that prefetch the next panel. The other tokens do not prefetch, because the
+/// last tokens already start the loads early enough, and prefetching slows each token down.
 const PREFETCHING: usize = 16;
 
 /// Multiplies all rows with all tokens, panel by panel.
@@ -187,9 +192,9 @@ pub(super) unsafe fn prefill(job: &mut Job<'_>, bias: u8, panels: &Panels) {
         let rows = PANEL_ROWS.min(job.rows - r);
         let next = job.w.get((r + PANEL_ROWS) * row_bytes..).unwrap_or(&[]);
         let next = next.get(..PANEL_ROWS * row_bytes).unwrap_or(next);
-        // Prefetches are spread over packing and the last tokens. If there are more tokens than `cost`, packing does
-        // not prefetch, because multiplying takes long enough for all prefetches, and prefetching would make packing 4
-        // % slower.
+        // Prefetches of the next rows are spread over packing and over the products with the last tokens. If there are
+        // more tokens than `cost`, packing does not prefetch: the products take long enough for all prefetches, and
+        // prefetching would make packing 4 % slower.
         let cost = if job.x.tokens <= panels.cost { panels.cost } else { 0 };
         let silent = job.x.tokens.saturating_sub(PREFETCHING);
         let share =

@@ -19,7 +19,7 @@ pub struct CausalConvolution<'a> {
     /// `[channels]`, little-endian f32; empty for none.
     pub bias: &'a [u8],
     pub channels: usize,
-    /// Number of positions in the sum, including the token's own; at most [`MAX_TAPS`].
+    /// Number of positions that are summed, including the token's own position; at most [`MAX_TAPS`].
     pub taps: usize,
     /// True if SiLU is applied to the sum.
     pub silu: bool,
@@ -94,7 +94,7 @@ fn convolve_taps<S: Isa, const N: usize>(
 /// key (outer) new`, then `out = query S`. The field `delta` defines `new`.
 #[derive(Clone, Copy)]
 pub struct Recurrence<'a> {
-    /// Keys, queries and values of token `t` begin at `t * stride`.
+    /// The keys of all tokens. The keys, queries and values of token `t` begin at index `t * stride` of their slices.
     pub key: &'a [f32],
     pub query: &'a [f32],
     pub value: &'a [f32],
@@ -130,9 +130,9 @@ fn recur<S: Isa>(s: S, job: &Recurrence<'_>, state: &mut [f32], out: &mut [f32])
     }
 }
 
-/// Updates one tile with all tokens, while the tile is in the first-level cache. With the delta rule (`DELTA`), the
-/// loop that writes the state for one token also computes `key S` of the next token (`held`). The tile is therefore
-/// read once per token, and once before the first token.
+/// Updates one tile of a recurrent state `S` with all tokens, while the tile is in the first-level cache. With the
+/// delta rule (`DELTA`), the loop that writes the state after one token also computes `key S` for the next token
+/// (`held`). The tile is therefore read once per token, and once before the first token.
 #[inline(always)]
 fn recur_tile<S: Isa, const DELTA: bool>(
     s: S,
@@ -148,7 +148,7 @@ fn recur_tile<S: Isa, const DELTA: bool>(
     if DELTA {
         let (Some(key), Some(decay)) = (key(0), decay(0)) else { return };
         for (row, key) in tile.iter_mut().zip(key) {
-            // Prefetches the next tile, because the next tile is probably not in the cache yet.
+            // Each row of this tile prefetches the same row of the next tile, which is probably not in the cache yet.
             s.prefetch(row.as_ptr().wrapping_add(keys * TILE).cast());
             let decayed = s.load(row).mul(decay);
             held = decayed.fma(s.splat(*key), held);
@@ -167,7 +167,7 @@ fn recur_tile<S: Isa, const DELTA: bool>(
         ) else {
             return;
         };
-        // After the last token there is no next key; a decay of 1 then leaves the state unchanged.
+        // No key follows after the last token. Then a decay of 1 leaves the state unchanged.
         let next = if t + 1 < tokens { key(t + 1).zip(decay(t + 1)) } else { Some((now, s.splat(1.0))) };
         let Some((next, decay_next)) = next else { return };
         let new = load(s, value, column);
@@ -189,7 +189,7 @@ fn recur_tile<S: Isa, const DELTA: bool>(
     }
 }
 
-/// The update of a state by consecutive tokens, for each kind of recurrent layer.
+/// The kinds of update with which consecutive tokens change a layer's recurrent state.
 pub enum Update<'a> {
     /// Mamba-2 and delta nets: the state of a head.
     Matrix(Recurrence<'a>),

@@ -55,7 +55,8 @@ macro_rules! vectors {
 #[derive(Clone, Copy)]
 struct Rvv;
 
-// SAFETY: each block states what it reads and writes; `available` only returns the table if the processor has V.
+// SAFETY: each block states what it reads and writes. The instructions are there, because `available` only returns this
+// table if the processor has the vector extension (V).
 unsafe impl Unit for Rvv {
     #[inline(always)]
     fn fma(a: f32, b: f32, c: f32) -> f32 {
@@ -97,7 +98,7 @@ unsafe impl Unit for Rvv {
     }
 }
 
-/// Instructions that multiply the quants in v8 with the codes of one row, minus the bias. The products go to v16, v20,
+/// Multiplies the quants in v8 with the codes of a row, from which the bias is subtracted. The products go to v16, v20,
 /// v24 or v28.
 macro_rules! multiply {
     ($codes:literal, $products:literal) => {
@@ -152,8 +153,8 @@ unsafe impl Vectors for Rvv {
     }
 }
 
-/// Byte operations on 32 bytes in four core registers. Vector instructions load the bytes, because not every processor
-/// loads unaligned words.
+/// Operations on 32 bytes, held in four 64-bit registers. The bytes are loaded by vector instructions, because not
+/// every processor can load words that are not aligned.
 #[derive(Clone, Copy)]
 struct Words;
 
@@ -231,8 +232,8 @@ impl Bytes for Words {
     fn xor(self, a: [u64; 4], b: [u64; 4]) -> [u64; 4] {
         zip(a, b, |a, b| a ^ b)
     }
-    /// The top bit of each byte is cleared before the addition and added afterwards by xor, so that no carry goes from
-    /// byte to byte.
+    /// Adds eight bytes at a time. The top bit of each byte is cleared before the addition and added afterwards by xor,
+    /// so that no carry goes from byte to byte.
     #[inline(always)]
     fn add(self, a: [u64; 4], b: [u64; 4]) -> [u64; 4] {
         zip(a, b, |a, b| ((a & !TOP) + (b & !TOP)) ^ ((a ^ b) & TOP))

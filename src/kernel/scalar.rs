@@ -7,8 +7,8 @@ use core::ops::Range;
 use super::lanes::{Elements, Isa, Lanes, Work};
 use crate::quant;
 
-/// Operations for which a target without SIMD may have its own instructions. The defaults are plain Rust; the default
-/// fused multiply-add is computed in integers.
+/// Operations on numbers and rows for targets without SIMD. A target can replace them by instructions of its own. The
+/// defaults are plain Rust, and the default fused multiply-add is computed with integers.
 ///
 /// # Safety
 ///
@@ -19,7 +19,8 @@ pub(super) unsafe trait Unit: Copy {
     fn fma(a: f32, b: f32, c: f32) -> f32 {
         fma(a, b, c)
     }
-    /// Returns `acc + f16 * scale * sum` with one rounding. The product `f16 * scale` must be exact.
+    /// Returns `acc + f16 * scale * sum`, rounded only once. The caller ensures that the product `f16 * scale` is
+    /// exact.
     #[inline(always)]
     fn add_scaled(f16: [u8; 2], scale: f32, sum: i32, acc: f32) -> f32 {
         #[cfg(all(any(target_arch = "arm", target_arch = "riscv32", target_arch = "xtensa"), not(arm_fpu)))]
@@ -123,8 +124,8 @@ pub(super) unsafe trait Unit: Copy {
 
 #[cfg(all(any(target_arch = "arm", target_arch = "riscv32", target_arch = "xtensa"), not(riscv_fpu)))]
 use super::fma::fma;
-/// The function of `libm`, because these targets have instructions for doubles, with which it is faster than with
-/// integers.
+/// The fused multiply-add of `libm`. These targets have instructions for doubles, so that this function is faster than
+/// the one in integers.
 #[cfg(not(any(target_arch = "arm", target_arch = "riscv32", target_arch = "xtensa")))]
 use libm::fmaf as fma;
 
@@ -172,7 +173,8 @@ unsafe impl Unit for Portable {
 
 #[cfg(cortex_m_fpu)]
 pub(super) use super::arm::Fpu as Here;
-/// The unit of this target. It serves operations outside of a table, and the block formats of [`dot`](super::dot).
+/// The `Unit` of the processor for which this crate is compiled. It computes operations that belong to no table, and
+/// the block formats of [`dot`](super::dot).
 #[cfg(not(cortex_m_fpu))]
 pub(super) use Portable as Here;
 
@@ -180,7 +182,8 @@ pub(super) use Portable as Here;
 /// float to an integer, which is then in the low bits of the sum.
 const INTEGERS: f32 = 12_582_912.0;
 
-/// The instruction set of a processor without SIMD, with the operations of `U`.
+/// A processor without SIMD that is used like an instruction set with vectors. `U` has the few operations for which a
+/// target may have its own instructions.
 #[derive(Clone, Copy)]
 pub(super) struct Scalar<U: Unit = Portable>(PhantomData<U>);
 
@@ -290,7 +293,8 @@ unsafe impl<U: Unit> Isa for Scalar<U> {
     }
     #[inline(always)]
     unsafe fn scale(self, at: *mut f32, factor: f32, lanes: Range<usize>, top: &mut Array<U>) {
-        // Raising one lane of `top` suffices, because only the largest lane matters.
+        // Only one lane of `top` is updated with the maximum. This suffices, because the caller only uses the largest
+        // lane.
         let [top, ..] = &mut top.0;
         for i in lanes {
             // SAFETY: the caller promises 16 floats.

@@ -9,25 +9,27 @@ use crate::quant::le_f32;
 /// rate) h + step * input * write`. The output is `skip * input + sum of read * h`, over the states in order.
 #[derive(Clone, Copy)]
 pub struct Scan<'a> {
-    /// Number of neighbouring channels that share a step, a bias, a skip factor and a rate, which applies to all
-    /// states. 1 if every channel has its own; then each state has its own rate.
+    /// Number of neighbouring channels that have the same step, bias, skip factor and rate of decay. Such a rate
+    /// applies to all states of these channels. 1 if every channel has its own values; then each state has its own
+    /// rate.
     pub shared: usize,
-    /// Rates, as little-endian f32, all negative: `[channels][states]`, or one rate for each group of `shared`
-    /// channels.
+    /// Decay rates of the states, as little-endian f32, all negative: `[channels][states]`, or one rate for each group
+    /// of `shared` channels.
     pub rates: &'a [u8],
     /// Biases, as little-endian f32, one for each group of `shared` channels.
     pub bias: &'a [u8],
     /// Skip factors, as little-endian f32, one for each group of `shared` channels.
     pub skip: &'a [u8],
-    /// Index of the first channel in the first tile of the state.
+    /// Index of the channel at which the first tile of the state begins.
     pub first: usize,
     pub channels: usize,
     pub states: usize,
-    /// One step for each token and group of channels: `[tokens][groups]`.
+    /// The step of the scan for each token and group of channels, `[tokens][groups]`.
     pub steps: &'a [f32],
     /// `[tokens][channels]`.
     pub input: &'a [f32],
-    /// The `write` and `read` factors: `states` of each per token. The factors of two tokens are `stride` apart.
+    /// The factors by which each state is written and read: for each token, `states` factors of each kind. From token
+    /// to token there are `stride` floats.
     pub write: &'a [f32],
     pub read: &'a [f32],
     pub stride: usize,
@@ -40,14 +42,15 @@ pub(super) fn scan<S: Isa>(s: S, job: &Scan<'_>, state: &mut [f32], out: &mut [f
     let tiles = state.as_chunks_mut().0.chunks_exact_mut(job.states.max(1));
     let tokens = out.len().checked_div(tiles.len() * TILE).unwrap_or(0);
     let channels = (job.first..).step_by(TILE);
-    // The order of the iterators matters, because a `Zip` of two chunk iterators divides by the chunk sizes, and the
-    // compiler keeps the panic of a division by zero.
+    // The order of these iterators matters. If two chunk iterators are zipped directly, `Zip` divides by their chunk
+    // sizes, and the compiler keeps the code for the panic of a division by zero.
     for ((tile, channel), out) in tiles.zip(channels).zip(out.as_chunks_mut().0.chunks_exact_mut(tokens.max(1))) {
         scan_tile(s, job, tile, channel, out);
     }
 }
 
-/// Updates one tile with all tokens, sixteen states at a time. The rates of these states are first transposed to lanes.
+/// Updates one tile of a recurrent state with all tokens, sixteen states per channel at a time. Their decay rates are
+/// transposed first, so that each channel has a lane.
 #[inline(always)]
 fn scan_tile<S: Isa>(s: S, job: &Scan<'_>, tile: &mut [[f32; TILE]], channel: usize, out: &mut [[f32; TILE]]) {
     let Scan { channels, states, stride, .. } = *job;
@@ -83,8 +86,8 @@ fn scan_tile<S: Isa>(s: S, job: &Scan<'_>, tile: &mut [[f32; TILE]], channel: us
     }
 }
 
-/// The values of the sixteen channels from `i` on: `own(i)` if every channel has its own value, otherwise `group(g)`,
-/// where `g` is the group of the channel.
+/// Returns the values of the sixteen channels from channel `i` on. If every channel has its own value, these are
+/// `own(i)`, otherwise `group(g)` for the group `g` of each channel.
 #[inline(always)]
 fn of_groups<S: Isa>(
     s: S,
@@ -103,9 +106,9 @@ fn of_groups<S: Isa>(
     s.load(&lanes)
 }
 
-/// The rates of the sixteen states from `first` on, for the sixteen channels from `channel` on: a row per state, a lane
-/// per channel. Lanes past the last channel are zeros. Rows past the last state are also zeros, unless channels share
-/// rates.
+/// Loads decay rates of the recurrent state: a row for each of the sixteen states from `first` on, a lane for each of
+/// the sixteen channels from `channel` on. Lanes past the last channel are zeros. Rows past the last state are zeros
+/// too; but if channels share rates, all sixteen rows repeat the channel's only rate.
 #[inline(always)]
 fn columns(job: &Scan<'_>, channel: usize, first: usize) -> [[f32; TILE]; TILE] {
     let mut rows = [[0.0f32; TILE]; TILE];

@@ -29,8 +29,8 @@ macro_rules! choose {
     };
 }
 
-/// A function of a table, compiled with the table's target features. `$body` uses the instruction set through the value
-/// `$s`.
+/// Makes a function of a kernel table that is compiled with the table's target features. The expression `$body` can use
+/// the instruction set through the value `$s`.
 macro_rules! entry {
     ($name:ident, $isa:ty, [$($feature:literal)?], |$s:ident, $($arg:ident: $type:ty),*| $body:expr) => {{
         $(#[target_feature(enable = $feature)])?
@@ -92,7 +92,7 @@ macro_rules! table {
             prefetch: entry!(prefetch, $isa, [$($feature)?],
                 |s, bytes: &[u8]| {
                     let prefetch = |line: &[u8]| s.prefetch(line.as_ptr());
-                    // Splits the bytes into groups of eight lines, so that the compiler unrolls the inner loop.
+                    // Divides the bytes into groups of eight cache lines, so that the compiler unrolls the inner loop.
                     let (groups, rest) = bytes.as_chunks::<512>();
                     groups.iter().for_each(|group| group.chunks(64).for_each(prefetch));
                     rest.chunks(64).for_each(prefetch);

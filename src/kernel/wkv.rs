@@ -16,8 +16,9 @@ pub struct Wkv<'a> {
     pub decay: &'a [f32],
     pub key: &'a [f32],
     pub value: &'a [f32],
-    /// `removal` is a key of length 1. The value that the state has for this key is read, and then subtracted under the
-    /// key `replace`. RWKV-6 has no such keys: the two slices are empty.
+    /// Removal keys (each has length 1) and replacement keys. For each token, the value that the state holds for the
+    /// removal key is read, and is subtracted from the state under the replacement key. RWKV-6 has no such keys: both
+    /// slices are empty.
     pub removal: &'a [f32],
     pub replace: &'a [f32],
     /// The factors on a token's own key in RWKV-6, `keys` little-endian f32; empty for RWKV-7.
@@ -28,7 +29,7 @@ pub struct Wkv<'a> {
 }
 
 impl<'a> Wkv<'a> {
-    /// Returns the `len` elements of token `t` in one of the slices.
+    /// Returns the `len` elements that belong to token `t`, from one of the slices of this struct.
     #[inline(always)]
     fn of(&self, all: &'a [f32], t: usize, len: usize) -> Option<&'a [f32]> {
         all.get(t * self.stride..t * self.stride + len)

@@ -35,7 +35,7 @@ impl Line {
     }
 }
 
-/// A value aligned to [`ALIGN`]: see [`include_model`](crate::include_model).
+/// Aligns a value to [`ALIGN`]. [`include_model`](crate::include_model) uses it for the bytes of a file.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Aligned<T: ?Sized> {
@@ -165,7 +165,7 @@ fn swap(taken: &AtomicBool) -> bool {
     })
 }
 
-/// Splits a slice of bytes into typed slices, each aligned to [`ALIGN`].
+/// Divides a slice of bytes into slices of other types, each aligned to [`ALIGN`].
 pub(crate) struct Arena<'w> {
     rest: &'w mut [u8],
 }
@@ -197,8 +197,8 @@ impl<'w> Arena<'w> {
         self.rest
     }
 
-    /// `bytes` rounded up to a multiple of [`ALIGN`]. The result saturates, because sums overflow easily with 32 bits.
-    /// A saturated result is larger than any memory, and is refused.
+    /// Rounds `bytes` up to a multiple of [`ALIGN`]. Sums of sizes overflow easily with 32 bits. A sum that overflows
+    /// becomes the largest number instead, which exceeds any memory and is therefore refused.
     pub const fn padded(bytes: usize) -> usize {
         bytes.saturating_add(ALIGN - 1) & !(ALIGN - 1)
     }

@@ -45,7 +45,8 @@ pub enum KvType {
     F16,
     /// 34 bytes per 32 elements. Keys and values are rotated by a Hadamard matrix before they are quantized.
     Q8_0,
-    /// 18 bytes per 32 elements, rotated like [`Q8_0`](Self::Q8_0).
+    /// 18 bytes per 32 elements. As with [`Q8_0`](Self::Q8_0), keys and values are rotated by a Hadamard matrix before
+    /// they are quantized.
     Q4_0,
     /// Keys as in [`Q8_0`](Self::Q8_0), values as in [`Q4_0`](Self::Q4_0).
     Q8_0Q4_0,
@@ -61,7 +62,8 @@ pub(crate) enum Store {
 }
 
 impl Store {
-    /// Number of rows that keys of `dim` elements take, and number of bytes per position in each row.
+    /// Keys of `dim` elements are stored in rows, each with a part of several positions' keys. Returns the number of
+    /// rows, and the number of bytes that a position takes in each row.
     const fn key_rows(self, dim: usize) -> (usize, usize) {
         match self {
             Self::F32 => (dim, 4),
@@ -159,8 +161,8 @@ pub struct HeadLayout {
     pub kind: KvType,
     /// Number of elements of a key, and of a value if values are stored separately.
     pub dim: usize,
-    /// Number of elements from the start of a key that are also the value of the position; 0 if values are stored
-    /// separately.
+    /// If keys and values are stored together, this many elements at the start of a key are also the value of the
+    /// position. 0 if values are stored separately.
     pub shared: usize,
 }
 
@@ -236,8 +238,8 @@ mod tests {
 
     #[test]
     fn parts_of_a_tile_follow_each_other() {
-        // With 16 positions of 64 dimensions, the keys of a q4_0 tile have 32 blocks of 18 bytes, and the values of the
-        // tile have as many.
+        // A q4_0 tile of 16 positions and 64 dimensions has 32 blocks of 18 bytes for the keys, and as many for the
+        // values.
         let sizes = |kind| HeadLayout { kind, dim: 64, shared: 0 }.rows().map(|(rows, bytes)| 16 * rows * bytes);
         assert_eq!(sizes(KvType::Q4_0), [16 * 32, 16 * 4, 16 * 32, 16 * 4]);
         assert_eq!(sizes(KvType::Q8_0Q4_0), [16 * 64, 16 * 4, 16 * 32, 16 * 4]);

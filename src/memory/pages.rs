@@ -12,13 +12,14 @@
 const NONE: u32 = u32::MAX;
 /// Table entry that needs a new page.
 const NEW: u32 = u32::MAX - 1;
-/// Flag in a page number of a table. It means that the table entry needs a copy of this page.
+/// A flag in an entry of a page table. It means that the context shares the page, and needs a copy of it before it
+/// writes.
 const COPY: u32 = 1 << 31;
 
 /// Maximum number of pages in a pool, so that a page number never has the bit [`COPY`].
 pub(crate) const MAX_PAGES: usize = 1 << 30;
 
-/// The pages for one kind of layers, and the page tables of all contexts.
+/// The pages of one pool, such as those for layers with a sliding window, and the page tables of all contexts.
 #[derive(Default)]
 pub(crate) struct Pool<'w> {
     /// Reference count of each page; for a free page, the index of the next free page.
@@ -64,7 +65,8 @@ impl<'w> Pool<'w> {
         self.table(context).iter().filter(is_owned).count()
     }
 
-    /// Marks the entries that a context needs to write to tiles `first..=last`; returns the number of pages needed.
+    /// Marks the entries of a context's page table that need a page of their own before tiles `first..=last` are
+    /// written. Returns the number of pages that are needed.
     pub fn claim(&mut self, context: usize, first: usize, last: usize) -> usize {
         let width = self.width;
         let (table, pages) = self.table_mut(context);
@@ -101,8 +103,8 @@ impl<'w> Pool<'w> {
         }
     }
 
-    /// Allocates the pages that a context has claimed. Calls `copy` with the source page and the destination page of
-    /// each copy.
+    /// Allocates the pages that a context has claimed in its table. For each page that is to be copied, calls `copy`
+    /// with the source page and the destination page.
     pub fn provide(&mut self, context: usize, mut copy: impl FnMut(usize, usize)) {
         let (mut first, mut free) = (self.first, self.free);
         let (table, pages) = self.table_mut(context);
@@ -159,7 +161,7 @@ impl<'w> Pool<'w> {
         }
     }
 
-    /// Shares the first `tiles` pages of context `from` with context `to`, which has no pages yet.
+    /// Lets the context `to`, which has no pages yet, share the first `tiles` pages of the context `from`.
     pub fn share(&mut self, from: usize, to: usize, tiles: usize) {
         let width = self.width;
         for tile in 0..width.min(tiles) {
@@ -188,7 +190,8 @@ mod tests {
         assert_eq!((pool.table(0), pool.table(1), pool.free()), (&[0, 1, 2][..], &[NONE; 3][..], 2));
         pool.share(0, 1, 2);
         assert_eq!((pool.table(1), pool.free()), (&[0, 1, NONE][..], 2));
-        // The two contexts write to the second tile, but only one of them needs a copy.
+        // Both contexts write to their second tile, which they share. Only one of them needs a copy, because the other
+        // keeps the page.
         assert_eq!((pool.claim(0, 1, 1), pool.claim(1, 1, 1)), (1, 0));
         pool.unclaim(0);
         assert_eq!(pool.claim(1, 1, 2), 2);
@@ -234,7 +237,8 @@ mod tests {
         assert_eq!([pool.owned(0), pool.owned(1)], [1, 0]);
         pool.share(0, 1, 1);
         assert_eq!([pool.owned(0), pool.owned(1)], [0, 0]);
-        // Claims a copy for the first entry and a new page for the second; the third entry is not marked.
+        // The claim marks the first entry for a copy and the second entry for a new page. It does not mark the third
+        // entry.
         assert_eq!(pool.claim(0, 0, 1), 2);
         pool.unclaim(0);
         assert_eq!((pool.table(0), pool.table(1), pool.owned(1)), (&[0, NONE, NONE][..], &[0, NONE, NONE][..], 0));
@@ -252,7 +256,7 @@ mod tests {
         pool.share(0, 1, 1);
         pool.name((0, 1), (0, 0));
         assert_eq!((pool.table(0), pool.free()), (&[1, 1][..], 1));
-        // The released page now belongs to the other context only, and becomes free when that context releases it.
+        // Page 1 now belongs only to context 1, and becomes free when context 1 releases it.
         assert_eq!(pool.owned(1), 1);
         pool.release(1, 0);
         assert_eq!(pool.free(), 2);

@@ -12,8 +12,8 @@ pub struct AltUp<'a> {
     pub streams: usize,
     /// Rank of the path parallel to attention.
     pub rank: usize,
-    /// For each layer, the threshold of gates in standard deviations above their mean; a value that is not finite means
-    /// no threshold. `None` if no layer has a threshold.
+    /// Thresholds for the feed-forward's gates, one for each layer. A threshold is given in standard deviations above
+    /// the mean of the gates; one that is not finite means that the layer has no threshold. `None` if no layer has one.
     pub sparsity: Option<Array<'a>>,
 }
 
@@ -21,7 +21,7 @@ impl AltUp<'_> {
     /// The most streams that a model may have.
     pub const MOST: usize = 8;
 
-    /// Returns a layer's threshold; `None` if the layer has no threshold.
+    /// Returns the threshold of a layer's gates. `None` if the layer has no threshold.
     pub fn threshold(&self, layer: usize) -> Option<f32> {
         self.sparsity.and_then(|scales| scales.get_f32(layer)).filter(|scale| scale.is_finite())
     }

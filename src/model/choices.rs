@@ -14,7 +14,8 @@ pub enum Positions {
     Learned,
     /// Sines and cosines of the position times `10000^(-2 i / dim)` for each pair `i`, added to the token's embedding.
     Sinusoidal {
-        /// True if all sines precede all cosines; false if they alternate.
+        /// True if the vector of a position has all sines first and then all cosines. False if sines and cosines
+        /// alternate.
         halves: bool,
     },
     /// A bias on attention scores by the distance of the two positions ([T5](https://arxiv.org/abs/1910.10683)):
@@ -22,15 +23,15 @@ pub enum Positions {
     Relative {
         /// Number of ranges.
         buckets: usize,
-        /// True if a learned embedding per position is added to the token's embedding, too
+        /// True if the model also has a learned embedding per position, which is added to the token's embedding
         /// ([MPNet](https://arxiv.org/abs/2004.09297)).
         embedded: bool,
     },
-    /// A penalty on attention scores, proportional to the distance of the two positions with a slope per head
-    /// ([ALiBi](https://arxiv.org/abs/2108.12409)).
+    /// [ALiBi](https://arxiv.org/abs/2108.12409): attention scores are reduced in proportion to the distance of the two
+    /// positions. Each head has its own slope.
     Alibi {
-        /// Exponent of the steepest slope. Head `i` of `n` heads subtracts `2^(-bias * (i + 1) / n)` for each position
-        /// of distance.
+        /// Determines the steepest slope. Head `i` of `n` heads subtracts `2^(-bias * (i + 1) / n)` from a score for
+        /// each position of distance.
         bias: f32,
     },
 }
@@ -42,7 +43,8 @@ impl Positions {
     }
 }
 
-/// Kind of a stack of layers, which determines the prefix of the tensors' names.
+/// What a stack of layers is: a decoder, an encoder, or one half of an encoder-decoder. This also determines the prefix
+/// of the tensors' names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Stack {
@@ -54,7 +56,7 @@ pub enum Stack {
     Source {
         /// True if the encoder has its own token embeddings.
         own_words: bool,
-        /// Front end, if the encoder reads sounds instead of tokens.
+        /// The layers that turn a sound into the encoder's input; `None` if the encoder reads tokens.
         #[cfg(feature = "sound")]
         front: Option<Front>,
     },
@@ -83,7 +85,8 @@ pub struct EncoderSizes {
     pub head_dim: usize,
     /// Width of the feed-forward layer.
     pub ffn: usize,
-    /// Front end and longest input, if the encoder reads sounds instead of tokens.
+    /// If the encoder reads sounds instead of tokens: the sizes of the layers that turn a sound into its input, and the
+    /// longest input.
     #[cfg(feature = "sound")]
     pub sound: Option<SoundSizes>,
 }
@@ -139,7 +142,7 @@ pub enum PooledActivation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PooledHead {
-    /// Width between the two layers; 0 if there is only the second layer.
+    /// Number of elements between the two linear layers; 0 if the model has only the second of them.
     pub inner: usize,
     /// Width of the result.
     pub out: usize,
@@ -151,14 +154,15 @@ pub struct PooledHead {
     pub scores: bool,
 }
 
-/// Layers at the end of an encoder that score the options of a decision (laya). They have layer norms and linear layers
-/// with biases, ReLU without a gate, no rotary positions and no window. The final norm precedes them.
+/// Sizes of the layers at the end of an encoder that score the options of a decision (architecture laya). These layers
+/// have layer norms, linear layers with biases and ReLU without a gate; they have no rotary positions and no window.
+/// The encoder's final norm comes before them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Scoring {
     /// Number of these layers.
     pub layers: usize,
-    /// Number of types of questions. The embedding of a question's type is added to the states before the scoring
+    /// Number of types of questions. Each type has an embedding, which is added to the states before the scoring
     /// layers.
     pub types: usize,
 }
@@ -185,12 +189,12 @@ pub enum Norm {
     Rms,
     /// `(x - mean) / sqrt(variance + eps) * weight + bias`.
     Layer,
-    /// `(x - mean) / (deviation + eps) * weight + bias`, with the deviation computed over n - 1.
+    /// `(x - mean) / (deviation + eps) * weight + bias`. The deviation is that of a sample, in which the sum of squares
+    /// is divided by n - 1.
     Unbiased,
 }
 
-/// Positions of the norms in a layer; several of them may apply. The positions are the same for attention and
-/// feed-forward.
+/// Where a layer has norms. Several of the places may be used. They are the same for attention and for feed-forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Placement {
@@ -222,13 +226,13 @@ pub enum QkNorm {
     None,
     /// Norm of each head, with one weight shared by all heads.
     Head,
-    /// Norm of each head with the head's own weight, if the file has these weights.
+    /// Norm of each head with a weight of its own for each head. A file without these weights has no such norm.
     EachHead,
     /// One norm over all heads of q together, and one norm over all heads of k together.
     Whole,
     /// Norm of each head without a weight, in layers with rotary positions.
     Unweighted,
-    /// Norm of each head without a weight; each head of q is then multiplied by a factor.
+    /// Norm of each head without a weight. After the norm, each head of q is multiplied by a factor.
     Gain,
 }
 
@@ -243,7 +247,7 @@ pub struct Temperature {
     pub length: usize,
     /// Added to the position before the division.
     pub offset: usize,
-    /// True if the temperature applies only to layers without rotary positions.
+    /// True if only the queries of layers without rotary positions are multiplied by the temperature.
     pub only_unrotated: bool,
 }
 
@@ -254,7 +258,7 @@ pub struct Temperature {
 pub struct HeadGate {
     /// True if all elements of a head have the same gate.
     pub per_head: bool,
-    /// True if the gate's function is softplus, false if it is the sigmoid.
+    /// True if the gate is the softplus of its input. False if it is the sigmoid.
     pub softplus: bool,
 }
 
@@ -305,7 +309,7 @@ pub struct GroupExperts {
     pub scale: f32,
 }
 
-/// Length of values, and a factor that they are multiplied by, for models whose values are shorter than keys or have a
+/// For models whose values are shorter than their keys, or whose values have a factor: the length of values, and the
 /// factor.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
@@ -324,8 +328,8 @@ pub enum Gate {
     None,
     /// `down(f(gate) * up)`.
     Separate,
-    /// Like `Separate`, but one matrix, `ffn_up`, has the rows of `gate` in its first half and the rows of `up` in its
-    /// second half.
+    /// Like `Separate`, but `gate` and `up` are one matrix called `ffn_up`, which has the rows of `gate` in its first
+    /// half and the rows of `up` in its second half.
     Fused,
 }
 
@@ -349,7 +353,7 @@ pub enum Router {
     },
 }
 
-/// Function from the scores of all experts to their weights.
+/// The function that computes the weights of experts from the scores that the router gives to all experts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Scores {
@@ -357,8 +361,8 @@ pub enum Scores {
     Softmax,
     /// Sigmoid of each score.
     Sigmoid,
-    /// For each choice, a softmax over the scores that are near the best remaining score (SparseMixer-2,
-    /// [Phi-3.5-MoE](https://arxiv.org/abs/2404.14219)).
+    /// Experts are chosen one after the other. For each choice, the score is a softmax over those remaining scores that
+    /// are near the best of them (SparseMixer-2, [Phi-3.5-MoE](https://arxiv.org/abs/2404.14219)).
     Sparse,
 }
 
@@ -368,11 +372,13 @@ pub enum Scores {
 pub struct SharedExperts {
     /// Width of the expert's feed-forward.
     pub width: usize,
-    /// True if the expert's output is multiplied by the sigmoid of a learned dot product with the input.
+    /// True if the expert has a gate: its output is multiplied by the sigmoid of the dot product of the input and a
+    /// learned vector.
     pub gated: bool,
-    /// True if one matrix has the rows of gate in its first half and the rows of up in its second half.
+    /// True if the shared expert's gate and up are one matrix, with the rows of gate in the first half and the rows of
+    /// up in the second.
     pub fused: bool,
-    /// True if the layer's output is the mean of the shared expert's output and the chosen experts' output.
+    /// True if the outputs of the shared expert and of the chosen experts are averaged. Otherwise they are added.
     pub averaged: bool,
 }
 
@@ -386,7 +392,7 @@ pub struct Experts {
     pub used: usize,
     /// Width of each expert, if the file has a key for it; otherwise experts have the layer's width.
     pub(crate) width: Option<usize>,
-    /// True if the weights of the chosen experts are divided by the sum of these weights.
+    /// True if the weights of the experts that the router chooses for a token are divided by their sum.
     pub(crate) normed: bool,
     /// True if the router and all matrices of the experts have biases.
     pub(crate) biases: bool,
@@ -414,7 +420,7 @@ impl SharedExperts {
 }
 
 impl Stack {
-    /// Makes the encoder of a `Target` read sounds; does not change other stacks.
+    /// In an encoder-decoder (`Target`), makes the encoder read sounds of the given sizes. Other stacks do not change.
     pub(super) const fn hears(self, sizes: SoundSizes) -> Self {
         match self {
             #[cfg(feature = "sound")]

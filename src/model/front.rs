@@ -25,7 +25,7 @@ pub enum Front {
 pub(crate) struct Convolution {
     /// Number of input rows that an output row depends on.
     pub taps: usize,
-    /// Number of input rows by which the first tap moves from one output row to the next.
+    /// Number of input rows between the first taps of two consecutive output rows.
     pub stride: usize,
     /// Rows of zeros before and after the input.
     pub padding: usize,
@@ -33,13 +33,13 @@ pub(crate) struct Convolution {
     pub inputs: usize,
     /// Elements of an output row.
     pub outputs: usize,
-    /// Activation function of the outputs. `None` means the hyperbolic tangent, followed by a norm over the whole
-    /// sound.
+    /// Activation function of the outputs. `None` stands for the hyperbolic tangent, after which each channel is normed
+    /// over the whole length of the sound.
     pub activation: Option<Activation>,
 }
 
 impl Convolution {
-    /// Number of output rows for `rows` input rows; 0 if the input is too short.
+    /// Number of rows that the convolution makes of `rows` input rows. 0 if the input is too short.
     pub const fn rows(&self, rows: usize) -> usize {
         match rows.saturating_add(2 * self.padding).checked_sub(self.taps) {
             Some(rest) => match rest.checked_div(self.stride) {
@@ -81,7 +81,7 @@ impl Front {
         rows
     }
 
-    /// The convolutions in order, for an encoder of width `dim`.
+    /// Returns the front end's convolutions in order. `dim` is the width of the encoder behind them.
     pub(crate) const fn stages(self, dim: usize) -> [Option<Convolution>; MAX_STAGES] {
         let activation = Some(Activation::GeluErf);
         let last = Convolution { taps: 3, stride: 2, padding: 1, inputs: dim, outputs: dim, activation };
@@ -110,8 +110,8 @@ impl Front {
         most
     }
 
-    /// Number of elements of scratch memory for computing `batch` positions: the inputs of one convolution, and the
-    /// outputs of all convolutions but the last.
+    /// Number of elements of scratch memory for computing `batch` positions. It holds the inputs of one convolution at
+    /// a time, and the outputs of all convolutions but the last.
     pub(crate) const fn scratch(self, dim: usize, batch: usize) -> usize {
         let stages = self.stages(dim);
         let (mut total, mut rows, mut i) = (batch.saturating_mul(self.widest_input(dim)), batch, MAX_STAGES);
@@ -136,7 +136,7 @@ mod tests {
     fn positions_per_second() {
         let mel = Front::LogMel { bins: 80 };
         assert_eq!([3000, 300, 2, 1, 0].map(|frames| mel.positions(frames)), [1500, 150, 1, 1, 0]);
-        // Numbers of positions that `transformers` computes for the fixture's sounds.
+        // `transformers` computed the expected numbers for the lengths of the sounds in the fixture.
         assert_eq!([17_920, 6764, 31_614, 895, 894].map(|n| Front::Samples.positions(n)), [45, 16, 80, 1, 0]);
     }
 

@@ -25,13 +25,15 @@ pub(super) struct Keys<'g, 'a> {
     layers: usize,
     /// True if layers may lack attention or a feed-forward; a size of 0 is then allowed.
     pub partial_layers: bool,
-    /// True if a window without a pattern of local layers applies to all layers.
+    /// True if a window applies to all layers unless the file has a pattern of local layers.
     window_everywhere: bool,
-    /// True for latent attention, where keys and values may have other lengths than heads in the cache.
+    /// True for attention to latent vectors. The file's lengths of keys and values may then differ from the lengths in
+    /// the cache.
     is_latent: bool,
 }
 
-/// Number of keys whose requests are recorded. The architecture's keys must be among the first 512 of the file.
+/// Number of keys in a file for which it is recorded whether the family has requested them. These are the first keys of
+/// the file, and all keys of the architecture must be among them.
 const MAX_KEYS: usize = 512;
 /// Largest width accepted. With this limit, no product of two sizes overflows 64 bits.
 const MAX_WIDTH: usize = 1 << 22;
@@ -113,7 +115,8 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    /// Like [`optional_size`](Self::optional_size), but accepts 0 if layers may lack attention or a feed-forward.
+    /// Reads a size like [`optional_size`](Self::optional_size). Accepts 0 for models whose layers may lack attention
+    /// or a feed-forward.
     const fn partial_size(&mut self, name: &'static str, max: usize) -> Result<Option<usize>, Error> {
         match tri!(self.integer(name)) {
             Some(0) if self.partial_layers => Ok(Some(0)),
@@ -208,7 +211,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    /// Checks that `array` has one element for each of `layers` layers, or for each layer of the file.
+    /// Checks that `array` has `layers` elements, or as many elements as the file has layers.
     const fn one_each(&self, name: &str, array: &Array<'_>, layers: usize) -> Result<(), Error> {
         if array.len() == layers || array.len() == self.layers {
             Ok(())
@@ -227,7 +230,8 @@ impl<'g, 'a> Keys<'g, 'a> {
         optional!(self.get(name), str(self.architecture, name))
     }
 
-    /// Derives the decoder's spec from the encoder's `spec`, applying the keys for the decoder.
+    /// Derives the spec of an encoder-decoder's decoder: changes the encoder's spec as the file's keys for the decoder
+    /// say.
     pub const fn target(&mut self, spec: Spec<'a>) -> Result<Spec<'a>, Error> {
         let start = match tri!(self.integer(START)) {
             Some(start) if (start as usize) < spec.vocab => start,
@@ -287,7 +291,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    /// Reads an optional size: 0 and a missing key both mean none.
+    /// Reads a size that a model may lack: the result is `None` if the size is 0 or if the file has no such key.
     pub const fn nonzero(&mut self, name: &'static str, max: usize) -> Result<Option<usize>, Error> {
         match tri!(self.integer(name)) {
             Some(0) => Ok(None),
@@ -295,7 +299,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    /// Like [`nonzero`](Self::nonzero), but returns 0 for a missing key.
+    /// Reads a number that a model may lack, like [`nonzero`](Self::nonzero), but returns 0 instead of `None`.
     pub const fn count(&mut self, name: &'static str, max: usize) -> Result<usize, Error> {
         match tri!(self.nonzero(name, max)) {
             Some(count) => Ok(count),
@@ -319,7 +323,7 @@ impl<'g, 'a> Keys<'g, 'a> {
         Ok(Some(numbers))
     }
 
-    /// Marks the key `name` as known, although the forward pass does not use it.
+    /// Accepts the key `name`, although nothing reads its value.
     pub const fn known(&mut self, name: &'static str) {
         _ = self.get(name);
     }
@@ -335,8 +339,8 @@ impl<'g, 'a> Keys<'g, 'a> {
         Ok(Some(Pattern::Where(pattern)))
     }
 
-    /// Applies `attention.sliding_window` to all layers. If the family does not call this function, that key alone has
-    /// no effect.
+    /// Lets `attention.sliding_window` apply to all layers. If a family does not call this function, the key has no
+    /// effect without a pattern of local layers.
     ///
     /// # Errors
     ///
@@ -416,8 +420,8 @@ impl<'g, 'a> Keys<'g, 'a> {
         Ok(Spec { qkv_bias, linear_bias, output_bias, ..tri!(self.decoder(style)) })
     }
 
-    /// Reads the required key `key`, which has no architecture prefix: one number for all layers, or an array with one
-    /// number for each layer.
+    /// Reads the required key `key`. Unlike other keys, it has no architecture prefix. Its value is one number for all
+    /// layers, or an array with one number for each layer.
     pub const fn numbers(&self, key: &'static str, layers: usize) -> Result<Numbers<'a>, Error> {
         match self.gguf.get(key) {
             Some(Value::Array(numbers)) if numbers.len() >= layers && numbers.get_f32(0).is_some() => {
@@ -438,8 +442,8 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    /// Reads the length of values, and the factor that values are multiplied by. Returns `None` if there is no factor
-    /// and values have `head` elements, like keys.
+    /// Reads the length of the attention values, and the factor by which they are multiplied. `head` is the length of a
+    /// key. Returns `None` if values have the same length as keys and no factor.
     const fn values(&mut self, head: usize) -> Result<Option<Values>, Error> {
         if !built::NARROW_VALUES {
             tri!(self.value_length("attention.value_length", head));
@@ -454,7 +458,8 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    /// Checks that values have the length of keys, if the file gives a length.
+    /// Checks that values have the same length as keys. If the file states no length of values, there is nothing to
+    /// check.
     pub const fn value_length(&mut self, name: &'static str, key_length: usize) -> Result<(), Error> {
         match tri!(self.optional_size(name, MAX_WIDTH)) {
             Some(length) if length != key_length => {
@@ -464,11 +469,13 @@ impl<'g, 'a> Keys<'g, 'a> {
         }
     }
 
-    /// Excludes the last layers, which are for multi-token prediction (`nextn_predict_layers`).
+    /// Reads the number of layers for multi-token prediction (`nextn_predict_layers`), and excludes these layers from
+    /// `spec.layers`. They are the last layers of the file.
     pub const fn without_next(&mut self, spec: Spec<'a>) -> Result<Spec<'a>, Error> {
         let unused_layers = match tri!(self.nonzero("nextn_predict_layers", MAX_LAYERS)) {
             Some(layers) if layers < spec.layers => {
-                // Some files count prediction layers that they do not contain.
+                // The number of prediction layers that some files state is wrong, because the files do not contain
+                // these layers.
                 let first = spec.layers - layers;
                 let (ahead, ordinary) =
                     (self.has_in_layer(first, "nextn.eh_proj.weight"), self.has_in_layer(first, "attn_norm.weight"));

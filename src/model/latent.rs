@@ -7,13 +7,13 @@ use super::layers::Layer;
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Latent {
-    /// Rank of the projection of queries; 0 if this is one matrix of full rank.
+    /// Queries are computed by two matrices with this rank between them. 0 if they are computed by one matrix.
     pub q_rank: usize,
     /// Elements of the latent vector.
     pub rank: usize,
     /// Number of elements of a head's query, and of its key, that are not rotated.
     pub nope: usize,
-    /// Number of rotated elements of a head's query. The rotated key that all heads share has as many elements.
+    /// Number of rotated elements in a head's query, and in the rotated key that all heads share.
     pub rope: usize,
     /// Elements of a head's value.
     pub value: usize,

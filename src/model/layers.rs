@@ -41,7 +41,8 @@ pub struct HeadSpec {
     /// Number of positions that a token attends to, including its own position. `None` means all positions up to its
     /// own.
     pub window: Option<usize>,
-    /// Number of elements at the start of a key that are also the value; 0 if values are stored separately.
+    /// If a value is the first part of the key at the same position, the number of elements of this part; 0 if values
+    /// are stored separately.
     pub shared: usize,
 }
 
@@ -63,8 +64,8 @@ impl HeadSpec {
         Self { rope: Some(Rope { base, ..rope }), ..self }
     }
 
-    /// The same heads, but with a window in both directions. The number in the file is the width of both sides
-    /// together, without the token itself.
+    /// The same heads, but with a window to both sides of a token. In the file, the length of such a window is that of
+    /// both sides together, without the token itself.
     pub(crate) const fn with_window_both_ways(self) -> Self {
         let Some(both) = self.window else { return self };
         Self { window: Some(both / 2 + 1), ..self }
@@ -107,7 +108,8 @@ impl Layer {
         self.head.rope.is_some()
     }
 
-    /// A number below 32. Two layers with the same set of tensors have the same number.
+    /// Returns a number below 32 that identifies which tensors the layer has. Layers with the same set of tensors have
+    /// the same number.
     pub(crate) const fn parts(&self) -> u32 {
         self.has_attention() as u32
             | (self.has_state() as u32) << 1
@@ -123,7 +125,7 @@ impl Layer {
 
     /// Query heads that share a key and value head.
     pub(crate) const fn group(&self) -> usize {
-        // The condition avoids a panic for a division by 0, which the compiler would otherwise emit.
+        // The comparison with 0 removes the panic that the compiler would otherwise emit for a division by 0.
         self.heads / if self.kv_heads > 0 { self.kv_heads } else { 1 }
     }
 
@@ -149,7 +151,7 @@ impl Layer {
 pub enum PerLayer<'a> {
     /// The same for all layers.
     All(usize),
-    /// One element per layer, in a metadata array; no element is negative.
+    /// One number per layer, in an array of the metadata. No number is negative.
     Each(Array<'a>),
 }
 
@@ -252,9 +254,9 @@ impl Numbers<'_> {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Xielu<'a> {
-    /// The curvature for negative inputs is `beta + softplus(alpha_n)`.
+    /// For negative inputs, the curvature of the activation function is `beta + softplus(alpha_n)`.
     pub alpha_n: Numbers<'a>,
-    /// The curvature for positive inputs is `softplus(alpha_p)`.
+    /// For positive inputs, the curvature of the activation function is `softplus(alpha_p)`.
     pub alpha_p: Numbers<'a>,
     /// Slope at 0.
     pub beta: Numbers<'a>,
@@ -271,6 +273,6 @@ pub struct Limits<'a> {
     pub experts: Numbers<'a>,
     /// Limits of shared experts, and of layers without experts.
     pub shared: Numbers<'a>,
-    /// True if the gate is also limited before its activation function.
+    /// True if the gate is limited before its activation function, too, and not only after it.
     pub before: bool,
 }

@@ -8,12 +8,12 @@ use crate::{Error, tri};
 /// A rule for the width of the shared expert.
 #[derive(Clone, Copy)]
 pub(super) enum SharedWidth {
-    /// The width is the number in the file. If the file has none, it is the width of the routed experts times the
-    /// number of shared experts.
+    /// The width is in the file. If it is not, the width is the width of a routed expert times the number of shared
+    /// experts.
     Key,
-    /// The width is the width of the routed experts times the number of shared experts.
+    /// The width is not in the file. It is the width of a routed expert times the number of shared experts.
     Count,
-    /// The width is the number in the file times the number of shared experts.
+    /// The width is the number under this key times the number of shared experts.
     KeyTimesCount,
 }
 
@@ -72,7 +72,8 @@ impl<'a> Keys<'_, 'a> {
         Ok(Spec { experts: Some(experts), router, shared_experts, expert_layers, ..spec })
     }
 
-    /// Reads the limits of gates: one for each layer, or one for all layers. `before` is the field of [`Limits`].
+    /// Reads the limits of the feed-forwards' gates: one limit for each layer, or one for all layers. `before` is true
+    /// if a gate is limited before its activation function, too.
     pub const fn limits(&mut self, before: bool, layers: usize) -> Result<Option<Limits<'a>>, Error> {
         if !self.has_key("swiglu_clamp_exp") && !self.has_key("swiglu_clamp_shexp") {
             return Ok(None);

@@ -141,7 +141,8 @@ impl<'a> Model<'a> {
         self.drafter.is_some()
     }
 
-    /// The layers that predict further tokens, and the file with their weights.
+    /// Returns the spec of the layers that predict further tokens, and the file that has their weights. `None` if there
+    /// are no such layers.
     #[cfg(feature = "drafts")]
     pub(crate) fn drafter(&self) -> Option<(&Spec<'a>, &Gguf<'a>)> {
         self.drafter.as_ref().map(|(spec, file)| (spec, file))

@@ -149,7 +149,7 @@ pub(super) const fn check(gguf: &Gguf<'_>, architecture: &str, name: &[u8], valu
     Err(Error::UnexpectedKey { key: full(architecture, name) })
 }
 
-/// True if a value is one of `values`, written as in [`KEYS`].
+/// True if `value` has no effect: it is one of `values`, which are written as in [`KEYS`].
 const fn is_neutral(gguf: &Gguf<'_>, architecture: &str, values: &[u8], value: Value<'_>) -> Result<bool, Error> {
     if !built::LENIENT {
         return Ok(true); // any value
@@ -169,7 +169,7 @@ const fn is_neutral(gguf: &Gguf<'_>, architecture: &str, values: &[u8], value: V
     })
 }
 
-/// True if `value` equals `number`, or is an array whose elements all equal `number`.
+/// True if a metadata value equals `number`, or is an array whose elements all equal `number`.
 const fn is_number(value: Value<'_>, number: i32) -> bool {
     let array = match value {
         Value::Array(array) => array,

@@ -14,13 +14,14 @@ use crate::{Error, Gguf, Name, gguf::equal, tri};
 pub(crate) struct Next {
     /// Index in the file of the first of these layers.
     pub first: usize,
-    /// Width of the states and embeddings of the model for which the layers predict tokens.
+    /// Width of the states and embeddings that these layers read, which come from the model whose tokens they predict.
     pub width: usize,
     /// True if states are read after the final norm.
     pub normed: bool,
 }
 
-/// Architectures whose layers read states before the final norm.
+/// Architectures whose predicting layers read the model's states before the final norm. In others they read the normed
+/// states.
 #[cfg(feature = "drafts")]
 const UNNORMED: [&str; 2] = ["step35", "mimo2"];
 
@@ -57,7 +58,7 @@ impl<'a> Spec<'a> {
         }
     }
 
-    /// The first layer for multi-token prediction in the model's own file.
+    /// Reads the first layer for multi-token prediction in the model's own file; `None` if the file has no such layer.
     const fn predicting(&self, gguf: &Gguf<'a>) -> Option<Self> {
         let tensor = Name::layered("", self.layers, PROJECTION);
         match core::str::from_utf8(tensor.bytes()) {
@@ -75,12 +76,12 @@ impl<'a> Spec<'a> {
         Some(Self { layers: 1, unused_layers: self.unused_layers - 1, next, ..*self })
     }
 
-    /// True for layers without keys and values of their own. Such layers read the keys and values of the model.
+    /// True if the predicting layers have no keys and values of their own. They then read the model's keys and values.
     pub(crate) const fn assists(&self) -> bool {
         self.next.is_some() && !self.layer(0).owns_kv
     }
 
-    /// Checks that the layers in `file` predict tokens of this model.
+    /// Checks that the layers in `file` were made to predict tokens of this model, and not of another one.
     const fn fits(&self, other: &Self, gguf: &Gguf<'_>, file: &Gguf<'_>) -> Result<(), Error> {
         let width = match other.next {
             Some(next) => next.width,
@@ -106,7 +107,8 @@ impl<'a> Spec<'a> {
         }
     }
 
-    /// True if `layer`, a layer of the drafter, can read the keys and values of a layer of the model.
+    /// True if `layer`, a layer of the drafter, can read the keys and values of this model: the model's layers of the
+    /// same kind must have KV heads of the same number and width.
     const fn shares_with(&self, layer: &Layer) -> bool {
         match self.owner(layer.is_local) {
             Some(owner) => {
@@ -120,7 +122,7 @@ impl<'a> Spec<'a> {
 
 #[cfg(feature = "drafts")]
 impl Role {
-    /// True for the tensors that only layers that predict further tokens have.
+    /// True for tensors that occur only in layers that predict further tokens.
     pub(super) const fn is_next(self) -> bool {
         matches!(self, Self::NextProj | Self::NextTokenNorm | Self::NextStateNorm | Self::NextHeadNorm | Self::NextEmbd)
             || matches!(self, Self::NextHead | Self::NextPre | Self::NextPost)

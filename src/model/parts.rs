@@ -16,8 +16,8 @@ use super::spec::{Spec, Special};
 use crate::built::{self, Abilities};
 use crate::kernel::Activation;
 
-/// Defines the functions. Each entry has a field, the field's type, the value that needs no ability, and patterns for
-/// all other values, each with the ability that these values need.
+/// Defines a function for each listed field of a spec. An entry has the field, its type, and the value that every build
+/// can run. After this follow patterns for all other values, each with the ability that a build needs for them.
 macro_rules! parts {
     ($($(#[$doc:meta])* $see:vis $field:ident: $type:ty = $plain:expr, $($part:pat => $ability:ident),+;)*) => {
         impl<'a> Spec<'a> {
@@ -31,8 +31,8 @@ macro_rules! parts {
                 }
             )*
 
-            /// Name of a field whose value needs an ability that is not in `abilities`; `None` if there is no such
-            /// field.
+            /// Returns the name of a field whose value needs an ability that `abilities` does not contain. `None` if
+            /// the abilities suffice for all fields.
             pub(super) const fn lacks(&self, abilities: Abilities) -> Option<&'static str> {
                 $(
                     match self.$field {
@@ -59,7 +59,7 @@ impl<'a> Spec<'a> {
         }
     }
 
-    /// Sizes of alternating updates, if the model has several streams of hidden states.
+    /// Sizes for AltUp, which updates several streams of hidden states in turn, if the model has such streams.
     pub(crate) const fn altup(&self) -> Option<AltUp<'a>> {
         match self.special {
             Special::AltUp(altup) if built::ALTUP => Some(altup),
@@ -120,7 +120,7 @@ impl Spec<'_> {
 }
 
 impl Special<'_> {
-    /// Name of the feature, if the feature needs an ability that is not in `abilities`.
+    /// If this feature needs an ability that is not in `abilities`, returns the feature's name.
     const fn lacks(&self, abilities: Abilities) -> Option<&'static str> {
         match self {
             Self::Latent(_) if built::LENIENT && !abilities.has(Abilities::LATENT) => Some("latent"),
@@ -144,7 +144,7 @@ parts! {
     pub stack: Stack = Stack::Alone,
         Stack::Encoder | Stack::Source { .. } => ENCODER,
         Stack::Target { .. } => CROSS_ATTENTION;
-    /// Layers that use the heads of `local`. All other layers use the heads of `global`.
+    /// Layers whose heads are described by `local`. The heads of all other layers are described by `global`.
     pub(crate) local_layers: Pattern<'a> = Pattern::Never,
         Pattern::Always | Pattern::Every(_) | Pattern::AllBut(_) | Pattern::AllButFirst(_) | Pattern::Steps { .. } | Pattern::Set(_) | Pattern::Where(_) | Pattern::Zero(_) => LOCAL_LAYERS;
     /// Kind of position encoding.
@@ -155,7 +155,7 @@ parts! {
     /// Number of token types (segments); 0 if there are none. Each type has an embedding. The embedding of the first
     /// type is added to every token.
     pub(crate) token_types: usize = 0, 1.. => TOKEN_TYPES;
-    /// Requirement for weights of the embedding's norm. `Absent` means that there is no norm.
+    /// Whether the norm of the embedding needs a weight. `Absent` means that the embedding is not normed.
     pub(crate) embedding_norm: Need = Need::Absent, Need::Required | Need::Optional | Need::Unused => TOKEN_TYPES;
     /// The norm used in layers and before the head.
     pub(crate) norm: Norm = Norm::Rms, Norm::Layer => LAYER_NORM, Norm::Unbiased => UNBIASED_NORM;
@@ -169,7 +169,8 @@ parts! {
     pub(crate) separate_experts: bool = false, true => EXPERTS;
     /// True if one tensor, `ffn_gate_up_exps`, holds gate and up of all experts.
     pub(crate) fused_experts: bool = false, true => EXPERTS;
-    /// True if every layer, not only the first, has its own relative positions.
+    /// True if every layer has a table of its own for relative positions. Otherwise only the first layer has such a
+    /// table, which all layers use.
     pub(crate) own_biases: bool = false, true => RELATIVE_POSITIONS;
     /// Norms of q and k. They are applied before rope, unless [`qk_norm_after_rope`](Self::qk_norm_after_rope) is true.
     pub(crate) qk_norm: QkNorm = QkNorm::None,
@@ -191,14 +192,15 @@ parts! {
     /// Layers that have the recurrent mixer and no attention.
     pub(crate) recurrent_layers: Pattern<'a> = Pattern::Never,
         Pattern::Always | Pattern::Every(_) | Pattern::AllBut(_) | Pattern::AllButFirst(_) | Pattern::Steps { .. } | Pattern::Set(_) | Pattern::Where(_) | Pattern::Zero(_) => STATES;
-    /// True if the matrix of q also computes gates; the outputs of heads are multiplied by the sigmoid of the gates.
+    /// True if the matrix of queries also computes gates. The output of a head is then multiplied by the sigmoid of its
+    /// gates.
     pub(crate) gated_query: bool = false, true => GATED_QUERY;
     /// True if each head of v is normed (without a weight).
     pub(crate) v_norm: bool = false, true => GEMMA4;
-    /// True if a layer may lack the matrix of v: the values are then the keys before norm and rope.
+    /// True if a layer may have no matrix for values. The values are then the keys as they are before norm and rope.
     pub(crate) v_from_k: bool = false, true => GEMMA4;
-    /// Number of layers at the end that have no keys and values of their own. Each of them reads the keys and values of
-    /// the last earlier layer that is of the same type (global or local) and computes keys and values.
+    /// Number of last layers that have no keys and values of their own. Each of them reads the keys and values of an
+    /// earlier layer: of the last layer that has the same type (global or local) and computes keys and values.
     pub(crate) kv_shared: usize = 0, 1.. => GEMMA4;
     /// Attention scores become `cap * tanh(score / cap)`.
     pub attention_cap: Option<f32> = None, Some(_) => CAPS;
@@ -232,17 +234,18 @@ parts! {
     pub(crate) sub_norms: bool = false, true => SUB_NORMS;
     /// Gates on the outputs of heads, computed by a separate matrix.
     pub(crate) heads_gated: Option<HeadGate> = None, Some(_) => HEADS_GATED;
-    /// Length of values, and a factor that they are multiplied by, if values are shorter than keys or have a factor.
+    /// Length of values and a factor by which values are multiplied, in models whose values are shorter than keys or
+    /// have such a factor.
     pub(crate) values: Option<Values> = None, Some(_) => NARROW_VALUES;
     /// Layers that run several times.
     pub(crate) loops: Option<Loops> = None, Some(_) => LOOPS;
-    /// Number of layers at the start that are global but rotate like local layers.
+    /// Number of first layers that are global but have the rotary positions of local layers.
     pub(crate) rotated_first: usize = 0, 1.. => LOCAL_LAYERS;
     /// True if layers with experts also have a dense feed-forward, and experts and feed-forward have separate norms.
     pub(crate) experts_beside: bool = false, true => EXPERTS_BESIDE;
     /// True if the router reads the input of the layer instead of the input of the feed-forward.
     pub(crate) early_router: bool = false, true => EARLY_ROUTER;
-    /// True if the weight of an expert multiplies the expert's input instead of its output.
+    /// True if the router's weight of an expert multiplies the input of the expert. Otherwise it multiplies the output.
     pub(crate) weighted_inputs: bool = false, true => LLAMA4;
     /// Length of the chunks of positions: in layers with rotary positions, a token attends only within its chunk. The
     /// length is a multiple of a tile.

@@ -12,7 +12,7 @@ pub struct Recurrent {
     pub taps: usize,
     /// Number of heads. The state of each head is a matrix of `keys` rows and `width` columns.
     pub heads: usize,
-    /// Number of groups; the heads of a group share keys and queries.
+    /// Number of groups of heads. All heads of a group have the same keys and queries.
     pub groups: usize,
     /// Elements of a key, and of a query.
     pub keys: usize,
@@ -30,7 +30,8 @@ pub struct Recurrent {
     pub shared: usize,
     /// RWKV-6 halves the hidden states after every `halved_every` layers; 0 if it never does.
     pub halved_every: usize,
-    /// True if RWKV's feed-forward also mixes each token's row with the previous row.
+    /// True if RWKV's feed-forward mixes the row of each token with the row of the token before it, as its attention
+    /// does.
     pub channel_mixing: bool,
     /// True if RWKV norms the output of each head.
     pub head_norms: bool,
@@ -56,7 +57,8 @@ pub enum StepNorms {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RecurrentKind {
-    /// Gated convolution over the last few positions (LFM2); `width` is the width of the hidden state.
+    /// Gated convolution over the last few positions (LFM2). The `width` of this mixer is the width of the hidden
+    /// state.
     ShortConvolution,
     /// Gated delta net ([Qwen 3.5](https://arxiv.org/abs/2412.06464)).
     DeltaNet,
@@ -105,8 +107,9 @@ impl Recurrent {
         self.inner() + 2 * self.groups * self.keys
     }
 
-    /// Number of elements of the convolution's saved inputs, `[taps - 1][channels]`. For RWKV, number of elements of
-    /// the last input row of time mixing and, if the model has channel mixing, of channel mixing.
+    /// Number of elements in the part of a state that keeps earlier inputs of a convolution, `[taps - 1][channels]`. In
+    /// RWKV, this part is the last row of time mixing and, if the model has channel mixing, the last row of channel
+    /// mixing.
     pub const fn window_len(&self) -> usize {
         match self.kind {
             RecurrentKind::Rwkv7 | RecurrentKind::Rwkv6 if self.channel_mixing => 2 * self.inner(),
@@ -127,7 +130,7 @@ impl Recurrent {
         widest
     }
 
-    /// Number of elements of one head's matrix, stored in tiles of 16 columns: `[tiles][keys][16]`.
+    /// Number of elements of a head's state, which is a matrix: `[tiles][keys][16]`, in tiles of 16 columns.
     pub const fn matrix_len(&self) -> usize {
         (self.width.div_ceil(TILE) * TILE).saturating_mul(self.keys)
     }

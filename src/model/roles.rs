@@ -27,10 +27,11 @@ macro_rules! roles {
             /// All roles, ordered by number.
             pub const ALL: &[Self] = &[$($(#[$cfg])? Self::$role),*];
 
-            /// All roles with the names of their tensors, without `blk.N.`; the name is empty if the build lacks the
-            /// ability for the role.
+            /// Returns all roles, with the names of their tensors without `blk.N.`. The name is empty if this build
+            /// lacks the ability that the role needs.
             fn names() -> impl Iterator<Item = (Self, &'static str)> {
-                // The names are one string, because a table of `&str` would take eight bytes of flash per role.
+                // The tensor names are concatenated to one string, because a table of `&str` would take eight bytes of
+                // flash per role.
                 const NAMES: &str = joined::<{ length(ALL) }>(&JOINED);
                 const ALL: &[&str] = &[$($(#[$cfg])? if true $(&& built::$ability)? { $name } else { "" }),*];
                 const JOINED: [u8; length(ALL)] = join(ALL);
@@ -43,13 +44,13 @@ macro_rules! roles {
                 })
             }
 
-            /// True if every layer has a tensor of this role; false if the model has only one.
+            /// True if each layer has a tensor of its own for this role. False if the whole model has only one.
             pub const fn per_layer(self) -> bool {
                 match self { $($(#[$cfg])? Self::$role => $per_layer),* }
             }
 
-            /// The tensor's row in the table of its component. A role that is only a second name of another role has no
-            /// row, see `in_family`.
+            /// Returns the row that describes the tensor in the table of its component. A role that is only a second
+            /// name of another role has no row: see `in_family`.
             const fn row(self, spec: &Spec<'_>, layer: &Layer) -> Row {
                 match self { $($(#[$cfg])? Self::$role => $table::$row(self, spec, layer)),* }
             }
@@ -377,13 +378,15 @@ impl Role {
         row
     }
 
-    /// Requirement of `spec` for a tensor of this role. For roles of layers, it applies to `layer`.
+    /// Whether `spec` requires, allows or forbids a tensor of this role. For roles of layers, the answer is that for
+    /// `layer`.
     #[inline(never)] // makes the binary smaller
     pub(super) const fn need(self, spec: &Spec<'_>, layer: &Layer) -> Need {
         self.tensor(spec, layer).0
     }
 
-    /// Finds the [`Place`] of the tensor called `name` in a stack.
+    /// Tells to which role, layer and piece the tensor called `name` belongs, in a file whose spec describes the stack
+    /// `stack`.
     pub(super) fn of(name: &str, stack: Stack) -> Place {
         let (prefix, rest) = match split_at_dot(name) {
             Some((prefix @ ("enc" | "dec"), rest)) => (prefix, rest),
@@ -413,8 +416,8 @@ impl Role {
         }
     }
 
-    /// The norm before a layer's feed-forward, and the bias of this norm. In a layer with only a feed-forward, this is
-    /// the layer's first norm.
+    /// Returns the role of the norm before a layer's feed-forward, and the role of this norm's bias. If the layer has
+    /// only a feed-forward, this is the first norm of the layer.
     pub const fn before_ffn(spec: &Spec<'_>, layer: &Layer) -> (Self, Self) {
         match (layer.mixer, spec.residual()) {
             (Mixer::None, _) if spec.one_part() => (Self::AttnNorm, Self::AttnNormBias),
@@ -423,25 +426,27 @@ impl Role {
         }
     }
 
-    /// The role that a tensor with the name of this role has in `spec`'s family.
+    /// Applies the renaming of `spec`'s family: returns the role of a tensor whose name usually belongs to the role
+    /// `self`.
     pub(super) fn in_family(self, spec: &Spec<'_>) -> Self {
         let renamed = if built::RENAMED { spec.renamed } else { &[] };
         renamed.iter().find(|(name, _)| *name == self).map_or(self, |(_, role)| *role)
     }
 
-    /// The role under whose name the family's files store this role's tensor.
+    /// Returns the role under whose tensor name the family's files store the tensor of this role. Usually, both are the
+    /// same role.
     pub(super) fn in_files(self, spec: &Spec<'_>) -> Self {
         let renamed = if built::RENAMED { spec.renamed } else { &[] };
         renamed.iter().find(|(_, role)| *role == self).map_or(self, |(name, _)| *name)
     }
 
-    /// True for the token embedding and the head. In an encoder-decoder, their names have no prefix, except the name of
-    /// an encoder's own token embedding (`enc.`).
+    /// True for the token embedding and the head, which encoder and decoder share. In files of encoder-decoders, their
+    /// names have no prefix, except that of an encoder's own token embedding (`enc.`).
     const fn is_shared(self) -> bool {
         matches!(self, Self::TokenEmbd | Self::Output | Self::OutputBias)
     }
 
-    /// Name of the role's tensor in files. `layer` is ignored for roles of the whole model.
+    /// Returns the name that the tensor of a role has in files. For roles of the whole model, `layer` is ignored.
     pub fn spelled(self, layer: usize, stack: Stack) -> Name {
         let prefix = match stack {
             Stack::Target { .. } if self.is_shared() => "",
@@ -470,8 +475,9 @@ impl Role {
         Name::layered("", layer, part).with(b".").with_number(expert).with(b".weight")
     }
 
-    /// Role, layer (0 for the whole model) and piece of the tensor called `name`, without the stack's prefix;
-    /// `prefixed` is true if the stack has a prefix.
+    /// Parses a tensor's name into its role, its layer (0 for a tensor of the whole model) and its piece: all weights,
+    /// one expert's matrix, or factors on the outputs. `name` lacks the prefix of an encoder or decoder (`enc.`,
+    /// `dec.`); `prefixed` is true if there was one.
     fn named(name: &str, prefixed: bool) -> Option<(Self, usize, Piece)> {
         let (name, layer) = match name.strip_prefix("blk.") {
             Some(rest) => {
@@ -492,7 +498,8 @@ impl Role {
         (role.per_layer() == layer.is_some()).then_some((role, layer.unwrap_or(0), piece))
     }
 
-    /// Finds the role of a tensor that holds factors on a matrix, or the matrix of only one expert.
+    /// Finds the role of a tensor that is only a piece: the factors on a matrix's outputs, or the matrix of only one
+    /// expert.
     fn pieced(name: &str) -> Option<(Self, Piece)> {
         for (end, piece) in [(".scale", Piece::Scale), (".input_scale", Piece::InputScale)] {
             if let (true, Some(base)) = (built::SCALES, name.strip_suffix(end)) {
@@ -511,7 +518,7 @@ impl Role {
         Some((role, Piece::Expert(index(number)?)))
     }
 
-    /// Index, from 0, of a role that has one tensor per expert in some files; `None` for other roles.
+    /// Index from 0 to 2 of a role whose tensor some files divide into one tensor per expert; `None` for other roles.
     pub(super) const fn expert_slot(self) -> Option<usize> {
         match self {
             Self::FfnGateExps => Some(0),
@@ -546,15 +553,14 @@ fn index(number: &str) -> Option<usize> {
     number.parse().ok()
 }
 
-/// Contents of a tensor: the weights of its role, one expert's part of these weights, or numbers that belong to the
-/// weights.
+/// What a tensor holds: all weights of its role, the weights of one expert, or numbers that accompany the weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Piece {
     /// All weights.
     Whole,
     /// The matrix of one expert.
     Expert(usize),
-    /// Factors on the outputs of a matrix: one factor, or one for each expert.
+    /// The factors `.scale` of a matrix's outputs: one for the matrix, or one for each expert.
     Scale,
     /// A hint for quantizing inputs, which is not used.
     InputScale,
@@ -567,7 +573,7 @@ const SHORT_OUTPUT_BIAS: &str = "attn_o.bias";
 /// Relation of a tensor to a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// A tensor of this stack: its role, its layer, and the piece of the role's weights that it holds.
+    /// A tensor of this stack of layers: its role, its layer, and which piece of the role's weights it contains.
     Of(Role, usize, Piece),
     /// A tensor of the other stack.
     Elsewhere,

@@ -6,7 +6,7 @@
 pub struct Rope {
     /// Layout of the pairs.
     pub(crate) style: RopeStyle,
-    /// Number of rotated elements per head. It is even, and rotated elements come first.
+    /// Number of elements of a head that are rotated. It is even, and these elements are the first ones of the head.
     pub dim: usize,
     /// Base of the frequencies: pair `i` rotates by `base^(-2 i / dim)` per position.
     pub base: f32,
@@ -24,7 +24,8 @@ pub enum RopeStyle {
     Halves,
 }
 
-/// Scaling of rotary frequencies. In global layers the divisors in `rope_freqs.weight` also apply.
+/// How rotary frequencies are scaled for contexts that are longer than in training. In global layers, the frequencies
+/// are also divided by the values of `rope_freqs.weight`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Scaling {
@@ -43,15 +44,16 @@ pub enum Scaling {
         factor: f32,
         /// Trained context length before scaling.
         original: f32,
-        /// A frequency is kept if it makes more than this many rotations over `original` positions.
+        /// YaRN keeps a frequency if it makes more than this many rotations within `original` positions.
         beta_fast: f32,
         /// A frequency is divided if it makes fewer than this many rotations over `original` positions.
         beta_slow: f32,
         /// Additional factor on cos and sin.
         attn_factor: f32,
-        /// Reduces the factor on cosines and sines, as in the formula above; 0 if the factor is not reduced.
+        /// Coefficient in the formula above, by which the factor on cosines and sines is reduced. 0 does not reduce the
+        /// factor.
         log_multiplier: f32,
-        /// The factor on cosines and sines, if the file gives it; it replaces the formula above.
+        /// A factor for cosines and sines that the file gives instead of the factor of the formula above.
         magnitude: Option<f32>,
         /// True if the ramp begins and ends at whole pairs.
         whole_pairs: bool,
@@ -74,13 +76,14 @@ pub enum Scaling {
 pub struct Sections {
     /// Number of pairs of each axis.
     pub pairs: [usize; 3],
-    /// True if the axes take turns, pair by pair; otherwise the pairs of each axis are consecutive.
+    /// True if consecutive rotary pairs belong to different axes in turn. False if all pairs of an axis are
+    /// consecutive.
     pub in_turns: bool,
 }
 
 #[cfg(feature = "vision")]
 impl Sections {
-    /// The axis of pair `i`: 0 for time, 1 for lines, 2 for columns.
+    /// The axis by whose position pair `i` of a head rotates: 0 for time, 1 for lines, 2 for columns.
     pub const fn axis(&self, i: usize) -> usize {
         let [time, lines, columns] = self.pairs;
         match (self.in_turns, i % 3) {

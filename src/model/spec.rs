@@ -60,15 +60,15 @@ pub struct Spec<'a> {
     pub(crate) kv_heads: PerLayer<'a>,
     /// Heads of global layers. Most models have only these.
     pub(crate) global: HeadSpec,
-    /// Heads of local layers. These are, for example, the layers with a sliding window in Gemma and the layers without
-    /// rope in SmolLM 3.
+    /// Heads of local layers, such as the layers with a sliding window in Gemma, and the layers without rotary
+    /// positions in SmolLM 3.
     pub(crate) local: HeadSpec,
     /// Width of the feed-forward layer, or of each expert.
     pub(crate) ffn: PerLayer<'a>,
     /// Context length that the model was trained with.
     pub context: usize,
     // Scalars and switches.
-    /// Epsilon of norms on outputs, if it differs from `norm_eps`.
+    /// Epsilon of the norms on outputs. `None` if it is the same as `norm_eps`.
     pub(crate) post_norm_eps: Option<f32>,
     /// True if the last layer is followed by a norm.
     pub(crate) final_norm: bool,
@@ -76,7 +76,7 @@ pub struct Spec<'a> {
     pub(crate) norm_eps: f32,
     /// Requirement for biases of q, k and v.
     pub(crate) qkv_bias: Need,
-    /// Requirement for biases of the attention output and the feed-forward.
+    /// Whether the attention output and the feed-forward must, may or cannot have biases.
     pub(crate) linear_bias: Need,
     /// Factor on attention scores. `None` means `1 / sqrt(head.dim)`.
     pub(crate) attention_scale: Option<f32>,
@@ -86,7 +86,7 @@ pub struct Spec<'a> {
     pub(crate) residual_scale: f32,
     /// Factor on logits.
     pub(crate) logit_scale: f32,
-    /// True if layers with attention also have the recurrent mixer.
+    /// True if layers with attention also have a recurrent mixer, which runs beside the attention.
     pub(crate) side_by_side: bool,
     /// True if layer norms have a bias.
     pub(crate) norm_bias: bool,
@@ -110,7 +110,7 @@ pub struct Spec<'a> {
     pub(super) separate_experts: bool,
     pub(super) fused_experts: bool,
     pub(super) own_biases: bool,
-    /// True if matrices have factors on their outputs (`.scale` tensors).
+    /// True if the file has factors for the outputs of matrices, in tensors called `.scale`.
     pub(super) scaled: bool,
     /// Upper bound on the elements of vectors in F16 or BF16.
     pub(crate) half_vectors: usize,
@@ -118,7 +118,8 @@ pub struct Spec<'a> {
     pub(super) qk_norm_after_rope: bool,
     pub(super) temperature: Option<Temperature>,
     pub(super) attention_sinks: Need,
-    /// Pairs of two roles. Files of this family store the tensor of the second role under the name of the first.
+    /// Tensors that have a different name in this model's family: for each pair of roles, the tensor of the second role
+    /// has the name that usually belongs to the first role.
     pub(super) renamed: &'static [(Role, Role)],
     pub(super) recurrent: Option<Recurrent>,
     pub(super) recurrent_layers: Pattern<'a>,
@@ -177,7 +178,8 @@ pub(super) enum Special<'a> {
 }
 
 impl<'a> Spec<'a> {
-    /// An architecture like Llama's, without sizes. Families change the fields in which they differ.
+    /// Returns a spec of an architecture like Llama's, in which all sizes are still missing. Families change the fields
+    /// in which they differ from Llama.
     #[inline(always)] // a constant in flash would be copied
     pub(super) const fn like_llama() -> Self {
         Self {
@@ -262,8 +264,8 @@ impl<'a> Spec<'a> {
         }
     }
 
-    /// The encoder of an encoder-decoder: the decoder's spec with the encoder's sizes, without cross-attention and
-    /// head.
+    /// Returns the spec of the encoder, if the model is an encoder-decoder: the decoder's spec with the encoder's
+    /// sizes, but without cross-attention and head.
     pub(crate) const fn encoder(&self) -> Option<Self> {
         let Stack::Target { encoder, source_words, .. } = self.stack() else { return None };
         let EncoderSizes { layers, heads, kv_heads, head_dim, ffn, .. } = encoder;
@@ -296,7 +298,8 @@ impl<'a> Spec<'a> {
         Some(spec)
     }
 
-    /// Front end and longest input of the encoder, for an encoder-decoder that reads sounds.
+    /// Sizes of the layers that turn a sound into the encoder's input, and the longest input. `None` unless the model
+    /// is an encoder-decoder that reads sounds.
     pub const fn sound(&self) -> Option<SoundSizes> {
         match self.stack() {
             #[cfg(feature = "sound")]
@@ -380,7 +383,8 @@ impl<'a> Spec<'a> {
         self.recurrent().is_some()
     }
 
-    /// How the layers take part in drafts, if they are layers that predict further tokens of a model.
+    /// For layers that predict further tokens of a model: which layers of the file they are, and which states they
+    /// read. `None` for an ordinary model.
     pub(crate) const fn next(&self) -> Option<Next> {
         #[cfg(feature = "drafts")]
         return self.next;
@@ -388,7 +392,8 @@ impl<'a> Spec<'a> {
         None
     }
 
-    /// The axes of rotary positions, if pictures have a line and a column in addition to a time.
+    /// How the pairs of a head are divided among the axes of rotary positions. `None` if positions have only one axis.
+    /// With pictures, positions have three: time, line and column.
     #[cfg(feature = "vision")]
     pub(crate) const fn sections(&self) -> Option<Sections> {
         self.sections
@@ -413,7 +418,7 @@ impl<'a> Spec<'a> {
         }
     }
 
-    /// Number of layers before `layer` that have a recurrent state.
+    /// Number of those layers before `layer` that have a recurrent state.
     #[cfg(feature = "drafts")]
     pub(crate) const fn layers_with_state(&self, layer: usize) -> usize {
         let (mut count, mut index) = (0, 0);
@@ -451,8 +456,8 @@ impl<'a> Spec<'a> {
         }
     }
 
-    /// Rotary positions of local or of global layers; `None` if the model has no such layers, or if these layers have
-    /// no rope.
+    /// Returns the rotary positions of local or of global layers. `None` if the model has no such layers, or if these
+    /// have no rotary positions.
     pub const fn rope(&self, is_local: bool) -> Option<Rope> {
         match (is_local, self.local_layers()) {
             (false, _) => self.global.rope,
@@ -469,7 +474,7 @@ impl<'a> Spec<'a> {
         }
     }
 
-    /// True if the model is a reranker: the results for a text are scores.
+    /// True if the model is a reranker, which computes scores instead of embeddings.
     pub const fn ranks(&self) -> bool {
         match self.pooled_head() {
             Some(head) => head.scores,
@@ -477,13 +482,14 @@ impl<'a> Spec<'a> {
         }
     }
 
-    /// Number of elements of the buffer that [`Engine::embed`](crate::Engine::embed) needs.
+    /// Number of elements of the buffer that the caller passes to [`Engine::embed`](crate::Engine::embed).
     pub const fn embedding_buffer(&self) -> usize {
         max(self.dim, self.embedding_len())
     }
 
-    /// Number of elements of a token's row of projections. The row has queries, keys and values. The gates of heads or
-    /// of elements follow, or a second copy of the queries together with their gates.
+    /// Number of elements that attention's projections compute for a token. The row has queries, keys and values, and
+    /// after them the gates of heads or of elements. If the queries' matrix also computes the gates, its output comes
+    /// after them instead: another copy of the queries, together with the gates.
     pub(crate) const fn attention_row(&self, layer: &Layer) -> usize {
         let gates = match (self.gated_query(), self.heads_gated()) {
             (true, _) => 2 * layer.q_dim(),
@@ -507,7 +513,8 @@ impl<'a> Spec<'a> {
         matches!(self.loops(), Some(Loops { low_runs: 1.., .. }))
     }
 
-    /// Index of a layer's rotary positions: 0 for global layers, 1 for local layers.
+    /// Returns which of the two rotary positions a layer uses: 0 for those of global layers, 1 for those of local
+    /// layers.
     pub(crate) const fn rotation(&self, layer: &Layer) -> usize {
         if self.in_file(layer.index) < self.rotated_first() { 1 } else { layer.pool() }
     }
@@ -535,13 +542,14 @@ impl<'a> Spec<'a> {
         self.experts_beside() || self.experts_of_input()
     }
 
-    /// Number of elements per token that are kept behind the feed-forward's intermediate values. These are the layer's
-    /// input, or the output of the dense feed-forward in a layer that also has experts.
+    /// Number of elements per token that a layer must keep while its feed-forward runs, after the feed-forward's
+    /// intermediate values: the layer's input, or the output of the dense feed-forward in a layer that also has
+    /// experts.
     pub(crate) const fn held(&self, layer: &Layer) -> usize {
         if self.keeps_input() || self.experts_beside() && layer.has_experts { self.dim } else { 0 }
     }
 
-    /// Number of elements of a token's intermediate values in a layer's feed-forward.
+    /// Number of floats that a layer's feed-forward needs for the intermediate values of a token.
     const fn ffn_inner(&self, layer: &Layer) -> usize {
         let (width, expert) = match self.gate_in(layer) {
             Gate::None => (layer.ffn, layer.expert_width),
@@ -563,13 +571,13 @@ impl<'a> Spec<'a> {
         }
     }
 
-    /// Largest number of elements of a token's intermediate values in any layer.
+    /// The largest number of elements that the intermediate values of a token take in any layer.
     pub(crate) const fn inner(&self) -> usize {
         let mut most = self.layers * self.per_layer_input();
         let mut index = 0;
         while index < self.layers {
             let layer = self.layer(index);
-            // This is room for the layer's input, which is kept for the second mixer if a layer has two, or for the
+            // Some layers need room for a copy of their input: for the second mixer, if a layer has two, or for the
             // feed-forward.
             let held = if matches!(layer.mixer, Mixer::Both) || self.keeps_input() { self.dim } else { 0 };
             let attention = match self.latent() {
@@ -647,7 +655,8 @@ impl<'a> Spec<'a> {
         widest
     }
 
-    /// The layer whose keys and values are read by the local (or global) layers that do not compute their own.
+    /// Returns the layer whose keys and values are read by those layers that do not compute their own: by local layers
+    /// if `is_local` is true, otherwise by global ones.
     pub(crate) const fn owner(&self, is_local: bool) -> Option<usize> {
         let mut index = self.layers.saturating_sub(self.kv_shared());
         while index > 0 {

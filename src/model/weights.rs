@@ -21,16 +21,16 @@ use crate::{Error, Gguf, Name, built};
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub(crate) struct Entry {
-    /// Location and type of the tensor. The lowest byte is the [`Kind`]. Above it is the byte offset in the file or,
-    /// for a converted vector, [`CONVERTED`] and the byte offset in [`Weights::converted`].
+    /// The tensor's location and type. The lowest byte is the [`Kind`]. The bytes above it are the byte offset in the
+    /// file. For a converted vector, they are [`CONVERTED`] and the byte offset in [`Weights::converted`].
     place: u64,
     rows: u32,
     cols: u32,
 }
 
 impl Entry {
-    /// The entry of an adapter's tensor. Its number of rows counts the rows of all matrices of the tensor. Returns
-    /// `None` if there are too many rows, or if this build lacks the type.
+    /// Makes the entry of an adapter's tensor. The rows of all matrices of the tensor are counted together. `None` if
+    /// there are too many rows, or if this build cannot run the type.
     #[cfg(feature = "lora")]
     pub fn of(tensor: &Tensor<'_>) -> Option<Self> {
         let [cols, rows, slabs, _] = tensor.dims;
@@ -38,7 +38,7 @@ impl Entry {
         Some(Self { place, rows: rows.checked_mul(slabs)?.try_into().ok()?, cols: cols.try_into().ok()? })
     }
 
-    /// The entry of a tensor of `rows` rows with `cols` elements each, at a byte offset of the file.
+    /// Makes the entry of a tensor that is at a byte offset of the file. The tensor has `rows` rows of `cols` elements.
     #[cfg(feature = "vision")]
     pub fn at(offset: u64, kind: Kind, (rows, cols): (usize, usize)) -> Self {
         Self { place: offset << 8 | u64::from(kind.0), rows: rows as u32, cols: cols as u32 }
@@ -56,7 +56,8 @@ impl Entry {
         self.cols as usize
     }
 
-    /// The tensor in its file. The function is not inlined, because most look-ups find no entry.
+    /// Returns the matrix, as it is in its file or in a storage. The function is not inlined, because most look-ups
+    /// find no entry.
     #[inline(never)]
     pub fn matrix<'m>(&self, file: Pieces<'m>) -> Option<Matrix<'m>> {
         #[cfg(feature = "storage")]
@@ -158,7 +159,8 @@ fn walk(gguf: &Gguf<'_>, spec: &Spec<'_>, found: &mut dyn FnMut(Found<'_>) -> Re
     Ok(())
 }
 
-/// Returns how the forward pass of the stack that `spec` describes uses the tensor called `name`.
+/// Returns how a forward pass uses the tensor called `name`: whether its rows are multiplied, looked up, or neither.
+/// `spec` describes the stack of layers.
 #[cfg(feature = "lora")]
 pub(super) fn use_of(spec: &Spec<'_>, name: &str) -> TensorUse {
     match read_as(spec, name) {
@@ -173,7 +175,8 @@ pub(super) fn is_matrix(spec: &Spec<'_>, name: &str) -> bool {
     read_as(spec, name).is_some_and(|(_, shape)| !shape.is_vector())
 }
 
-/// Role and shape of the tensor called `name`, if the stack that `spec` describes reads it.
+/// Returns the role and shape of the tensor called `name`; `None` if the stack of layers that `spec` describes does not
+/// read it.
 fn read_as(spec: &Spec<'_>, name: &str) -> Option<(Role, Shape)> {
     let Place::Of(role, layer, piece) = Role::of(name, spec.stack()) else { return None };
     let role = role.in_family(spec);
@@ -185,8 +188,8 @@ fn read_as(spec: &Spec<'_>, name: &str) -> Option<(Role, Shape)> {
 }
 
 impl Piece {
-    /// Shape of a tensor that is this piece of the weights of `role`; the weights as a whole have the shape `whole`.
-    /// `None` if no file has that piece.
+    /// Shape of a tensor that is this piece of a role's weights; `whole` is the shape of all weights of the role.
+    /// `None` if no file has such a piece.
     fn shape(self, whole: Shape, spec: &Spec<'_>, role: Role) -> Option<Shape> {
         let separate = spec.separate_experts() && role.expert_slot().is_some();
         Some(match (self, whole) {
@@ -272,7 +275,8 @@ fn blame(gguf: &Gguf<'_>, spec: &Spec<'_>, role: Role) -> Result<(), Error> {
 /// model does not have take no entry in the table.
 #[derive(Clone, Copy)]
 struct Slots {
-    /// Index of each role's tensor (in the first layer, for roles of layers), or [`NONE`](Self::NONE).
+    /// For each role, the index of its tensor, or [`NONE`](Self::NONE). For a role that exists in every layer, this is
+    /// the tensor of the first layer.
     first: [u8; Role::ALL.len()],
     /// Entries before the first layer.
     whole: usize,
@@ -283,9 +287,11 @@ struct Slots {
     /// Layers that run several times.
     #[cfg(feature = "llama-like")]
     loops: Option<Loops>,
-    /// Number of table entries from a matrix to its scales; 0 if the file has no scales.
+    /// In the table, the entry of a matrix's scales is this many entries after the matrix's own. 0 if the file has no
+    /// scales.
     scales: usize,
-    /// Index of the first expert's first matrix, if each expert has its own matrices, and the number of experts.
+    /// If each expert has tensors of its own: the index, in the table, of the first expert's first matrix, and the
+    /// number of experts.
     separate: (usize, usize),
 }
 
@@ -308,8 +314,8 @@ impl Slots {
         while number < Role::ALL.len() {
             let role = Role::ALL[number];
             if used[number] {
-                // `slots.whole` is complete at the first role of a layer, because `ALL` has the roles of the whole
-                // model first.
+                // When the loop reaches the first role of a layer, `slots.whole` has its final value, because `ALL`
+                // lists the roles of the whole model first.
                 slots.first[number] = (slots.whole + slots.layer) as u8;
                 if role.per_layer() {
                     slots.layer += 1;
@@ -340,8 +346,8 @@ impl Slots {
         let (mut seen, mut index) = (0u32, 0);
         while index < spec.layers {
             let layer = spec.layer(index);
-            // Bit 1 is set for layers with states and here also for layers that score, because models with layers that
-            // score have no states.
+            // There is one bit for each kind of layer. Layers that score options have bit 1 of the kind's number, too.
+            // For other layers, this bit means recurrent states, which a model with scoring layers never has.
             let bit = 1 << (layer.parts() | (spec.scores(index) as u32) << 1);
             let mut number = if seen & bit == 0 { 0 } else { Role::ALL.len() };
             while number < Role::ALL.len() {
@@ -364,7 +370,7 @@ impl Slots {
         Some(layer)
     }
 
-    /// Table index of a role's tensor; `layer` is 0 for roles of the whole model.
+    /// Index in the table of the tensor that has a role in a layer. For roles of the whole model, `layer` is 0.
     fn place(&self, role: Role, layer: usize) -> Option<usize> {
         let first = *self.first.get(role as usize).filter(|first| **first != Self::NONE)?;
         Some(usize::from(first) + layer * self.layer)
@@ -377,7 +383,8 @@ pub(crate) struct Weights<'m, 'w> {
     file: Pieces<'m>,
     slots: Slots,
     table: &'w [Entry],
-    /// Vectors as little-endian f32 whose type in the file is not f32.
+    /// A copy of those vectors of the model that the file does not store as f32. In the copy, they are little-endian
+    /// f32.
     converted: &'w [u8],
 }
 

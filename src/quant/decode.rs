@@ -12,7 +12,7 @@ pub(crate) fn le_f16(bytes: [u8; 2]) -> f32 {
     f16::from_le_bytes(bytes).to_f32_const()
 }
 
-/// Element `i` of little-endian f32 bytes; 0 past the end of the bytes.
+/// Returns the f32 number `i` of little-endian bytes. 0 if `i` is past the end of the bytes.
 #[inline]
 pub(crate) fn le_f32(bytes: &[u8], i: usize) -> f32 {
     bytes.get(i * 4..).and_then(|tail| tail.first_chunk()).map_or(0.0, |b| f32::from_le_bytes(*b))
@@ -61,7 +61,7 @@ fn floats<const N: usize>(bytes: &[u8], out: &mut [f32], float: impl Fn([u8; N])
     }
 }
 
-/// Decodes blocks by the formula of [`Format`], weight by weight.
+/// Decodes blocks, weight by weight, by the formula that [`Format`] gives.
 fn blocks<F: Format>(bytes: &[u8], out: &mut [f32]) {
     let blocks: &[F::Block] = bytemuck::try_cast_slice(bytes).unwrap_or_default();
     for (block, out) in blocks.iter().zip(out.chunks_exact_mut(F::ELEMENTS)) {

@@ -35,7 +35,8 @@ pub fn encode_row(kind: TensorType, x: &[f32], out: &mut [u8]) -> bool {
     true
 }
 
-/// Calls `block` for every `N` elements, with these elements and with the `B` bytes to write.
+/// Divides `x` into blocks of `N` elements, and `out` into blocks of `B` bytes. Calls `block` with each pair of blocks,
+/// to write the bytes of the elements.
 fn each<const N: usize, const B: usize>(x: &[f32], out: &mut [u8], block: impl Fn(&[f32; N], &mut [u8; B])) {
     for (x, out) in x.as_chunks::<N>().0.iter().zip(out.as_chunks_mut::<B>().0) {
         block(x, out);

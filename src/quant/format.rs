@@ -37,23 +37,25 @@ pub(crate) trait Format: Named + Copy + 'static {
     /// The largest code.
     #[allow(dead_code)] // only kernels with an instruction set read it
     const MAX: u8;
-    /// Byte offset of the f16 `d`, and a power of two by which this f16 is multiplied; `None` if `d` is stored in a
-    /// different way, which [`d`](Self::d) then implements.
+    /// The byte offset in a block of the f16 scale `d`, and a power of two by which `d` is multiplied. `None` if the
+    /// format stores `d` in another way, which the format's own [`d`](Self::d) implements.
     const D: Option<(usize, f32)> = Some((0, 1.0));
-    /// Byte offset of the f16 `m`, and the factor by which this f16 is multiplied; `None` for formats without minimums.
+    /// The byte offset in a block of the f16 `m`, which scales minimums, and a factor by which `m` is multiplied.
+    /// `None` for formats without minimums.
     const M: Option<(usize, f32)> = None;
-    /// The layout of a chunk. Kernels can load chunks of some layouts from two rows at once.
+    /// Where the weights of a chunk are in a block. For some of these layouts, kernels load chunks of two rows at once.
     const SHAPE: Shape = Shape::Other;
-    /// True if [`unpack`](Self::unpack) reads the block only with `load` and `nibbles`, so that several blocks can be
+    /// True if [`unpack`](Self::unpack) reads the block only through `load` and `nibbles`. Several blocks can then be
     /// unpacked side by side.
     #[allow(dead_code)] // only kernels with an instruction set read it
     const BYTEWISE: bool = false;
     /// True if the activations have an f32 scale per block, instead of an f16 scale per 32 elements.
     const F32_SCALES: bool = false;
-    /// True if every group of 16 has its own float `d` instead of an integer scale.
+    /// True if each group of 16 weights has a float `d` of its own. Otherwise groups have integer scales.
     const FLOAT_GROUPS: bool = false;
 
-    /// The factor `d` for the weights from element `at` on. `f16` converts two little-endian bytes.
+    /// Returns the float `d` of a block, by which the weights from element `at` on are scaled. `f16` converts two
+    /// little-endian bytes.
     #[inline(always)]
     fn d(block: &Self::Block, _at: usize, f16: impl Fn([u8; 2]) -> f32) -> f32 {
         Self::D.map_or(0.0, |(offset, factor)| f16(*bytes_at(block.as_ref(), offset)) * factor)
@@ -63,13 +65,15 @@ pub(crate) trait Format: Named + Copy + 'static {
     fn m(block: &Self::Block, f16: impl Fn([u8; 2]) -> f32) -> f32 {
         Self::M.map_or(0.0, |(offset, factor)| f16(*bytes_at(block.as_ref(), offset)) * factor)
     }
-    /// The scales of all groups, as signed bytes in two little-endian words, because words go into vector registers
-    /// without a detour through memory. Formats with groups of 32 use only the first word.
+    /// Returns the scales of all groups of a block, each a signed byte, in two little-endian words. Words are used
+    /// because they go into vector registers without a detour through memory. Formats with groups of 32 weights need
+    /// only the first word.
     #[inline(always)]
     fn scale_words(_block: &Self::Block) -> [u64; 2] {
         [ONES; 2]
     }
-    /// The minimums of all groups, in the layout of [`scale_words`](Self::scale_words).
+    /// Returns the minimums of all groups of a block, in the form in which [`scale_words`](Self::scale_words) returns
+    /// scales.
     #[inline(always)]
     fn minimum_words(_block: &Self::Block) -> [u64; 2] {
         [ONES; 2]
@@ -88,17 +92,17 @@ pub(crate) trait Format: Named + Copy + 'static {
     fn unpack<S: Bytes>(s: S, block: &Self::Block, chunk: usize) -> S::V;
 }
 
-/// Location and layout of a chunk in a block: see [`Format::SHAPE`].
+/// How a chunk of weights is stored, and where in its block: see [`Format::SHAPE`].
 #[derive(Clone, Copy)]
 pub(crate) enum Shape {
-    /// In blocks of 32: signed bytes from this offset. The codes are these bytes plus 128.
+    /// Blocks of 32 with one signed byte per weight, from this byte offset on. The code is the byte plus 128.
     Bytes(usize),
-    /// In blocks of 32: four bits per weight, in 16 bytes from this offset. The low halves of the bytes are the first
-    /// 16 weights. The table, if there is one, maps the four bits to codes.
+    /// For blocks of 32: 16 bytes from this offset on have four bits for each weight. The first 16 weights are in the
+    /// low halves of the bytes. If there is a table, it maps the four bits to codes.
     #[allow(dead_code)] // only kernels with an instruction set read it
     Nibbles(usize, Option<&'static [u8; 16]>),
-    /// In blocks of 256: 32 bytes from this offset on for every 64 weights of four bits. The low halves of these bytes
-    /// are the first 32 weights.
+    /// Blocks of 256 weights with four bits each: from this byte offset on, 32 bytes for every 64 weights. The low
+    /// halves of these bytes are the first 32 weights, the high halves the next 32.
     #[allow(dead_code)] // only kernels with an instruction set read it
     Halves(usize),
     Other,
@@ -125,7 +129,7 @@ pub(crate) trait Bytes: Copy {
     fn xor(self, a: Self::V, b: Self::V) -> Self::V;
     fn add(self, a: Self::V, b: Self::V) -> Self::V;
     fn sub(self, a: Self::V, b: Self::V) -> Self::V;
-    /// Each byte becomes `(x << left) & mask`, or `(x >> -left) & mask` for a negative `left`.
+    /// Shifts each byte and masks it: `(x << left) & mask`, or `(x >> -left) & mask` for a negative `left`.
     fn shift(self, x: Self::V, left: i32, mask: u8) -> Self::V;
     /// Each byte becomes `table[x]`; every `x` is less than 16.
     fn lookup(self, table: &[u8; 16], x: Self::V) -> Self::V;
@@ -293,7 +297,8 @@ mod tests {
 
     macro_rules! codes {
         ({} $($name:ident = $number:literal, $module:ident :: $format:ident, $feature:literal;)*) => {
-            /// Codes never exceed `Format::MAX`, whatever bytes a block has. The proofs of `.ci/bounds` rely on this.
+            /// Tests that no code exceeds `Format::MAX`, whatever bytes a block has. The proofs of `.ci/bounds` rely on
+            /// this.
             #[test]
             fn codes_are_at_most_their_maximum() {
                 $(largest_code::<formats::$module::$format>(stringify!($name));)*
@@ -314,7 +319,7 @@ mod tests {
             largest = largest.max(codes.max().unwrap_or(0));
         };
         (0..=255).for_each(|byte| take(&vec![byte; size_of::<F::Block>()]));
-        // Each of the 2048 entries of the largest table occurs about 300 times.
+        // The largest table of a format has 2048 entries; random blocks read each of them about 300 times.
         for _ in 0..20_000 {
             take(&(0..size_of::<F::Block>()).map(|_| random()).collect::<Vec<_>>());
         }

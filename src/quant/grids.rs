@@ -8,7 +8,7 @@ use super::format::{Bytes, ONES};
 
 /// The values of the grids of IQ2.
 const IQ2_VALUES: [u8; 3] = [8, 25, 43];
-/// The values of the grid of IQ1 (-1, 0, 1) in eighths, plus 8.
+/// The three weights of IQ1's grid, -1, 0 and 1, as eight times the weight plus 8.
 const IQ1_VALUES: [u8; 3] = [0, 8, 16];
 
 pub(super) static IQ2_XXS: [u64; 256] = eights(&IQ2_XXS_INDICES, &IQ2_VALUES);
@@ -58,7 +58,7 @@ pub(super) fn odd_scales(bits: impl Fn(usize) -> u32) -> u64 {
     (0..8).fold(ONES, |all, i| all | u64::from(bits(i)) << (8 * i + 1))
 }
 
-/// Returns `bias + value`, or `bias - value` for values whose sign bit is set.
+/// Returns `bias + value` for each byte of `values`; where the byte's bit in `signs` is set, `bias - value`.
 #[inline(always)]
 pub(super) fn signed<S: Bytes>(s: S, values: S::V, signs: u32, bias: u8) -> S::V {
     let negative = s.spread(signs);

@@ -6,7 +6,7 @@ use super::{Format, Shape, formats, formats_list};
 
 macro_rules! types {
     (
-        // Types without a block format in this crate: single elements, and ggml's formats for activations.
+        // Types that have no block format in this crate: types of single elements, and ggml's formats for activations.
         { $($plain:ident = $id:literal, $elements:literal, $bytes:literal;)* }
         $($name:ident = $number:literal, $module:ident :: $format:ident, $feature:literal;)*
     ) => {
@@ -89,7 +89,7 @@ const fn is_sound<F: Format>() -> bool {
     shape && both && has_half(F::D, size) && has_half(F::M, size) && (F::GROUP == 16 || F::GROUP == 32)
 }
 
-/// True if there is no f16, or if the f16 ends inside a block of `size` bytes.
+/// True if the f16 at `offset` lies within a block of `size` bytes, or if the format has no such f16.
 const fn has_half(offset: Option<(usize, f32)>, size: usize) -> bool {
     match offset {
         Some((offset, _)) => offset + 2 <= size,

@@ -7,15 +7,15 @@ use super::more::{More, State};
 const PEAK: f64 = 5.0;
 /// Decrease of the logit with the square of the distance.
 const SHARPNESS: f64 = 10.0;
-/// Distance from the target, in probability, that counts as 1.
+/// Unit of distance: a token's probability differs from the target by this much if the distance is 1.
 const WIDTH: f64 = 0.3;
 
 fn decay(more: &More) -> f32 {
     more.adaptive_decay.clamp(0.0, 0.99)
 }
 
-/// Weighted sum of probabilities and total weight before the first token. They are the same as after infinitely many
-/// tokens with the target probability.
+/// Start values of the two running sums of adaptive-p: the weighted sum of the chosen tokens' probabilities, and the
+/// sum of the weights. They are the limits after infinitely many tokens with exactly the target probability.
 pub(super) fn start(more: &More) -> (f32, f32) {
     let weight = 1.0 / (1.0 - decay(more));
     (more.adaptive_target * weight, weight)
@@ -29,7 +29,8 @@ pub(super) fn adapted(more: &More, state: &State) -> f64 {
     if adapted.is_nan() { target } else { adapted }
 }
 
-/// Weight of a token with probability `share`. Impossible tokens stay impossible.
+/// Weight of a token of probability `share` in the draw of adaptive-p: the closer to the adapted target, the larger. An
+/// impossible token stays impossible.
 pub(super) fn weight(logit: f32, share: f64, adapted: f64) -> f64 {
     if logit == f32::NEG_INFINITY {
         return 0.0;

@@ -41,7 +41,8 @@ pub(super) fn best_where(logits: &[f32], allowed: &mut impl FnMut(TokenId) -> bo
     const PART: usize = 256;
     let (mut best, mut token) = (f32::NEG_INFINITY, None);
     for (part, start) in logits.chunks(PART).zip((0..).step_by(PART)) {
-        // Tests whole chunks first, because chunks with a better logit are rare.
+        // Searches a chunk for a better logit first, and tests single tokens only if there is one, because such chunks
+        // are rare.
         if !has_above(part, best) {
             continue;
         }
@@ -94,12 +95,13 @@ impl<'s> Candidates<'s> {
             count += 1;
         }
         let slots = slots.get_mut(..count).unwrap_or(&mut []);
-        // Builds a heap whose root is the worst current candidate, because a better token replaces the worst candidate.
+        // Builds a heap whose root is the worst of the candidates, because a better token will replace the worst one.
         for root in (0..count / 2).rev() {
             sink(slots, root, count, &mut is_better);
         }
         for (token, value) in logits {
-            // For equal logits the earlier token stays, because it has the lower id.
+            // If two tokens have the same logit, the one with the lower id is better. Tokens come in the order of their
+            // ids, so only a higher logit replaces a candidate.
             if slots.first().is_some_and(|worst| value > logit(worst)) && allowed(token as TokenId) {
                 if let Some(worst) = slots.first_mut() {
                     *worst = slot(token, value);
@@ -111,9 +113,9 @@ impl<'s> Candidates<'s> {
         Self { slots }
     }
 
-    /// Collects the best of all tokens, at least one, until `enough` returns true. Its arguments are the number of
-    /// collected tokens, the logit and the weight of the last collected token, and the weight of all tokens. The
-    /// remaining tokens stay unsorted.
+    /// Collects the best of all tokens, at least one, until `enough` returns true. The arguments of `enough` are the
+    /// number of collected tokens, the logit and the weight of the token that was collected last, and the weight of all
+    /// tokens together. The remaining tokens stay unsorted.
     pub fn best_until(
         slots: &'s mut [Slot],
         logits: &[f32],
@@ -207,8 +209,8 @@ impl<'s> Candidates<'s> {
         let expected: f64 =
             self.weights(temperature).filter(|weight| *weight > 0.0).map(|w| w / total * surprise(w)).sum();
         let at = |i: usize| self.slots.get(i).map(|s| weight(logit(s), highest, temperature));
-        // Starts at the candidate where the surprise reaches the expected surprise, and extends the range to both
-        // sides.
+        // The kept range starts at the candidate whose surprise reaches the expected surprise. It is then extended to
+        // both sides.
         let middle = self.weights(temperature).take_while(|w| surprise(*w) <= expected).count();
         let (mut start, mut end, mut reached) = (middle, middle, 0.0);
         while end - start < min_keep.max(1) || reached <= f64::from(typical_p) * total {
@@ -329,7 +331,8 @@ impl Candidates<'_> {
         self.slots.iter().map(move |s| (token(s), logit(s), weight(logit(s), highest, temperature) / total))
     }
 
-    /// Draws a candidate in proportion to weights, which depend on the logit and the probability.
+    /// Draws a candidate at random. A candidate's chance is proportional to its weight, which `weight` computes from
+    /// the candidate's logit and probability.
     pub fn draw_by(&self, weight: impl Fn(f32, f64) -> f64, temperature: f32, random: f64) -> Option<TokenId> {
         if self.highest() == f32::NEG_INFINITY {
             return None;
@@ -338,7 +341,8 @@ impl Candidates<'_> {
     }
 }
 
-/// Moves items as a quicksort with the median of three (introsort) does if no item compares as less than another.
+/// Permutes the items as an introsort (a quicksort with the median of three as pivot) does if all items compare as
+/// equal.
 #[cfg(feature = "samplers")]
 fn partition(slots: &mut [Slot]) {
     /// Ranges of at most this length are not divided.
@@ -354,14 +358,15 @@ fn partition(slots: &mut [Slot]) {
             }
             rest.reverse();
         }
-        // Half of the items after the first item, rounded up, stay on the side of the first item.
+        // The first item goes to the lower range, together with the first half (rounded up) of all other items.
         let cut = start + 1 + (range.len() - 1) / 2;
         let _ = ranges.push((start, cut));
         let _ = ranges.push((cut, end));
     }
 }
 
-/// The limit that is `count` standard deviations below the highest of the logits that are possible.
+/// Returns the logit that is `count` standard deviations below the highest logit. Logits of minus infinity, which
+/// belong to forbidden tokens, do not count.
 #[cfg(feature = "samplers")]
 pub(super) fn sigmas<I: Iterator<Item = f32>>(count: f32, logits: impl Fn() -> I) -> f64 {
     let possible = || logits().map(clean).filter(|logit| *logit > f32::NEG_INFINITY).map(f64::from);
@@ -371,14 +376,15 @@ pub(super) fn sigmas<I: Iterator<Item = f32>>(count: f32, logits: impl Fn() -> I
     possible().fold(f64::NEG_INFINITY, f64::max) - f64::from(count) * libm::sqrt(variance)
 }
 
-/// Lower limit of logits, as a difference from the highest logit.
+/// The lowest logit that a candidate may have, given as the difference from the highest logit.
 #[derive(Clone, Copy)]
 pub(super) struct Least(f32);
 
 impl Least {
     pub const NONE: Self = Self(f32::NEG_INFINITY);
 
-    /// The limit at which a token is `min_p` times as probable as the best token, at this temperature.
+    /// The limit for a given `min_p`, relative to the highest logit: a token with this logit is `min_p` times as
+    /// probable as the best token.
     pub fn of(min_p: f32, temperature: f32) -> Self {
         if min_p > 0.0 { Self(libm::logf(min_p) * temperature) } else { Self::NONE }
     }
@@ -423,13 +429,13 @@ fn draw_weighted(candidates: impl Iterator<Item = (TokenId, f64)> + Clone, rando
     chosen
 }
 
-/// The tokens from which [`draw_of_all`] draws, with their logits.
+/// Returns the tokens among which [`draw_of_all`] draws, each with its logit.
 fn of_all(logits: &[f32], highest: f32, least: f32) -> impl Iterator<Item = (TokenId, f32)> + Clone {
     let logits = logits.iter().enumerate().map(|(token, logit)| (token as TokenId, clean(*logit)));
     logits.filter(move |(_, logit)| *logit >= least || *logit == highest)
 }
 
-/// The tokens from which [`draw_of_all`] draws, with their logits and probabilities.
+/// Returns the tokens among which [`draw_of_all`] draws, each with its logit and its probability.
 #[cfg(feature = "samplers")]
 pub(super) fn shares_of_all(
     logits: &[f32],

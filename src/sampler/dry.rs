@@ -8,7 +8,7 @@ use super::scratch::Word;
 use crate::TokenId;
 use crate::sort::heapsort;
 
-/// Sequences of tokens that end a repetition, such as line breaks and quotation marks.
+/// Breakers of DRY: sequences of tokens at which a repetition ends, such as line breaks and quotation marks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Breakers<'b> {
     /// The sequences, sorted by their first tokens.
@@ -21,15 +21,16 @@ pub struct Breakers<'b> {
 pub struct Breaker {
     /// The first token.
     pub head: TokenId,
-    /// Index of the second token in the tails of [`Breakers::new`].
+    /// Where the breaker's other tokens begin, in the tails of [`Breakers::new`].
     pub start: u32,
     /// Number of tokens after the first one.
     pub len: u32,
 }
 
 impl<'b> Breakers<'b> {
-    /// Creates the sequences that begin with `heads` and continue in `tails`. `None` unless the heads are sorted by
-    /// their first tokens, and the further tokens of each head are in `tails`.
+    /// Creates the list of sequences that interrupt repetitions. A sequence begins with one of `heads`, and its other
+    /// tokens are in `tails`. `None` if the heads are not sorted by their first tokens, or if a head's other tokens are
+    /// not all in `tails`.
     pub fn new(heads: &'b [Breaker], tails: &'b [TokenId]) -> Option<Self> {
         let is_inside = |head: &Breaker| u64::from(head.start) + u64::from(head.len) <= tails.len() as u64;
         let is_right = heads.is_sorted_by_key(|head| head.head) && heads.iter().all(is_inside);
@@ -48,7 +49,7 @@ impl<'b> Breakers<'b> {
     }
 }
 
-/// The recent tokens, and memory for the repetitions in them.
+/// What DRY needs: the recent tokens, and memory in which it finds their repetitions.
 pub(super) struct Dry<'s> {
     pub ring: Ring<'s>,
     pub breakers: Breakers<'s>,
@@ -65,7 +66,7 @@ impl<'s> Dry<'s> {
     pub fn penalties(&mut self, more: &More) -> impl Iterator<Item = (TokenId, f32)> + use<'_> {
         let found = self.repeats(more.dry_allowed_length as usize);
         let (allowed, multiplier, base) = (more.dry_allowed_length, more.dry_multiplier, more.dry_base);
-        // Limits the exponent, because with a longer repetition the penalty would be infinite.
+        // The exponent is limited, because with a longer repetition the power would be infinite.
         let limit = f64::from(f32::MAX_EXP) * core::f64::consts::LN_2 / libm::log(base.into());
         let longest = if base > 1.000001 { limit as u32 } else { 0 };
         let mut last = None;
@@ -114,7 +115,8 @@ impl<'s> Dry<'s> {
         found
     }
 
-    /// Maximum length of a repetition, because a repetition cannot include the last breaker.
+    /// Maximum length of a repetition. It is the number of tokens after the last breaker, because a repetition cannot
+    /// include a breaker.
     fn limit(&self) -> usize {
         let len = self.ring.len();
         for back in 0..len {
@@ -128,8 +130,9 @@ impl<'s> Dry<'s> {
         len
     }
 
-    /// Writes the second number of each pair. For pair `i`, this is the number of tokens before position `i`, counted
-    /// from the end, that equal the last tokens. The Z-algorithm takes time proportional to the number of tokens.
+    /// Computes how long a repetition ends at each position `i`: the number of tokens before `i` that equal the last
+    /// tokens of the text, counted backwards. Stores it as the second number of pair `i`. The Z-algorithm takes time
+    /// proportional to the number of tokens.
     fn matches(&mut self) {
         let Self { ring, repeats, .. } = self;
         let len = ring.len();

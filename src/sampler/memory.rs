@@ -1,4 +1,5 @@
-//! The steps of the feature `samplers`: their state during an answer, and the calls of each step.
+//! The sampling steps that need the feature `samplers`: where each step is called, and the state that the steps keep
+//! during an answer.
 
 use super::candidates::{Candidates, Slot};
 use super::dry::{Breakers, Dry};

@@ -9,11 +9,12 @@ use super::more::More;
 /// Number of tokens from which version 1 estimates the exponent of Zipf's law.
 const SAMPLE: usize = 100;
 
-/// Keeps a number of tokens, which the estimated exponent and the limit `mu` of surprise determine.
+/// Mirostat, version 1: keeps the most probable tokens. Their number follows from an estimate of how fast the
+/// probabilities fall (the exponent of Zipf's law) and from the limit `mu` on the surprise.
 pub(super) fn v1<'s>(slots: &'s mut [Slot], logits: &[f32], temperature: f32, mu: f32) -> Candidates<'s> {
     let vocab = logits.len();
-    // Sums over pairs of adjacent tokens. They are computed from two logarithms: of the ratio of the tokens' ranks, and
-    // of the ratio of their probabilities.
+    // Estimates the exponent of Zipf's law from pairs of adjacent tokens (by rank). A pair contributes two logarithms:
+    // of the ratio of the two ranks, and of the ratio of the two probabilities.
     let (mut products, mut squares, mut before, mut kept) = (0.0, 0.0, None, None);
     let enough = |count: usize, logit: f32, _: f64, _: f64| {
         if let Some(before) = before.replace(logit)
@@ -32,12 +33,13 @@ pub(super) fn v1<'s>(slots: &'s mut [Slot], logits: &[f32], temperature: f32, mu
     candidates.top_k(kept.unwrap_or(1))
 }
 
-/// Number of tokens to keep if the distribution has this exponent.
+/// Number of tokens to keep so that their surprise stays near the limit `mu`, if the probabilities follow Zipf's law
+/// with this exponent.
 fn number(exponent: f64, mu: f32, vocab: usize) -> usize {
     let shape = exponent - 1.0;
     let base = shape * libm::exp2(mu.into()) / (1.0 - libm::pow(vocab as f64, -shape));
     let number = libm::pow(base, 1.0 / exponent);
-    // NaN and numbers below 1 become 1, because the conversion saturates.
+    // The conversion turns NaN and negative numbers into 0. 0 then becomes 1, because at least one token is kept.
     (number as usize).clamp(1, vocab.max(1))
 }
 
@@ -57,7 +59,7 @@ fn surprise(share: f64) -> f64 {
     -libm::log(share) * LOG2_E
 }
 
-/// The limit of surprise after a token that was drawn with probability `share`.
+/// Mirostat's update of the limit on the surprise, after a token of probability `share` was drawn.
 pub(super) fn learned(more: &More, mu: f32, share: f64) -> f32 {
     mu - more.mirostat_eta * (surprise(share) as f32 - more.mirostat_tau)
 }

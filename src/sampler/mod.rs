@@ -83,7 +83,8 @@ pub enum Link {
     TopP,
     /// Keeps tokens that are at least `min_p` times as probable as the best token.
     MinP,
-    /// XTC, "exclude top choices": at random times, removes all top choices except the least probable one ([`More`]).
+    /// XTC, "exclude top choices": in some draws, at random, removes all tokens above a probability except the least
+    /// probable of them (see [`More`]).
     Xtc,
     /// Divides the logits by the temperature.
     Temperature,
@@ -148,8 +149,8 @@ pub struct Params {
     /// Typical sampling: keeps the tokens whose surprise (negative log-probability) is nearest to the expected
     /// surprise, until the kept tokens together have this probability; 1 keeps all tokens.
     pub typical_p: f32,
-    /// Steps after the penalties, in order. Steps not listed are skipped; without [`Link::Temperature`] the temperature
-    /// is 1.
+    /// The steps of the sampler that follow the penalties, in the order in which they run. A step that is not listed is
+    /// skipped; without [`Link::Temperature`] the temperature is 1.
     pub order: [Option<Link>; Link::ALL.len()],
     /// Divides the positive logits of recent tokens, and multiplies their negative logits; 1 is off.
     pub repeat_penalty: f32,
@@ -192,8 +193,8 @@ impl Params {
         (self.temperature <= 0.0 || self.temperature.is_nan()) && !self.more.is_dynamic()
     }
 
-    /// True if the order has a temperature, and no step before it changes which token is the best. (DRY as the first
-    /// step does not count: it lowers logits of all tokens, as the penalties do.)
+    /// True if `order` has a temperature step, and if no step before it can change which token is the best. (DRY as the
+    /// first step can be ignored: it lowers logits of all tokens, as the penalties do.)
     const fn keeps_best(&self) -> bool {
         let mut links: &[Option<Link>] = &self.order;
         let mut is_first = true;
@@ -222,7 +223,8 @@ impl Params {
         if is_off { 0 } else { self.repeat_last_n as usize }
     }
 
-    /// True if the step can remove tokens from a vocabulary of `vocab` tokens.
+    /// True if a step can remove tokens, if the vocabulary has `vocab` tokens. With some parameters, a step has no
+    /// effect.
     const fn filters(&self, link: Link, vocab: usize) -> bool {
         match link {
             Link::TopK => self.top_k > 0 && (self.top_k as usize) < vocab,
@@ -246,7 +248,8 @@ impl Params {
         false
     }
 
-    /// Number of candidates to keep in memory; 0 if tokens can be drawn in one pass.
+    /// Number of candidate tokens that the sampler must keep in memory. 0 if the token can be drawn in one pass over
+    /// the logits.
     const fn candidates(&self, vocab: usize) -> usize {
         if self.is_greedy() {
             return 0;
@@ -260,8 +263,8 @@ impl Params {
             match link {
                 None => {}
                 Some(link) if !self.filters(*link, vocab) => {}
-                // Top-k still limits the candidates after min-p, because both keep the best tokens, so that the order
-                // of the two steps does not matter.
+                // After min-p, top-k still limits the number of candidates: both steps keep the best tokens, so their
+                // order does not matter.
                 Some(Link::MinP) if self.more.min_keep() <= 1 => has_all = false,
                 Some(Link::TopK) => return self.top_k as usize,
                 // These change the logits.
@@ -474,7 +477,8 @@ fn uniform(rng: &mut impl Rng) -> f64 {
     (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// The tokens that the steps leave: candidates, or all tokens above a limit.
+/// The tokens from which one is drawn after all other steps of the sampler: a list of candidates or, if there is none,
+/// all tokens above a limit.
 struct Left<'l> {
     candidates: Option<Candidates<'l>>,
     least: Least,
@@ -523,7 +527,7 @@ fn filter<'l>(
         }
         let temperature = left.temperature;
         let kept = match (left.candidates.take(), fresh.take(), link) {
-            // If all tokens are candidates, only the kept tokens are sorted.
+            // If the whole vocabulary is a candidate, top-p finds the tokens that it keeps without sorting the others.
             (None, Some(slots), Link::TopP) if slots.len() == vocab => {
                 left.candidates = Some(Candidates::nucleus(slots, logits, params.top_p, min_keep, temperature));
                 continue;

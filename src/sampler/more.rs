@@ -1,4 +1,5 @@
-//! The steps of the feature `samplers`: their parameters, and the state that carries them through an answer.
+//! The sampling steps that need the feature `samplers`: their parameters, and the state that they keep from token to
+//! token.
 
 use super::Link;
 
@@ -99,7 +100,7 @@ impl More {
         self.dry_multiplier != 0.0 && self.dry_base >= 1.0 && self.dry_last_n > 0
     }
 
-    /// True if the step changes anything. `link` is a step of this feature.
+    /// True if the step `link`, which needs the feature `samplers`, is on and changes the result.
     pub(super) const fn filters(&self, link: Link) -> bool {
         match link {
             Link::Dry => self.has_dry(),

@@ -43,7 +43,7 @@ impl Ring<'_> {
         self.len
     }
 
-    /// The token that was stored `back` tokens before the last token.
+    /// Returns the recent token that is `back` places before the last one.
     pub fn back(&self, back: usize) -> TokenId {
         let last = self.next.checked_sub(back + 1).unwrap_or((self.next + self.words.len()).saturating_sub(back + 1));
         super::scratch::get(self.words, last)

@@ -7,7 +7,8 @@ use core::convert::Infallible;
 
 use rand_core::TryRng;
 
-/// The Xorshift64* generator. Each 64-bit output is one number of `run.c`: 24 random bits at the top, then zeros.
+/// The Xorshift64* generator. Each 64-bit output stands for one random number of `run.c`: the top 24 bits are random,
+/// and all others are zeros.
 ///
 /// `run.c`'s sampling corresponds to [`Params`](super::Params) with only temperature and top-p in `order`:
 ///

@@ -38,7 +38,8 @@ const fn cosine_below_quarter(n: usize) -> f64 {
     let is_sine = n > SIZE / 8;
     let n = if is_sine { SIZE / 4 - n } else { n };
     let x = core::f64::consts::TAU * n as f64 / SIZE as f64;
-    // In both series, each term is the previous term times -x^2 / (i (i + 1)).
+    // The cosine and the sine are computed by their series. In both, a term is `-x^2 / (i (i + 1))` times the term
+    // before it.
     let (mut term, mut i) = if is_sine { (x, 2.0) } else { (1.0, 1.0) };
     let mut sum = term;
     while i < 24.0 {
@@ -80,8 +81,8 @@ fn back(a: Complex) -> Complex {
     [a[1], -a[0]]
 }
 
-/// One stage of radix `P`. `small` computes the transform of `P` numbers. Each of `ROWS` interleaved rows has `P *
-/// COLUMNS` numbers.
+/// One stage of the Fourier transform, of radix `P`. `small` transforms `P` numbers. The stage processes `ROWS`
+/// interleaved rows, each of `P * COLUMNS` numbers.
 fn stage<const P: usize, const COLUMNS: usize, const ROWS: usize>(
     from: &[Complex],
     to: &mut [Complex],
@@ -124,8 +125,9 @@ fn five([a, b, c, d, e]: [Complex; 5]) -> [Complex; 5] {
     [add(a, add(be, cd)), add(even1, odd1), add(even2, odd2), sub(even2, odd2), sub(even1, odd1)]
 }
 
-/// Calls `each` with the power `|X(k)|^2` of every frequency `k` in order. `z` has the frame's even samples as real
-/// parts and the odd samples as imaginary parts. Each buffer has [`HALF`] numbers.
+/// Calls `each` with every frequency `k`, in order, and its power `|X(k)|^2`. `z` holds the samples of a frame as
+/// complex numbers: the even samples are real parts, the odd samples imaginary parts. `z` and the scratch buffer
+/// `other` have [`HALF`] numbers each.
 pub(super) fn powers(z: &mut [Complex], other: &mut [Complex], mut each: impl FnMut(usize, f32)) {
     stage::<5, 40, 1>(z, other, five);
     stage::<5, 8, 5>(other, z, five);

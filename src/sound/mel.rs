@@ -17,12 +17,12 @@ const BUFFER: usize = SIZE + 1;
 /// overflow.
 pub(super) const LOUDEST: f32 = 65_536.0;
 
-/// Weights of a frequency in the two triangles that contain it.
+/// The weights that a frequency has in the two triangular mel bands that contain it.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 struct Tap {
-    /// One plus the index of a triangle. The frequency lies on the rising side of this triangle, and on the falling
-    /// side of the previous one.
+    /// A frequency lies on the rising side of one triangle and on the falling side of the triangle before it. The field
+    /// is the index of the rising triangle, plus one.
     band: u32,
     rising: f32,
     falling: f32,
@@ -42,7 +42,7 @@ pub struct LogMel<'w> {
     /// Length of the window in samples.
     window: usize,
     taps: &'w mut [Tap],
-    /// The latest samples of the sound. The next frame begins with the first of these samples.
+    /// The latest samples of the sound, from the first sample of the next frame on.
     buffer: &'w mut [f32],
     spectrum: &'w mut [Complex],
     /// Number of samples in the buffer.
@@ -91,8 +91,8 @@ impl<'w> LogMel<'w> {
 
     /// Discards the samples so far, and starts another sound.
     pub fn restart(&mut self) {
-        // Leaves room for the samples before the sound, because these are mirror images of samples that are not known
-        // yet.
+        // The first frame also covers time before the sound. Room is left for samples there, which will be mirror
+        // images of later samples.
         (self.filled, self.received, self.frames) = (SIZE / 2, 0, 0);
     }
 
@@ -131,8 +131,8 @@ impl<'w> LogMel<'w> {
         while self.frames < Self::frames(self.window) {
             let mirrored = self.filled.checked_sub(back).and_then(|i| self.buffer.get(i)).copied();
             self.take(mirrored.unwrap_or(0.0), features);
-            // The next mirrored sample is one position earlier, and the end is one position later. (If `take` shifts
-            // the buffer, it shifts both positions.)
+            // The next mirrored sample is one position before this one, and the buffer's end has moved on by one. So
+            // the distance between the two grows by two, also if `take` shifts the buffer.
             back += 2;
         }
         self.restart();
@@ -162,7 +162,8 @@ impl<'w> LogMel<'w> {
             return;
         }
         if self.frames == 0 {
-            // The samples before the first sample of the sound mirror the samples after it.
+            // The transform of the first frame also needs samples before the start of the sound. They mirror the
+            // samples after the start.
             for i in 1..=SIZE / 2 {
                 let mirrored = self.buffer.get(SIZE / 2 + i).copied().unwrap_or(0.0);
                 if let Some(place) = self.buffer.get_mut(SIZE / 2 - i) {
@@ -227,7 +228,7 @@ pub(crate) fn check_samples<S: Sample>(samples: &[S], first: usize) -> Result<()
     }
 }
 
-/// Frequency of `mel` on Slaney's scale: linear up to 1000 Hz, then logarithmic.
+/// Returns the frequency in Hz of a place on Slaney's mel scale, which is linear up to 1000 Hz and logarithmic above.
 fn hertz(mel: f64) -> f64 {
     if mel < 15.0 { mel * (200.0 / 3.0) } else { 1000.0 * libm::exp((mel - 15.0) * (libm::log(6.4) / 27.0)) }
 }

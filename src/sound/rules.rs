@@ -33,7 +33,7 @@ pub struct Rules<'a> {
     begin_suppress: Option<Array<'a>>,
     /// The token that announces a text without timestamps. In the vocabulary, the timestamp tokens follow this token.
     no_timestamps: Option<TokenId>,
-    /// The latest time that a text may begin with, in steps of [`TIMESTAMP`].
+    /// The first timestamp of a text may be at most this late, in steps of [`TIMESTAMP`].
     latest_start: Option<u32>,
     /// The token that ends a text. Lower ids are text, higher ids are not.
     end: TokenId,
@@ -111,7 +111,8 @@ impl<'a> Rules<'a> {
                 mask(logits, first.saturating_add(latest as usize).saturating_add(1), usize::MAX);
             }
         }
-        // A timestamp must follow if all timestamp tokens together are more likely than the most likely text token.
+        // If all timestamp tokens together are more likely than the most likely text token, the next token must be a
+        // timestamp.
         let (text, times) = logits.split_at_checked(first).unwrap_or_default();
         if log_sum(times) > largest(text) {
             mask(logits, 0, first);

@@ -15,7 +15,8 @@ const PERIOD: u32 = 200;
 /// Minimum energy of a frame, as a sum of squares. Without a minimum, the noise in digital silence would have no
 /// energy, and every sound would be a voice. This energy corresponds to a change of 1e-4 per sample.
 const FAINT: f32 = FRAME as f32 * 1e-8;
-/// Maximum energy of the noise in the first period. A limit is needed, because a sound may begin with a voice.
+/// Maximum energy of the noise that is assumed for the beginning of a sound. Without this limit, a voice at the
+/// beginning would be taken for noise.
 const PRESUMED: f32 = FRAME as f32 * 1e-5;
 
 /// Detects voices: sounds that are louder than the surrounding noise.
@@ -37,7 +38,7 @@ const PRESUMED: f32 = FRAME as f32 * 1e-5;
 #[derive(Clone, Debug)]
 pub struct Voice {
     is_voice: bool,
-    /// Number of latest frames in a row that indicate a change of `is_voice`.
+    /// Number of consecutive frames, up to the last one, that say the opposite of `is_voice`.
     run: u32,
     last: f32,
     /// Number of samples in the unfinished frame; `energy` is the energy of these samples.
@@ -45,7 +46,7 @@ pub struct Voice {
     energy: f32,
     /// Number of frames of the unfinished period.
     frames: u32,
-    /// Energies of the quietest frame of the unfinished period and of the quietest frame of the previous period.
+    /// Energy of the quietest frame in the period that is not finished yet, and in the period before it.
     quietest: [f32; 2],
 }
 
@@ -139,7 +140,8 @@ mod tests {
         for (noise, voice) in [(0.001, 0.1), (0.0, 0.01), (0.004, 0.03), (0.003, 0.9)] {
             let sound = sound(12, noise, voice, &voices);
             let found = changes(sound.iter().copied());
-            // The pause between the second and the third sound is shorter than 0.3 seconds.
+            // The second and the third sound count as one voice, because the pause between them is shorter than 0.3
+            // seconds.
             let wanted = [16_000, 30_000, 48_050, 60_000, 100_000, 130_000];
             assert_eq!(found.len(), wanted.len(), "{noise}: {found:?}");
             for (pair, wanted) in found.as_chunks::<2>().0.iter().zip(wanted.as_chunks::<2>().0) {

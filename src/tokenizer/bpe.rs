@@ -140,12 +140,12 @@ pub(super) struct Lines<'v, 'a, 'i> {
     pub index: &'v Index<'i>,
     /// True if consecutive newlines become a single token, provided that the vocabulary has such a token.
     pub newlines: bool,
-    /// True if a line begins with a space, and each space of a line begins a word.
+    /// True if a line that does not begin with a space gets one, and each line is split into words before its spaces.
     pub words: bool,
 }
 
 impl Lines<'_, '_, '_> {
-    /// Appends the ids of a text without special tokens; `None` if `memory` is too small for one of its lines.
+    /// Appends the ids of a text that has no special tokens. `None` if `memory` is too small for a line of the text.
     pub fn encode(&self, text: &[u8], memory: &mut [Word], output: &mut Output<'_>) -> Option<()> {
         for mut line in PreTokenizer::LINES.words(text) {
             let is_newlines = line.starts_with(b"\n");
@@ -171,7 +171,8 @@ impl Lines<'_, '_, '_> {
         Some(())
     }
 
-    /// Appends the ids of a line or word, with a space before it if `space` has one.
+    /// Appends the ids of a line or word. If `space` is not `None`, the line is encoded with this byte, a space, before
+    /// it.
     fn encode_line(&self, space: Option<u8>, line: &[u8], memory: &mut [Word], output: &mut Output<'_>) -> Option<()> {
         let before = usize::from(space.is_some());
         let mut row = Row::new(memory, before + line.len())?;

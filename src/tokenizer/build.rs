@@ -66,7 +66,8 @@ impl<'a> Builder<'_, 'a> {
         self.vocab.tokens.string_at(offset as usize)
     }
 
-    /// Fills the offsets and counts the tokens of each bucket; finds the longest token and the known spellings.
+    /// Reads all tokens: fills the list of their offsets, counts the tokens of each bucket, and finds the longest token
+    /// and the tokens with known spellings.
     fn tokens(&mut self) -> Result<Found, Error> {
         let spelling = self.vocab.spelling();
         let mut found = Found::new();
@@ -100,8 +101,8 @@ impl<'a> Builder<'_, 'a> {
         Ok(found)
     }
 
-    /// Replaces each of the `count + 1` counts from word `at` on by the sum of all counts before it. This sum is the
-    /// start of the count's list.
+    /// Converts counts to start positions: replaces each of the `count + 1` counts from word `at` on by the sum of the
+    /// counts before it. The sum is the position at which the entries that were counted begin.
     fn counts_to_places(&mut self, at: usize, count: usize) {
         let mut place = 0;
         for at in at..=at + count {
@@ -111,15 +112,15 @@ impl<'a> Builder<'_, 'a> {
         }
     }
 
-    /// Returns the next free index of the list whose start is in word `at`, and increments that word.
+    /// Returns the place for the next entry of a list. The word `at` contains this place, and is then incremented.
     fn next_place(&mut self, at: usize) -> usize {
         let place = get(self.words, at);
         self.set(at, place + 1);
         place as usize
     }
 
-    /// Restores the starts of the lists after all entries are placed. Each word then holds the start of the next list,
-    /// so the words move up by one.
+    /// After all entries were placed, each of the words holds the start of the next list. Moves the words up by one, so
+    /// that each holds the start of its own list.
     fn places_to_starts(&mut self, at: usize, count: usize) {
         for at in (at + 1..=at + count).rev() {
             let start = get(self.words, at - 1);
@@ -158,7 +159,8 @@ impl<'a> Builder<'_, 'a> {
         }
     }
 
-    /// Fills the properties that follow from known spellings: end of turn, changed types, tokens that end an answer.
+    /// Stores the properties of tokens that follow from known spellings in the index: end of turn, changed types, and
+    /// tokens that end an answer.
     fn names(&mut self, gguf: &Gguf<'_>, found: &Found) {
         let consequences = consequences(gguf, self.vocab, found);
         self.set(header::EOT, consequences.eot.unwrap_or(NONE));
@@ -180,7 +182,8 @@ impl<'a> Builder<'_, 'a> {
         self.set(header::ENDS, count as u32);
     }
 
-    /// Adds the end tokens of a list, which ollama and `arenite convert` write, until there is no room left.
+    /// Adds the tokens that end an answer, from the list that ollama and `arenite convert` write to a file. Stops if
+    /// there is no more room for such tokens.
     #[inline(never)] // keeps its temporaries off the caller's stack
     fn listed_ends(&mut self, gguf: &Gguf<'_>) {
         let start = self.layout.ends();
@@ -299,7 +302,8 @@ fn set(words: &mut [Word], at: usize, value: u32) {
     }
 }
 
-/// The two pieces of a merge: before and after the first space that is not the first byte.
+/// Splits a merge rule, such as `a b`, into the texts of the two merged tokens. They are separated by the first space
+/// that is not the rule's first byte.
 pub(super) fn halves(merge: &[u8]) -> Option<(&[u8], &[u8])> {
     let space = merge.iter().skip(1).position(|byte| *byte == b' ')? + 1;
     Some((merge.get(..space)?, merge.get(space + 1..)?))
@@ -307,7 +311,7 @@ pub(super) fn halves(merge: &[u8]) -> Option<(&[u8], &[u8])> {
 
 /// Derives properties of tokens from the known spellings in `found` and from the ids in the metadata.
 pub(super) fn consequences(gguf: &Gguf<'_>, vocab: &Vocab<'_>, found: &Found) -> Consequences {
-    // As in llama.cpp, ids outside the vocabulary are ignored here.
+    // As in llama.cpp, the id is ignored if it is outside the vocabulary.
     let key = |name: &str| match gguf.u32(PREFIX, name) {
         Ok(Some(id)) if !name.is_empty() && (id as usize) < vocab.len() => Some(id),
         _ => None,
@@ -349,7 +353,7 @@ pub(super) fn note_gaps(gaps: &mut ByteSet, mut bytes: impl Iterator<Item = u8>)
     }
 }
 
-/// The entry of a token for the list of special tokens; `None` if the token is not special.
+/// Returns a token's entry in the list of special tokens. `None` if the token is not special.
 pub(super) fn special(id: TokenId, token: &[u8], kind: TokenType, rules: Rules<'_>) -> Option<Special> {
     let first = *token.first().filter(|_| kind.is_special())?;
     let rule = match rules {
@@ -379,16 +383,17 @@ pub(super) fn byte_token(token: &[u8]) -> Option<u8> {
     Some((digit(*high)? * 16 + digit(*low)?) as u8)
 }
 
-/// Selects the special tokens that absorb adjacent white space, or that must be whole words.
+/// Rules of a tokenizer for special tokens: which of them absorb adjacent white space, and which must be whole words.
 #[derive(Clone, Copy)]
 pub(super) enum Rules<'a> {
     Nothing,
-    /// Ascending entries `8 * id + rule`, written by `arenite convert`. `rule` is a sum of constants of [`rule`], or 0
-    /// for [`rule::NORMALIZED`]; another entry of the same id may follow.
+    /// Entries `8 * id + rule` in ascending order, written by `arenite convert`. `rule` is a sum of the constants in
+    /// [`rule`], or 0 for [`rule::NORMALIZED`]. A token can have two entries, one for `NORMALIZED` and one for the
+    /// other rules.
     Listed(&'a [Word]),
     /// Most special tokens absorb white space after them.
     Phi3,
-    /// The special token with this text absorbs the white space before it.
+    /// Only the special token with this text absorbs white space, namely the white space before it.
     Mask(&'static [u8]),
 }
 

@@ -11,7 +11,7 @@ use crate::built;
 /// U+E000. The spelling of a group of DNA letters ends with this character, so that it differs from ordinary text.
 pub(super) const DNA_MARK: [u8; 3] = *b"\xee\x80\x80";
 
-/// Canonical byte of [`DNA_MARK`], which no text in UTF-8 has.
+/// The byte that represents [`DNA_MARK`] in the canonical bytes of tokens. No text in UTF-8 has this byte.
 pub(super) const DNA_BYTE: u8 = 0xff;
 
 /// U+2581, SentencePiece's space.
@@ -22,7 +22,7 @@ pub(super) const SPACE: [u8; 3] = *b"\xe2\x96\x81";
 pub(super) enum Spelling {
     /// Spaces as `▁`, other characters unchanged.
     Escaped,
-    /// Like `Escaped`, for texts in which spaces are also written as `▁`.
+    /// Like `Escaped`. In addition, a text itself may contain `▁` in place of spaces.
     Raw,
     /// Bytes as characters of [`byte_level`].
     ByteLevel,
@@ -31,7 +31,7 @@ pub(super) enum Spelling {
     /// The text itself, spaces included.
     #[cfg_attr(not(feature = "plamo2"), allow(dead_code))]
     Plain,
-    /// The inside of a literal of bytes in Python: `\xe2`, `\n`, `\\`.
+    /// The text between the quotes of a `bytes` literal in Python: `\xe2`, `\n`, `\\`.
     #[cfg_attr(not(feature = "rwkv-world"), allow(dead_code))]
     Python,
 }
@@ -49,8 +49,8 @@ impl Spelling {
         Bytes { spelling: self, rest: spelled }
     }
 
-    /// True if a text can contain this token, because the token has the vocabulary's spelling. All other tokens (such
-    /// as a control token in raw UTF-8) are only found as special tokens.
+    /// True if the vocabulary's own spelling is used for this token, so that ordinary text can contain it. Tokens with
+    /// another spelling (such as a control token in raw UTF-8) are only found as special tokens.
     pub fn is_reachable(self, spelled: &[u8]) -> bool {
         match self {
             Spelling::ByteLevel | Spelling::Dna if built::BPE => {
@@ -64,8 +64,8 @@ impl Spelling {
         }
     }
 
-    /// The byte at a position of the text that a spelling represents. Only used for tokens that are looked up by
-    /// prefix. A spelling with escapes is decoded from its start.
+    /// Returns the byte at position `at` of the text that a token's spelling stands for. It is only used for tokens
+    /// that are looked up by prefix. A spelling with escapes is decoded from its start.
     #[inline]
     pub fn byte_at(self, spelled: &[u8], at: usize) -> Option<u8> {
         match self {
@@ -79,7 +79,8 @@ impl Spelling {
     }
 }
 
-/// Decodes the first character of the inside of a Python literal; also returns the length of the character's spelling.
+/// Decodes the first character of a Python string literal, whose quotes have been removed. Returns the character, and
+/// the number of bytes of the literal that spell it.
 pub(super) const fn unescaped(spelled: &[u8]) -> Option<(u8, usize)> {
     match *spelled {
         [b'\\', b'x', high, low, ..] => match ((high as char).to_digit(16), (low as char).to_digit(16)) {
@@ -146,7 +147,8 @@ pub(super) fn hash(bytes: impl Iterator<Item = u8>) -> u32 {
     hasher.hash()
 }
 
-/// The first four bytes as a big-endian number, because such numbers sort like the bytes.
+/// Converts the first four bytes to a big-endian number, because such numbers sort like the bytes. Missing bytes count
+/// as 0.
 #[inline]
 pub(super) fn first_four(bytes: impl Iterator<Item = u8>) -> u32 {
     bytes.chain([0; 4]).take(4).fold(0, |key, byte| key << 8 | u32::from(byte))
@@ -199,7 +201,8 @@ mod tests {
 
     #[test]
     fn hashes_spread() {
-        // Distributes two-letter words over 64 buckets: all buckets get about the same number.
+        // If all words of two letters are distributed over 64 buckets by their hashes, each bucket gets about the same
+        // number of words.
         let mut buckets = [0; 64];
         for a in b'a'..=b'z' {
             for b in b'a'..=b'z' {

@@ -10,7 +10,8 @@ use super::unicode::first_char;
 /// limit, because otherwise, with a damaged map, each character could take time proportional to the length of the map.
 const LONGEST: usize = 256;
 
-/// The map in `tokenizer.ggml.precompiled_charsmap`; empty if the file has no map.
+/// SentencePiece's character map, from the key `tokenizer.ggml.precompiled_charsmap`. It is empty if the file has no
+/// map.
 #[derive(Clone, Copy)]
 pub(super) struct Charsmap<'a> {
     nodes: &'a [[u8; 4]],
@@ -21,7 +22,7 @@ impl<'a> Charsmap<'a> {
     /// The empty map, which changes nothing.
     pub const NONE: Self = Self { nodes: &[], replacements: &[] };
 
-    /// Parses the map; `None` if the bytes are shorter than their header says.
+    /// Reads the header of a character map. `None` if there are fewer bytes than the header says.
     pub const fn new(bytes: &'a [u8]) -> Option<Self> {
         if bytes.is_empty() {
             return Some(Self::NONE);
@@ -40,8 +41,9 @@ impl<'a> Charsmap<'a> {
     /// Yields the entries of the map that `text` starts with, the shortest first. Each entry is given as the offset of
     /// its replacement, and its length in bytes.
     fn entries<'t>(&self, text: &'t [u8]) -> impl Iterator<Item = (u32, usize)> + use<'a, 't> {
-        // The bits of a node: 0 to 7 are the node's byte, 8 is set if a sequence ends at the node, 9 is set if the base
-        // is shifted by 8, and 10 and up are the base. A node with bit 31 has the offset of a replacement instead.
+        // Bits of a node in the map, a double-array trie: 0 to 7 are the byte that leads to the node; 8 is set if a
+        // sequence ends here; 9 is set if the base is shifted by 8; 10 and up are the base. If bit 31 is set, the node
+        // holds the offset of a replacement instead.
         let base = |node: u32| (node >> 10) << ((node & 1 << 9) >> 6);
         let map = *self;
         let mut at = base(map.node(0));
@@ -107,9 +109,10 @@ pub(super) struct Normalized<'a, 't> {
     /// A byte to output after a space.
     waiting: Option<u8>,
     in_word: bool,
-    /// True if white space is merged and a space precedes the next word.
+    /// True if runs of white space are merged into one space, and such a space must still be output before the next
+    /// word.
     spaced: bool,
-    /// True if a space that is kept at the end of the text has not been output.
+    /// True if the text ends with a space that is kept and that was not returned yet.
     last: bool,
 }
 
@@ -129,7 +132,8 @@ impl<'a, 't> Normalized<'a, 't> {
         }
     }
 
-    /// Returns the next byte, before white space is processed, and whether this byte is white space.
+    /// Returns the next byte of the text after the character map, before white space is merged. The flag is true if the
+    /// byte belongs to white space.
     fn next_raw(&mut self) -> Option<(u8, bool)> {
         // Every iteration consumes part of the text.
         while self.copied.is_empty() && self.replaced.is_empty() {
@@ -216,7 +220,8 @@ mod tests {
     #[test]
     fn white_space() {
         assert_eq!(normal(true, true, b"  a  b "), b" a b");
-        // SentencePiece 0.2.3 gives "▁▁" for a space that is kept, and no space before a first word without a prefix.
+        // Where a space is kept at the end of a text, SentencePiece 0.2.3 gives "▁▁" for a text of one space. Without a
+        // space prefix, it puts no space before the first word of a text.
         assert_eq!(normal(false, true, b"a  b"), b"a b");
         assert_eq!(normal(false, true, b"  a  b"), b" a b");
         assert_eq!(normal(true, false, b"  a  b "), b"   a  b ");

@@ -26,7 +26,8 @@ enum Form {
     Byte(u8),
     /// The spelling, in which `▁` is a space.
     Escaped,
-    /// The spelling in the byte-level alphabet. Characters outside of the alphabet represent themselves.
+    /// The text is the spelling in the alphabet of byte-level BPE. A character outside of this alphabet stands for
+    /// itself.
     ByteLevel,
     /// The spelling with Python's escapes.
     Python,
@@ -116,7 +117,7 @@ pub struct Decoder {
     /// Bytes of an incomplete character.
     held: [u8; 4],
     held_len: usize,
-    /// True if the encoder has inserted the space at the start of the next token.
+    /// True if a space at the start of the next token was added by the encoder, so that it is dropped.
     at_start: bool,
     show_special: bool,
 }
@@ -168,7 +169,7 @@ impl Decoder {
         if self.at_start && is_text && piece.clone().next() == Some(b' ') {
             piece.next();
         }
-        // A space after a hidden token is kept, because it separates the words before and after that token.
+        // If a token is not shown, a space after it is kept, because it separates the words before and after the token.
         self.at_start = !is_text && tokenizer.vocab.spaces_after_special();
         let mut part = Part { bytes: [0; 64], len: 0, sink: &mut sink };
         for byte in piece {

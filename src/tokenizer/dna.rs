@@ -17,7 +17,7 @@ const END: &[u8] = b"</dna>";
 /// The token of a group that is not in the vocabulary.
 const UNKNOWN: &[u8] = b"<oov>";
 
-/// Number of letters in a group. The last group is filled up with `A`.
+/// Number of DNA letters in a group. If the text has fewer letters for the last group, it is filled up with `A`.
 const LETTERS: usize = 6;
 
 /// Appends the ids of a text without special tokens; `None` if `memory` is too small for one of its words. If the
@@ -41,7 +41,7 @@ pub(super) fn encode(
             let letters = (0..LETTERS).map(|at| group.get(at).map_or(b'A', u8::to_ascii_uppercase));
             output.push(index.find(vocab, letters.chain([DNA_BYTE])).unwrap_or(unknown));
         }
-        // If there is no end mark, the letters reach to the end of the text.
+        // If the text has no end mark, all of the rest was letters.
         text = match after {
             Some(after) => {
                 output.push(end);

@@ -30,7 +30,7 @@ use crate::TokenId;
 /// Word that means "no id".
 pub(super) const NONE: u32 = u32::MAX;
 
-/// First word of an index: "art" and the version of the layout.
+/// The first word of an index. Its bytes are the letters "art" and the version of the index's layout.
 pub(super) const MAGIC: u32 = u32::from_le_bytes(*b"art\x03");
 
 /// Word offsets in the header.
@@ -40,7 +40,8 @@ pub(super) mod header {
     pub const TOKENS: usize = 1;
     /// Number of merges.
     pub const MERGES: usize = 2;
-    /// Number of bytes of the file's token array. Comparing it is a quick check that the index belongs to the file.
+    /// Number of bytes of the file's array of tokens. If it differs from the number in the index, the index belongs to
+    /// another file.
     pub const TOKEN_BYTES: usize = 3;
     /// Bytes of the file's merge array.
     pub const MERGE_BYTES: usize = 4;
@@ -65,7 +66,8 @@ pub(super) mod header {
     pub const WORDS: usize = 16;
 }
 
-/// Sizes of an index. The methods compute the offsets of the index's sections in words.
+/// The sizes from which the layout of an index follows. The methods return the offsets of the index's sections, in
+/// words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     pub tokens: usize,
@@ -159,10 +161,11 @@ pub(super) mod rule {
     pub const STRIPS_LEFT: u32 = 1;
     /// The token absorbs white space after it.
     pub const STRIPS_RIGHT: u32 = 2;
-    /// The token only matches if neither the character before it nor the character after it is a letter, mark, digit or
-    /// underscore.
+    /// The token is only found as a whole word: neither the character before it nor the character after it is a letter,
+    /// mark, digit or underscore.
     pub const WHOLE_WORD: u32 = 4;
-    /// The token is found after all others, and by WordPiece in the text that its rules have changed.
+    /// The token is searched for after all others. WordPiece searches for it in the text that its own rules have
+    /// already changed.
     pub const NORMALIZED: u32 = 8;
 }
 
@@ -301,8 +304,9 @@ impl<'i> Index<'i> {
         Some(id).filter(|id| self.spelled(vocab, *id) == spelled)
     }
 
-    /// The token produced by merging two tokens. First tries the id after `before`, which is the result of the previous
-    /// merge, because results of merges usually have consecutive ids.
+    /// Returns the token whose text is the text of `left` followed by the text of `right`. First tries the id after
+    /// `before`, which is the token of the previous merge, because tokens of successive merges usually have consecutive
+    /// ids.
     pub fn joined(&self, vocab: &Vocab<'_>, left: &[u8], right: &[u8], before: TokenId) -> Option<TokenId> {
         let is_joined = |id: &TokenId| self.spelled(vocab, *id).strip_prefix(left) == Some(right);
         let guess = [before.wrapping_add(1), before].into_iter().find(is_joined);
@@ -350,8 +354,8 @@ impl<'i> Index<'i> {
         (u32::from_le_bytes(*r) == right).then(|| (u32::from_le_bytes(*rank), u32::from_le_bytes(*result)))
     }
 
-    /// The special tokens (see [`Special::from_words`]), sorted by spelling. If spellings are equal, tokens that do not
-    /// depend on `parse_special` come first.
+    /// Returns the special tokens (see [`Special::from_words`]), sorted by spelling. Of tokens with equal spellings,
+    /// the first are those that are parsed even if `parse_special` is false.
     pub fn specials(&self) -> &'i [[Word; 3]] {
         let count = (self.word(header::SPECIALS) as usize).min(self.layout.specials);
         let start = self.layout.specials();
@@ -407,9 +411,9 @@ impl<'i> Index<'i> {
     }
 }
 
-/// Narrows `entries` to the entries that have `byte` at one position; `None` if there are no such entries. The entries
-/// are sorted, and all bytes before the position are equal. `here` returns an entry's byte at the position, or `None`
-/// if the entry is shorter.
+/// Looks for the entries that have `byte` at one position; `None` if there are no such entries. `entries` are sorted
+/// and agree in all bytes before the position. `here` returns an entry's byte at the position, or `None` if the entry
+/// is shorter.
 pub(super) fn narrow<T>(entries: &[T], here: impl Fn(&T) -> Option<u8>, byte: u8) -> Option<&[T]> {
     let start = entries.partition_point(|entry| here(entry) < Some(byte));
     let entries = entries.get(start..)?;

@@ -13,7 +13,8 @@ pub(super) const NO_PAIR: u32 = u32::MAX;
 /// Children per node.
 const FAN: usize = 16;
 
-/// Maximum number of tree levels above the leaves, because 16^8 exceeds the number of slots that a `u32` can count.
+/// Maximum number of levels of the tree above its leaves. More are never needed, because 16^8 exceeds the number of
+/// slots that a `u32` can count.
 const MOST_LEVELS: usize = 8;
 
 /// A little-endian word of the caller's memory, of any alignment.
@@ -33,7 +34,7 @@ pub(super) struct Pair {
 pub(super) trait Rules {
     /// Priority of a pair: the pair with the smallest key merges first. [`NO_PAIR`] if the pair does not merge.
     fn key(&self, pair: Pair) -> u32;
-    /// Id of the merged symbol. Only called for pairs that merge.
+    /// Id of the token that a pair merges to. Only called for pairs that merge.
     fn merged(&self, pair: Pair) -> u32;
 }
 
@@ -53,7 +54,7 @@ pub(super) struct Row<'s> {
     /// be distinguished, because only a start is less than the slot's own index.
     links: &'s mut [Word],
     ids: &'s mut [Word],
-    /// In a symbol's first slot: the key of its pair with the next symbol.
+    /// For each slot at which a symbol begins: the key of the pair that this symbol and the next symbol form.
     keys: &'s mut [Word],
     /// All levels of the tree, from the leaves up.
     tree: &'s mut [Word],
@@ -89,7 +90,8 @@ fn find(words: &[Word], value: u32) -> Option<u32> {
 }
 
 impl<'s> Row<'s> {
-    /// Creates an empty row of `slots` slots in `memory`; `None` if `memory` has fewer than [`words_for`] words.
+    /// Creates an empty row of `slots` symbols to be merged, in `memory`; `None` if `memory` has fewer than
+    /// [`words_for`] words.
     pub fn new(memory: &'s mut [Word], slots: usize) -> Option<Self> {
         u32::try_from(slots).ok()?;
         let (links, memory) = memory.split_at_mut_checked(slots)?;
@@ -109,7 +111,7 @@ impl<'s> Row<'s> {
         Some(Self { links, ids, keys, tree, levels, level_count })
     }
 
-    /// Stores a symbol in `start..end`. Symbols must be added from left to right without gaps.
+    /// Stores a symbol that takes the slots `start..end`. Symbols must be added from left to right without gaps.
     pub fn put(&mut self, start: usize, end: usize, id: u32) {
         self.link(start as u32, end as u32);
         set(self.ids, start as u32, id);
@@ -226,7 +228,8 @@ impl<'s> Row<'s> {
         }
     }
 
-    /// The first slot with the smallest key; `None` if there is no pair.
+    /// Returns the slot of the pair to merge next: the first slot with the smallest key. `None` if no pair can be
+    /// merged.
     fn best(&self) -> Option<u32> {
         let top = self.below(self.level_count);
         let value = min(top);
@@ -309,7 +312,8 @@ mod tests {
         }
     }
 
-    /// Merging a word of any length requests at most three keys per symbol; the tree bounds the other work.
+    /// However long a word is, merging it looks up at most three keys per symbol. The rest of the work is bounded by
+    /// the tree of candidates.
     #[test]
     fn key_requests_are_linear() {
         struct Counted(Sums, core::cell::Cell<usize>);

@@ -210,8 +210,9 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         hash.finish()
     }
 
-    /// Like [`new`](Self::new), but always builds the index. The first [`built_index_bytes`](Self::built_index_bytes)
-    /// of `index` can then be stored under [`INDEX_KEY`].
+    /// Like [`new`](Self::new), but always builds the index, even if the file contains one. The first
+    /// [`built_index_bytes`](Self::built_index_bytes) bytes of `index` can then be stored in the file under
+    /// [`INDEX_KEY`].
     ///
     /// # Errors
     ///
@@ -269,7 +270,8 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
     pub fn scratch_bytes_for(&self, text: &[u8]) -> usize {
         let words = match self.vocab.model {
             Model::Unigram if built::UNIGRAM => unigram::words_for_text(&self.vocab, text),
-            // This is room for a leading `▁`, and for three bytes per invalid UTF-8 byte.
+            // Room for a `▁` at the start of the text, and for the three bytes into which each invalid UTF-8 byte is
+            // converted.
             Model::WordPiece(_) => text.len().saturating_mul(3).saturating_add(3).div_ceil(4),
             #[cfg(feature = "rwkv-world")]
             Model::World => 0,
@@ -411,7 +413,7 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         Ok(ids)
     }
 
-    /// Encodes everything between BOS and EOS; `None` if `scratch` is too short.
+    /// Encodes a text without the BOS and EOS around it. `None` if `scratch` is too short.
     fn encode_text(
         &self,
         text: &[u8],
@@ -451,7 +453,7 @@ impl<'a: 'i, 'i> Tokenizer<'a, 'i> {
         Some(())
     }
 
-    /// Encodes text without special tokens, with a space before it if `prefix` is true.
+    /// Encodes a text that has no special tokens. If `prefix` is true, a space is added before the text.
     fn encode_fragment(&self, text: &[u8], prefix: bool, memory: &mut [Word], output: &mut Output<'_>) -> Option<()> {
         if text.is_empty() {
             return Some(());

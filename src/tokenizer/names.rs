@@ -19,13 +19,13 @@ use crate::TokenId;
 enum Meaning {
     /// Ends an answer; serves as the end-of-turn token if the file does not name one.
     EndOfTurn,
-    /// Ends a message; serves as the end-of-message token if the file does not name one.
+    /// A token that ends a message. If the file names no end-of-message token, this token is used.
     EndOfMessage,
     /// Ends an answer.
     End,
     /// A token of fill-in-the-middle, with its role; for each role, only the first spelling that is found counts.
     Fill(Role),
-    /// The token is printed like text, although it looks like a control token.
+    /// A token that is printed like text although its spelling looks like that of a control token.
     Shown,
 }
 
@@ -107,14 +107,14 @@ const NAMES: [(&[u8], Meaning); COUNT] = [
     (b"<|constrain|>", Shown),
 ];
 
-/// Number of spellings, and maximum number of tokens whose type changes.
+/// Number of spellings in the list. At most as many tokens get a type other than the type in the file.
 pub(super) const COUNT: usize = 61;
 
-/// Maximum number of tokens that end an answer, from spellings and metadata.
+/// Maximum number of tokens that end an answer. They are found by their spellings and by the file's metadata.
 pub(super) const MOST_ENDS: usize = 32;
 
-/// The roles with their metadata keys, first the current and then the deprecated key, and whether a token of the role
-/// ends an answer.
+/// The special roles that a token can have. Each role has its current metadata key, the deprecated key, and true if a
+/// token of this role ends an answer.
 const ROLES: [(Role, [&str; 2], bool); 6] = [
     (Prefix, ["fim_pre_token_id", "prefix_token_id"], false),
     (Suffix, ["fim_suf_token_id", "suffix_token_id"], false),
@@ -136,7 +136,8 @@ pub fn is_taken_for_control(spelling: &[u8], is_special: bool) -> bool {
 }
 
 impl Meaning {
-    /// Returns true if the file's own type can be final. A token that ends an answer and is special is never printed.
+    /// Returns true if the type in the file takes precedence over the type that the spelling implies. This is false for
+    /// special tokens that end an answer, because such tokens must never be printed.
     fn gives_way(self, is_special: bool) -> bool {
         match self {
             EndOfTurn | EndOfMessage | End => !is_special,
@@ -168,7 +169,8 @@ impl Found {
         Self { ids: [None; COUNT], marked: [false; COUNT] }
     }
 
-    /// Records the token if its spelling is known. Must be called for all tokens, in order of their ids.
+    /// Records the token's id if its spelling is one of the known spellings. Must be called for all tokens of the
+    /// vocabulary, in order of their ids.
     pub fn look(&mut self, id: TokenId, text: &[u8], kind: TokenType) {
         // Tests both ends first, because almost no token begins and ends like a known spelling.
         let looks_so = match *text {
@@ -193,7 +195,8 @@ impl Found {
         NAMES.iter().zip(&self.ids).filter(|((_, m), _)| *m == meaning).find_map(|(_, id)| *id)
     }
 
-    /// The first token that has this meaning and that the file marks as special.
+    /// Returns the first token whose spelling has this meaning and that the file marks as special; `None` if there is
+    /// none.
     fn first_marked(&self, meaning: Meaning) -> Option<TokenId> {
         let names = NAMES.iter().zip(&self.ids).zip(&self.marked);
         names.filter(|(((_, m), _), marked)| *m == meaning && **marked).find_map(|((_, id), _)| *id)
@@ -243,7 +246,7 @@ impl Found {
             insert(&mut ends, id);
         }
 
-        // In some families of vocabularies, one of these tokens does not end an answer.
+        // Some vocabularies have a token that usually ends an answer, but does not do so in this family.
         let is_end =
             |ends: &[Option<TokenId>], name: &[u8]| self.by_name(name).is_some_and(|id| ends.contains(&Some(id)));
         let call = is_end(&ends, b"<|call|>") || is_end(&ends, b"<|calls|>");
@@ -259,7 +262,8 @@ impl Found {
         Consequences { eot, eom, types, ends }
     }
 
-    /// Drops the changes of types that give way to the file's own.
+    /// Lets tokens keep the type that they have in the file, if the type that follows from the spelling [gives
+    /// way](Meaning::gives_way) to it.
     #[inline(never)] // keeps its temporaries off the caller's stack
     fn keep_types(&self, types: &mut [Option<(TokenId, TokenType)>; COUNT]) {
         let names = NAMES.iter().zip(&self.marked).zip(types);
@@ -364,7 +368,8 @@ mod tests {
         let harmony = found(&["<|end|>", "<|return|>", "<|call|>"]).consequences([None; 3], false, |_| None);
         assert!(!harmony.ends.contains(&Some(0)));
         assert!(harmony.types.contains(&Some((0, TokenType::UserDefined))));
-        // In Gemma 4's vocabulary `</s>` is text; the parts of gpt-oss's messages are printed.
+        // `</s>` is ordinary text in Gemma 4's vocabulary, which has `<|tool_response>`. gpt-oss's `<|channel|>` is
+        // printed, like the other tokens that separate the parts of a message.
         let gemma = found(&["</s>", "<|tool_response>", "<|channel|>"]).consequences([None; 3], false, |_| None);
         assert!(!gemma.ends.contains(&Some(0)) && gemma.ends.contains(&Some(1)) && !gemma.ends.contains(&Some(2)));
         assert!(gemma.types.contains(&Some((0, TokenType::Normal))));

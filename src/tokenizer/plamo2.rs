@@ -16,11 +16,11 @@ const UNKNOWN_COST: i64 = 10_000_000;
 /// Tokens of this cost or more are never used.
 const UNUSED_COST: f64 = 20_000_000.0;
 
-/// The best segmentation of the text from a position on: the cost of the segmentation (low and high word) and the first
+/// The best segmentation of the text that begins at a position: its cost, in a low and a high word, and its first
 /// token.
 type Step = [Word; 3];
 
-/// Stands for the first token of a segmentation that begins with a character without a token.
+/// Stands for the first token in a [`Step`] if the text begins with a character that has no token.
 const NO_TOKEN: TokenId = TokenId::MAX;
 
 /// UTF-8 of U+FEFF, which is dropped at the start of a text.
@@ -31,7 +31,7 @@ pub(super) const fn words_for(len: usize) -> usize {
     len.saturating_mul(3)
 }
 
-/// Appends the ids of a text without special tokens; `None` if `memory` is too small.
+/// Appends the ids of a text that has no special tokens. `None` if `memory` is too small for the text.
 pub(super) fn encode(
     vocab: &Vocab<'_>,
     index: &Index<'_>,
@@ -94,8 +94,8 @@ struct Walk<'t> {
 }
 
 impl Walk<'_> {
-    /// Number of bytes of the text that become `len` bytes by decoding. `len` must not decrease from call to call.
-    /// `None` if this is inside a character.
+    /// Converts a position in the decoded text, `len` bytes from its start, to a position in the original text. `None`
+    /// if the position is inside a character. `len` must not decrease from call to call.
     fn to(&mut self, len: usize) -> Option<usize> {
         while self.decoded < len {
             let char = first_char(self.text.get(self.taken..)?)?;

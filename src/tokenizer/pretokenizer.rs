@@ -250,7 +250,8 @@ const fn has_name(mut list: &[u8], name: &[u8]) -> bool {
 impl PreTokenizer {
     /// Splits into lines and the newlines between them.
     pub const LINES: Self = plain(&[LINES]);
-    /// Hugging Face's `Whitespace`, which llama.cpp does not have.
+    /// Splits words from signs, like the pre-tokenizer `Whitespace` of Hugging Face. llama.cpp has no such
+    /// pre-tokenizer.
     pub const WORDS: Self = plain(&[WORDS]);
 
     /// Finds a pre-tokenizer by its name in the file; `None` if [`BY_NAME`] does not have the name.
@@ -287,9 +288,10 @@ pub(super) struct Words<'t> {
 /// State of one scanner.
 #[derive(Clone, Copy)]
 struct State {
-    /// End of the scanner's current piece, which contains `pos`.
+    /// Position where the piece of text that the scanner is processing ends. `pos` is inside this piece.
     end: usize,
-    /// A position that the scanner caches for later pieces: see [`next`].
+    /// A position found in the text that the scanner also needs for later pieces, so that it does not search again: see
+    /// [`next`].
     known: usize,
 }
 

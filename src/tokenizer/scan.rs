@@ -103,7 +103,8 @@ impl Class {
     }
 }
 
-/// The expression `before? of{least,most} after{0,after_most}`. If `needs_before` is true, `before` is not optional.
+/// A run of characters, as the regular expression `before? of{least,most} after{0,after_most}` describes it. If
+/// `needs_before` is true, `before` is required.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
     before: Option<Class>,
@@ -142,15 +143,15 @@ pub(super) enum Part {
     LineEnds,
     /// `\s+(?!\S)|\s+`
     Spaces,
-    /// `\s{512}(?!\S)|\s{256}(?!\S)|...|\s{4}(?!\S)|\s{1,2}(?!\S)|\s{1}`
+    /// Runs of white space, split by powers of two: `\s{512}(?!\S)|\s{256}(?!\S)|...|\s{4}(?!\S)|\s{1,2}(?!\S)|\s{1}`
     SpacesByPowers,
     /// `\s+$`
     SpacesAtEnd,
-    /// Digits split into groups of three from the end; the piece of the first group begins with the text before the
-    /// digits. This is llama.cpp's `\p{AFMoE_digits}`.
+    /// Digits, split into groups of three that are counted from the end. The piece of text with the first group begins
+    /// with the text before the digits. This is llama.cpp's `\p{AFMoE_digits}`.
     Threes,
-    /// `(?=(\d{3})+(?!\d))`: like [`Threes`](Self::Threes), but for ASCII digits, and with an additional split before
-    /// the first group.
+    /// Splits before each group of three ASCII digits, counted from the end of a number, `(?=(\d{3})+(?!\d))`: like
+    /// [`Threes`](Self::Threes), but also before the first group.
     ThreesApart,
     /// `<sentinel:[0-9]+>`
     Sentinel,
@@ -249,7 +250,8 @@ impl View<'_> {
         Some(pos + seen.len)
     }
 
-    /// End of the run of at most `most` code points of `class` at `pos`, and the number of code points in the run.
+    /// Finds the longest run of code points of `class` from `pos` on, but at most `most` of them. Returns the end of
+    /// the run and the number of its code points.
     fn run(self, mut pos: usize, class: Class, most: u32) -> (usize, u32) {
         let mut count = 0;
         while count < most
@@ -328,7 +330,8 @@ impl View<'_> {
                 _ => {}
             }
         }
-        // `upper+lower*`. No `lower` follows the run of `upper`, since otherwise the loop above would have matched.
+        // Matches `upper+lower*` without any `lower`, because if a `lower` followed the run of `upper`, the loop above
+        // would have matched.
         starts.into_iter().flatten().find_map(|start| match self.run(start, upper, u32::MAX) {
             (_, 0) => None,
             (end, _) => Some(end),
@@ -345,7 +348,8 @@ impl View<'_> {
         Some(end)
     }
 
-    /// `\s*[\r\n]+`. `known` caches the end of a run of white space that has no line end.
+    /// Matches `\s*[\r\n]+` at `pos`; returns the end of the match. A run of white space without a line end is searched
+    /// only once, because `known` then keeps the end of the run.
     fn line_ends(self, pos: usize, known: &mut usize) -> Option<usize> {
         let (mut end, mut found) = (pos.max(*known), None);
         while let Some(seen) = self.at(end).filter(|seen| WHITE.has(*seen)) {

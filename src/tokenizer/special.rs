@@ -34,7 +34,8 @@ mod search {
     pub const NORMALIZED: u8 = 4;
 }
 
-/// The smallest build does not read lists with [`rule::NORMALIZED`].
+/// The searches for special tokens, in order. The smallest build lacks the last one, because it does not read lists
+/// with [`rule::NORMALIZED`].
 const SEARCHES: &[u8] =
     if HAS_TABLES { &[search::CONTROL, search::ADDED, search::NORMALIZED] } else { &[search::CONTROL, search::ADDED] };
 
@@ -61,8 +62,8 @@ pub(super) struct Specials<'v, 'a, 'i> {
     pub index: &'v Index<'i>,
     /// True if control tokens are parsed; user-defined tokens are always parsed.
     pub parse_special: bool,
-    /// The only positions at which the search for control tokens may find one, in ascending order; `None` for no
-    /// restriction.
+    /// Positions in the text, in ascending order. Control tokens are searched for only at these positions. `None` if
+    /// they are searched for everywhere.
     pub places: Option<&'v [usize]>,
 }
 
@@ -123,12 +124,13 @@ impl Specials<'_, '_, '_> {
         }
     }
 
-    /// True if a search compares tokens with the text as WordPiece changes it.
+    /// True if the text is compared with the tokens of this search only after WordPiece's rules have changed the text.
     fn is_normalized(&self, search: u8) -> bool {
         built::WORDPIECE && search == search::NORMALIZED && matches!(self.vocab.model, Model::WordPiece(_))
     }
 
-    /// The longest token at the start of `text` that one of `searches` finds, and the length of its text.
+    /// Returns the longest special token at the start of `text` for which one of the given `searches` looks, and the
+    /// length of the text that the token takes.
     fn longest(&self, text: &[u8], searches: u8) -> Option<(Special, usize)> {
         match self.vocab.model {
             Model::WordPiece(rules) if self.is_normalized(searches) => self.longest_of(rules.applied(text), searches),
@@ -136,8 +138,8 @@ impl Specials<'_, '_, '_> {
         }
     }
 
-    /// Like [`longest`](Self::longest), for bytes with the length of the text up to each byte. The length is 0 where
-    /// no token may end.
+    /// Does the same as [`longest`](Self::longest) for a text that is given byte by byte. Each byte comes with the
+    /// length of the original text up to it, or with 0 if no token may end there.
     fn longest_of(&self, bytes: impl Iterator<Item = (u8, usize)>, searches: u8) -> Option<(Special, usize)> {
         let (mut range, mut found) = (self.index.specials(), None);
         for (depth, (byte, end)) in bytes.enumerate() {
@@ -174,7 +176,8 @@ impl Specials<'_, '_, '_> {
         before.is_some_and(|char| is_word(char.code)) || after.is_some_and(|char| is_word(char.code))
     }
 
-    /// The token marked at the start of `text`, and the length of its text.
+    /// Returns the special token at the start of `text`, and the number of bytes that the token takes. `marks` shows
+    /// how far the token extends.
     pub fn at(&self, text: &[u8], marks: &[u8]) -> Option<(TokenId, usize)> {
         let len = 1 + marks.iter().skip(1).take_while(|mark| **mark == mark::INSIDE).count();
         let text = text.get(..len)?;
@@ -187,20 +190,22 @@ impl Specials<'_, '_, '_> {
     }
 }
 
-/// The mark of white space that the tokens of a search absorb. The tokens of searches with the same mark may lie in it.
+/// The mark that a search puts on white space that its tokens absorb. A later token may lie in such white space only if
+/// its search uses the same mark.
 fn stripped(search: u8) -> u8 {
     if HAS_TABLES && search == search::NORMALIZED { mark::STRIPPED_LAST } else { mark::STRIPPED }
 }
 
-/// Number of bytes from `pos` on that a search may take: text, and white space with the mark of this search. Counting
-/// stops after the length of the longest possible token.
+/// Number of bytes from `pos` on in which a search may find a token: bytes of text, and white space that a token has
+/// absorbed but that this search may use nevertheless. Counting stops after the length of the longest possible token.
 fn free(marks: &[u8], pos: usize, search: u8) -> usize {
     let reach = marks.get(pos..).unwrap_or(&[]).iter().take(LONGEST_LOOKED_FOR);
     reach.take_while(|mark| **mark == mark::TEXT || **mark == stripped(search)).count()
 }
 
-/// Marks the bytes of a token, and the white space that the token absorbs. As in Hugging Face's tokenizers, the token
-/// may lie in white space that the token before it has absorbed, and white space after this token is then text again.
+/// Marks the bytes of a special token in the text, and the white space that the token absorbs. As in Hugging Face's
+/// tokenizers, the token may lie in white space that the token before it has absorbed. White space after this token
+/// then becomes text again.
 fn take(marks: &mut [u8], text: &[u8], (pos, end): (usize, usize), special: &Special, search: u8) {
     let stripped = stripped(search);
     if special.follows(rule::STRIPS_LEFT) && marks.get(pos) == Some(&stripped) {

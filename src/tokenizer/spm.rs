@@ -15,7 +15,7 @@ pub(super) struct Fragment<'v, 'a, 'i, 't> {
     pub vocab: &'v Vocab<'a>,
     pub index: &'v Index<'i>,
     pub text: &'t [u8],
-    /// True if the text is treated as preceded by a space, which is slot 0.
+    /// True if a space is inserted before the text. The space takes slot 0.
     pub prefix: bool,
 }
 
@@ -34,8 +34,9 @@ impl Fragment<'_, '_, '_, '_> {
     }
 
     fn find(&self, start: usize, end: usize) -> Option<TokenId> {
-        // Longer ranges are not hashed, because no token has more slots than its spelling has bytes: a space takes one
-        // slot, but three bytes of the spelling.
+        // A range that is longer than every token is not looked up. The length of the longest spelling, in bytes, is a
+        // safe limit, because a token has at most as many slots as its spelling has bytes: a space takes one slot and
+        // three bytes.
         if end.saturating_sub(start) > self.index.longest() {
             return None;
         }
@@ -75,7 +76,8 @@ impl Fragment<'_, '_, '_, '_> {
         Some(())
     }
 
-    /// Appends the ids of a part. `after_unknown` and the result tell whether the last token was the unknown token.
+    /// Appends the ids of a part of the text. `after_unknown` is true if the token before the part was the unknown
+    /// token. The result is true if the last token of the part is the unknown token.
     fn encode_part(&self, mut after_unknown: bool, memory: &mut [Word], output: &mut Output<'_>) -> Option<bool> {
         let slots = self.slots();
         let mut row = Row::new(memory, slots)?;

@@ -51,7 +51,7 @@ fn file(model: &str, tokens: &[String], kind: i32) -> Vec<u8> {
     out
 }
 
-/// Number of visited tokens for building the index, and for encoding a text.
+/// Counts how many tokens of the vocabulary are visited while the index is built, and while `text` is encoded.
 fn steps(file: &[u8], text: &str) -> (u64, u64) {
     let gguf = Gguf::parse(file).unwrap();
     let mut index = vec![0; Tokenizer::index_bytes(&gguf).unwrap()];
@@ -64,8 +64,8 @@ fn steps(file: &[u8], text: &str) -> (u64, u64) {
     (built, STEPS.get())
 }
 
-/// Checks that the work is linear in the length of the text, with a factor that is bounded by the longest token and the
-/// logarithm of the number of tokens.
+/// Checks that the work of tokenizing is linear in the length of the text. The factor is bounded by the length of the
+/// longest token and the logarithm of the number of tokens.
 fn check(name: &str, model: &str, tokens: &[String], kind: i32, text: &str) {
     let file = file(model, tokens, kind);
     let log = u64::from(tokens.len().ilog2()) + 1;
@@ -77,7 +77,8 @@ fn check(name: &str, model: &str, tokens: &[String], kind: i32, text: &str) {
     assert!(built <= 8 * log * file.len() as u64, "{name}: {built} steps for an index, file {}", file.len());
 }
 
-/// Makes tokens of `before` and a run of `a`, with increasing lengths up to the longest allowed length.
+/// Returns tokens that consist of `before` and a run of `a`. Their lengths grow by `step` up to the longest length that
+/// is looked up.
 fn ladder(before: &str, step: usize) -> Vec<String> {
     (1..=LONGEST_LOOKED_FOR - before.len()).step_by(step).map(|len| format!("{before}{}", "a".repeat(len))).collect()
 }
@@ -119,7 +120,8 @@ fn pieces_of_every_length() {
 
 #[test]
 fn many_tokens_of_one_spelling() {
-    // All of these tokens have the same hash. Look-ups are only fast because tokens are also sorted by id.
+    // All tokens "aaaa" have the same hash. A look-up is fast nevertheless, because tokens with equal hashes are sorted
+    // by id.
     let tokens: Vec<String> =
         ["a", "b", "ab"].into_iter().chain(std::iter::repeat_n("aaaa", 50_000)).map(String::from).collect();
     for model in ["llama", "t5", "bert", "rwkv", "plamo2"] {
@@ -137,7 +139,8 @@ fn tokens_that_are_too_long_are_refused() {
         assert!(matches!(error, Error::VocabularyEntry { entry: 1, .. }), "{model}: {error:?}");
         assert!(format!("{error}").contains("512 bytes"));
     }
-    // An ordinary token of SentencePiece's BPE is not looked up at every position.
+    // A token that is not special is not compared with the text at every position, so that a long token does not make
+    // SentencePiece's BPE slow.
     let (_, count) = steps(&file("llama", &["a".to_string(), "a".repeat(1 << 20)], 1), &"a".repeat(5000));
     assert!(count <= 5000 * 40, "{count}");
 }

@@ -6,8 +6,8 @@
 
 use super::unicode_table::{BLOCKS, HIGH, LOW, MIDDLE, PLAIN, TAILS, TOP};
 
-/// A group of general categories that the pre-tokenizers treat alike. The groups are in the order of
-/// `unicode_table.py`.
+/// Classes of characters for the pre-tokenizers: each is a group of Unicode's general categories that are treated
+/// alike. Their order is the order in `unicode_table.py`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Group {
     /// Cn, and values beyond the last code point.
@@ -93,7 +93,8 @@ fn plain_first(code: u32) -> u32 {
 pub(super) fn is_word(code: u32) -> bool {
     match group(code) {
         Group::Upper | Group::Lower | Group::OtherLetter | Group::Nonspacing | Group::Mark | Group::Number => true,
-        // Connector punctuation, joiners, and letters in circles and squares.
+        // The code points of `\w` that are in no group above: connector punctuation, joiners, and letters in circles
+        // and squares.
         _ => matches!(
             code,
             0x5f | 0x203f | 0x2040 | 0x2054 | 0xfe33 | 0xfe34 | 0xfe4d..=0xfe4f | 0xff3f

@@ -5,10 +5,11 @@
 /// Number of low bits of a code point, the index within a block of [`BLOCKS`].
 pub(super) const LOW: u32 = 4;
 
-/// Number of next bits, the index within a block of [`MIDDLE`].
+/// Number of bits of a code point above the lowest [`LOW`] bits. They are the index within a block of [`MIDDLE`].
 pub(super) const HIGH: u32 = 5;
 
-/// Maps a code point `>> (LOW + HIGH)` to a block of [`MIDDLE`].
+/// First table of the lookup of a code point. It is indexed by the code point's upper bits, `code point >> (LOW +
+/// HIGH)`. An entry is the number of a block in [`MIDDLE`].
 pub(super) static TOP: [u8; 2176] = [
     0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 26, 26, 26, 26,
     26, 26, 26, 26, 26, 26, 26, 27, 26, 26, 26, 26, 26, 26, 26, 26, 26, 26, 26, 26, 26, 26, 26, 26, 26, 26, 26, 26, 26,
@@ -214,7 +215,8 @@ pub(super) static MIDDLE: [u16; 3168] = [
     0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 634,
 ];
 
-/// The groups, two per byte; the even code point is in the low half.
+/// The character groups of 16 code points per block, two groups per byte. The low half of a byte belongs to the even
+/// code point.
 pub(super) static BLOCKS: [u8; 5080] = [
     187, 187, 187, 187, 187, 187, 187, 187, 138, 136, 137, 136, 136, 152, 136, 136, 68, 68, 68, 68, 68, 136, 153, 137,
     24, 17, 17, 17, 17, 17, 17, 17, 17, 17, 17, 17, 17, 129, 136, 137, 41, 34, 34, 34, 34, 34, 34, 34, 34, 34, 34, 34,
@@ -401,7 +403,8 @@ pub(super) static BLOCKS: [u8; 5080] = [
     0, 0, 187, 187, 187, 187, 187, 187, 187, 0,
 ];
 
-/// Runs of code points that differ from their plain form: last code point, plain form of the first, step, length - 1 (18, 18, 2, 16 bits).
+/// Code points that differ from their plain form, in runs. A run is packed into a `u64`: last code point (18 bits), plain
+/// form of the first code point (18), step (2), length - 1 (16).
 #[rustfmt::skip]
 pub(super) static PLAIN: [u64; 1490] = [
     6940692578394, 1374414962885, 68779770054, 68745429191, 824660197579, 824661246159, 68782391504, 343626219730,
@@ -593,7 +596,8 @@ pub(super) static PLAIN: [u64; 1490] = [
     79388146199, 79389456920, 79391291929, 79393913370, 79395748379, 79405447708, 114219481629,
 ];
 
-/// Pairs of a code point and a code point of its decomposition, after the first, that is not a nonspacing mark.
+/// Code points whose decomposition has, after its first code point, a code point that is not a nonspacing mark. An
+/// entry has the decomposed code point, and that code point of its decomposition.
 pub(super) static TAILS: [(u32, u32); 60] = [
     (2507, 2494),
     (2508, 2519),

@@ -14,7 +14,7 @@ use super::merge::Word;
 use super::vocab::{TokenType, Vocab};
 use crate::TokenId;
 
-/// Difference between the lowest score of a token and the score of a character without a token.
+/// A character without a token gets the lowest score of all tokens minus this number.
 const UNKNOWN_PENALTY: f32 = 10.0;
 
 /// Number of bytes of memory per byte of normalized text: the byte itself and a [`Step`].
@@ -26,12 +26,12 @@ pub(super) const MOST_GROWTH: usize = 11;
 
 /// Number of words of memory for a text that has `len` bytes after normalization.
 pub(super) const fn words_for(len: usize) -> usize {
-    // The four additional words hold one more position, because `encode` notices the end of the text only if there is
-    // room for another byte.
+    // The step after the last byte takes the four additional words, because `encode` notices the end of the text only
+    // if there is room for another byte.
     len.saturating_mul(BYTES_PER_POSITION).div_ceil(4).saturating_add(4)
 }
 
-/// Number of words of memory that suffice for `text`, whatever tokens the vocabulary has.
+/// Returns the number of words of memory that are needed to encode `text`, whatever tokens the vocabulary has.
 pub(super) fn words_for_text(vocab: &Vocab<'_>, text: &[u8]) -> usize {
     words_for(normalized(vocab, text, true).count())
 }
@@ -65,7 +65,8 @@ impl<I: Iterator<Item = u8>> Iterator for Escaped<I> {
     }
 }
 
-/// The best segmentation up to a position: the length of the last token (u32) and the sum of scores (f64).
+/// The best segmentation of the text up to a position: the length of its last token (u32), and the sum of its tokens'
+/// scores (f64).
 type Step = [u8; 12];
 
 fn step(len: usize, score: f64) -> Step {
@@ -86,11 +87,12 @@ fn score_of(step: &Step) -> f64 {
     f64::from_le_bytes([a, b, c, d, e, f, g, h])
 }
 
-/// Score of a token, if texts may contain it. A user-defined token occurs here only if it must be a whole word but is
-/// part of a longer word, because all others were cut out of the text before.
+/// Score of a token; `None` if the segmentation of a text must not use the token. Most user-defined tokens have been
+/// cut out of the text before. Those that still occur here match only as whole words, and are a part of a longer word.
 fn score(vocab: &Vocab<'_>, id: TokenId) -> Option<f64> {
     match vocab.file_type(id) {
-        // Tokens that are only for decoding have a score of minus infinity.
+        // A token that is used only for decoding has the score minus infinity in the file. Such a token is not found in
+        // texts.
         TokenType::Normal | TokenType::Unused | TokenType::UserDefined => {
             Some(f64::from(vocab.score(id))).filter(|score| score.is_finite())
         }
@@ -124,7 +126,7 @@ pub(super) fn encode(
 
     let (mut at, mut reach, mut settled, mut ended) = (0usize, 0usize, 0usize, false);
     loop {
-        // Loads as much text as the longest token may cover from here.
+        // Loads as much text as the longest token that may start at `at` needs.
         let wanted = at.saturating_add(index.longest()).saturating_add(1);
         while !ended && lattice.len < wanted {
             if lattice.len == lattice.bytes.len() {
@@ -159,7 +161,8 @@ pub(super) fn encode(
     }
 }
 
-/// Normalized text whose tokens are not final yet, and the best segmentation up to each position.
+/// The part of a normalized text whose tokens are not final yet, with the best segmentation up to each of its
+/// positions.
 struct Lattice<'l, 'a, 'i> {
     vocab: &'l Vocab<'a>,
     index: &'l Index<'i>,
@@ -189,8 +192,8 @@ impl Lattice<'_, '_, '_> {
         len.min(self.len - at.min(self.len)).max(1)
     }
 
-    /// Upper bound on the end of tokens that start at `at`: the first space that no token can contain, the length of
-    /// the longest token, or the end of the loaded text.
+    /// Returns a limit that no token that starts at `at` exceeds: the first space that no token can contain, the length
+    /// of the longest token, or the end of the loaded text.
     fn word_end(&self, at: usize) -> usize {
         let end = self.len.min(at.saturating_add(self.index.longest()));
         let mut places = self.bytes.get(at..end).unwrap_or(&[]).windows(1 + SPACE.len());
@@ -230,8 +233,8 @@ impl Lattice<'_, '_, '_> {
 
     /// Outputs the tokens of the best segmentation up to `end`.
     fn settle(&mut self, end: usize, output: &mut Output<'_>) -> Option<()> {
-        // Walks backwards and stores each token's length at the token's start. Ids are output from the start of the
-        // text, but the steps have the lengths at the ends of tokens.
+        // `steps` holds each token's length at the token's end, but ids are output from the start of the text.
+        // Therefore walks backwards and stores each length at the token's start.
         let (mut at, mut len) = (end, self.steps.get(end.wrapping_sub(1)).map_or(0, len_of));
         while at > 0 && len > 0 {
             let start = at.checked_sub(len)?;

@@ -41,7 +41,8 @@ impl Check<'_, '_, '_> {
         (self.index.word(at) == value).then_some(())
     }
 
-    /// Checks that the words from `start` equal `values`, and that all further words before `end` are unused.
+    /// Checks a list in the index: its words from `start` on must equal `values`, and all further words before `end`
+    /// must be unused.
     fn list(&self, start: usize, end: usize, values: impl Iterator<Item = u32>) -> Option<()> {
         let mut at = start;
         for value in values {
@@ -64,7 +65,8 @@ impl Check<'_, '_, '_> {
         ((id as usize) < self.index.layout.tokens).then(|| self.index.spelled(self.vocab, id))
     }
 
-    /// Checks offsets, gaps and the longest token; returns the known spellings and the number of sorted tokens.
+    /// Checks the index's offsets, its gap list and its longest token against the vocabulary. Returns the tokens with
+    /// known spellings, and the number of sorted tokens.
     fn tokens(&self) -> Option<(Found, usize)> {
         let (layout, spelling) = (self.index.layout, self.vocab.spelling());
         let (mut found, mut gaps) = (Found::new(), ByteSet::EMPTY);
@@ -121,7 +123,8 @@ impl Check<'_, '_, '_> {
         self.unused(end, layout.bytes())
     }
 
-    /// Checks the properties that follow from known spellings, and the tokens next to BOS and EOS.
+    /// Checks the part of the index that is derived from tokens with known spellings, and the tokens after BOS and
+    /// before EOS.
     fn names(&self, gguf: &Gguf<'_>, found: &Found) -> Option<()> {
         let layout = self.index.layout;
         let [after_bos, before_eos] = second_ends(gguf);
@@ -160,7 +163,7 @@ impl Check<'_, '_, '_> {
         self.unused(end, layout.types())
     }
 
-    /// Checks the merges: their number, their order, and that each of the file's merges is present.
+    /// Checks the index's list of merges: its length and its order, and that it contains each merge of the file.
     fn merges(&self) -> Option<()> {
         let (layout, index) = (self.index.layout, self.index);
         let Some(merges) = self.vocab.merges() else { return Some(()) };

@@ -22,13 +22,14 @@ pub(super) const HAS_TABLES: bool = built::BPE || built::UNIGRAM || built::WORDP
 /// True if SentencePiece's BPE is the only tokenizer of this build.
 pub(super) const ONLY_SPM: bool = !(HAS_TABLES || built::RWKV_WORLD || built::PLAMO2);
 
-/// A rule: no space is added before a text that begins with a space or with `▁`.
+/// Flag of the rule that no space is added before a text that begins with a space or with `▁`.
 const IF_ABSENT: u32 = 1;
 /// Rule that no space is added after a special token.
 const AT_START: u32 = 2;
-/// Rule that a space at the end of a text is kept where runs of spaces count as one.
+/// Flag of the rule that a space at the end of a text is kept, in vocabularies where runs of spaces count as one.
 const KEEPS_LAST: u32 = 4;
-/// Rule that a word that begins with `▁` gets no other space before it, where runs of spaces count as one.
+/// Flag of the rule that a word that begins with `▁` gets no other space before it, in vocabularies where runs of
+/// spaces count as one.
 const MARKED_WORDS: u32 = 8;
 
 /// Maximum length of tokens that are looked up at every position of a text: special tokens, and all tokens of
@@ -107,7 +108,8 @@ pub(super) enum Model {
     Spm,
     /// "gpt2": byte-level BPE with merges. With "hybriddna" (`dna`), groups of DNA letters are also tokens.
     Bpe { pre: PreTokenizer, dna: bool },
-    /// "whitespace", "bpe" or "gpt2", with the pre-tokenizer "whitespace": BPE over characters with merges.
+    /// BPE over characters with merges: the file calls the tokenizer "whitespace", "bpe" or "gpt2", and the
+    /// pre-tokenizer "whitespace".
     Characters {
         /// True if letters are converted to lowercase.
         lowercase: bool,
@@ -115,9 +117,10 @@ pub(super) enum Model {
     /// "gemma4": BPE over characters with merges, line by line. Characters that the vocabulary lacks become byte
     /// tokens.
     Lines {
-        /// True if several newlines become one token, where the vocabulary has such a token.
+        /// True if consecutive newlines become a single token, provided that the vocabulary has such a token.
         newlines: bool,
-        /// True if lines begin with a space, and every space begins a word.
+        /// True if a line that does not begin with a space gets one, and each line is split into words before its
+        /// spaces.
         words: bool,
     },
     /// "t5": unigram, with SentencePiece's normalization.
@@ -229,8 +232,8 @@ pub(super) struct Vocab<'a> {
     pub add_bos: bool,
     pub add_eos: bool,
     pub add_space_prefix: bool,
-    /// A sum of [`IF_ABSENT`], [`AT_START`], [`KEEPS_LAST`] and [`MARKED_WORDS`], as in Hugging Face's `Metaspace`;
-    /// llama.cpp has no such rules.
+    /// Which rules decide where a space is added: the sum of the flags [`IF_ABSENT`], [`AT_START`] and [`KEEPS_LAST`].
+    /// They are options of Hugging Face's `Metaspace`; llama.cpp has no such rules.
     space_prefix_rule: u32,
     /// True if consecutive characters that the vocabulary lacks become one unknown token, as in SentencePiece.
     /// llama.cpp does not do this.
@@ -344,8 +347,8 @@ impl<'a> Vocab<'a> {
         self.tokens.len()
     }
 
-    /// Returns true if a space is added before `text`, which is the start of the whole text (`is_start`) or follows a
-    /// special token.
+    /// Returns true if the tokenizer adds a space before `text`. `is_start` is true if `text` is the start of the whole
+    /// text. Otherwise, `text` follows a special token.
     pub fn prefixes(&self, text: &[u8], is_start: bool) -> bool {
         let is = |rule| self.space_prefix_rule & rule != 0;
         self.add_space_prefix
@@ -416,7 +419,8 @@ impl<'a> Vocab<'a> {
         built::BPE && matches!(self.model, Model::Characters { .. }) && !self.add_space_prefix
     }
 
-    /// True if control tokens are found in every text, so that decoding writes them.
+    /// True if control tokens are ordinary text in this vocabulary: they are found in every text, and decoding writes
+    /// them.
     pub const fn is_all_text(&self) -> bool {
         built::RWKV_WORLD && matches!(self.spelling(), Spelling::Python)
     }
@@ -438,7 +442,8 @@ impl<'a> Vocab<'a> {
         let tokens = self.len();
         let mut count = 0;
         let mut id = 0;
-        // Fast path for the usual width. It makes no calls, because calls are slow in constant evaluation.
+        // Types usually have 32 bits. This case is handled without function calls, because calls are slow in constant
+        // evaluation.
         if matches!(types.element(), ValueType::I32 | ValueType::U32) {
             let bytes = types.bytes();
             let (len, mut at) = (bytes.len(), 0);

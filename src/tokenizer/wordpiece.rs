@@ -1,5 +1,5 @@
-//! WordPiece: splits words greedily into the longest tokens; `▁` marks tokens that begin a word. A word that cannot be
-//! split becomes one unknown token.
+//! WordPiece: splits each word greedily into the longest tokens of the vocabulary. Tokens that begin a word are spelled
+//! with `▁`. A word that cannot be split becomes one unknown token.
 //!
 //! Source: Hugging Face's `tokenizers` (`BertNormalizer`, `BertPreTokenizer`, `WordPiece`). llama.cpp differs, because
 //! it leaves Hangul composed and strips all marks.
@@ -44,8 +44,8 @@ impl WordPieceRules {
         self.cleans && (matches!(code, 0 | 0xfffd) || group(code) == Group::Control && !is_line)
     }
 
-    /// Applies the rules to a text, without spaces around ideographs. Each byte comes with the length of the text up to
-    /// it, or with 0 if more bytes of the same character follow.
+    /// Converts a text by these rules, and leaves out the rule for spaces around ideographs. Each byte comes with the
+    /// length of the text up to it, or with 0 if more bytes of the same converted character follow.
     pub fn applied(self, text: &[u8]) -> impl Iterator<Item = (u8, usize)> {
         let mut at = 0;
         let mut chars = iter::from_fn(move || {
@@ -77,7 +77,7 @@ impl WordPieceRules {
     }
 }
 
-/// Appends the ids of a text without special tokens; `None` if `memory` is too small for one of its words.
+/// Appends the ids of a text that has no special tokens. `None` if `memory` is too small for a word of the text.
 pub(super) fn encode(
     vocab: &Vocab<'_>,
     index: &Index<'_>,
@@ -138,7 +138,8 @@ fn is_chinese(code: u32) -> bool {
 struct Letters<'m> {
     bytes: &'m mut [u8],
     len: usize,
-    /// Number of characters in the word. Only the first [`MOST_CHARACTERS`] characters are stored.
+    /// Number of characters of the word so far. If there are more than [`MOST_CHARACTERS`], the further characters are
+    /// only counted.
     count: usize,
 }
 
@@ -172,7 +173,8 @@ impl Letters<'_> {
             // still in the text is one that matches only as a whole word, and here it is part of a longer word.
             let pieces =
                 index.prefixes(vocab, rest.iter().copied()).filter(|(_, id)| !vocab.file_type(*id).is_special());
-            // After the first piece, a `▁` is a character of the text, and must not look like the start of a word.
+            // `▁` marks the start of a word only in the word's first piece. In the rest of the word, a `▁` is a
+            // character of the text, and must not match such a token.
             let is_known = is_known && (core::mem::take(&mut is_first) || !rest.starts_with(&SPACE));
             let Some((len, id)) = pieces.last().filter(|_| is_known) else {
                 output.len = before;
@@ -192,7 +194,8 @@ impl Letters<'_> {
 mod tests {
     use super::*;
 
-    /// Blocks of BERT's `_is_chinese_char`; the block at 2b920 begins as in `tokenizers`.
+    /// The ranges of code points are those of BERT's `_is_chinese_char`, except that one starts at 2b920, as in
+    /// `tokenizers`.
     #[test]
     fn ideographs_are_words() {
         let blocks = [

@@ -71,7 +71,7 @@ impl Encoder<'_, '_> {
         }
     }
 
-    /// `x += scale1 * output(attention(norm1(x)))` for some rows.
+    /// Applies the attention of a layer to some rows: `x += scale1 * output(attention(norm1(x)))`.
     fn attend(&mut self, layer: usize, range: Range<usize>) {
         let Self { spec, table, compute, states, .. } = self;
         let (dim, count) = (spec.dim, range.len());
@@ -122,7 +122,8 @@ impl Encoder<'_, '_> {
         add(hidden, branch);
     }
 
-    /// `x += scale2 * down(f(gate(norm2(x))) * up(norm2(x)))` for some rows, or without the gate.
+    /// Applies the feed-forward of a layer to some rows: `x += scale2 * down(f(gate(norm2(x))) * up(norm2(x)))`. In
+    /// encoders without a gate, `x += scale2 * down(f(up(norm2(x))))`.
     fn feed_forward(&mut self, layer: usize, range: Range<usize>) {
         let Self { spec, table, compute, states, .. } = self;
         let (dim, ffn, count) = (spec.dim, spec.ffn, range.len());
@@ -161,7 +162,7 @@ impl Encoder<'_, '_> {
     }
 }
 
-/// Keys and values of a layer, and the windows in which rows attend.
+/// What the rows of a layer attend to: the layer's keys and values, and the window of positions that each row sees.
 struct Seen<'s> {
     spec: &'s Spec<'s>,
     head: HeadLayout,
@@ -171,7 +172,7 @@ struct Seen<'s> {
 }
 
 impl Seen<'_> {
-    /// Computes attention for as many rows as `out` has room for, from row `first` on. `q` has the queries of these
+    /// Computes attention for the rows from row `first` on, as many as `out` has room for. `q` has the queries of these
     /// rows.
     fn attend(&self, kernels: &Kernels, first: usize, q: &[f32], out: &mut [f32], sums: &mut [f32]) {
         let Spec { dim, heads, .. } = *self.spec;
@@ -207,7 +208,8 @@ impl Seen<'_> {
     }
 }
 
-/// Line and column of a row's patch, as in `Layout::places`; `None` for a row before the patches.
+/// Returns the line and the column of the patch of a row, stored as in `Layout::places`. `None` for rows before the
+/// patches, which have no place in the picture.
 fn place_of(places: &[u32], spec: &Spec<'_>, row: usize) -> Option<u32> {
     places.get(row.checked_sub(spec.before())?).copied()
 }
@@ -251,7 +253,7 @@ pub(super) fn norm(
     });
 }
 
-/// Multiplies each element of the rows of `x` by the factor of its column, if there are factors.
+/// Multiplies each column of `x` by the column's factor. Does nothing if there are no factors.
 fn scale_rows(x: &mut [f32], dim: usize, factors: &[u8]) {
     if !factors.is_empty() {
         rows_mut(x, dim).for_each(|x| x.iter_mut().enumerate().for_each(|(i, x)| *x *= le_f32(factors, i)));

@@ -207,7 +207,7 @@ impl<'m, 'w> Encoder<'m, 'w> {
         Some((plane.width, plane.height, (0..plane.height).map(move |y| plane.row(y))))
     }
 
-    /// Number of elements of all rows of view `index`; `None` if there is no such view.
+    /// Number of floats in all rows of the language model that view `index` becomes. `None` if there is no such view.
     fn rows_of(&self, index: usize) -> Option<usize> {
         Some(self.plan.views.get(index)?.tokens() * self.spec.row_len())
     }
@@ -239,8 +239,8 @@ impl<'m, 'w> Encoder<'m, 'w> {
         Ok(())
     }
 
-    /// The states after the last [`encode`](Self::encode), `[rows][dim]`, after the norm that some encoders have behind
-    /// the last block. [`place`](Self::place) tells the order of the rows.
+    /// The states after the last [`encode`](Self::encode), `[rows][dim]`. If the encoder has a norm after its last
+    /// block, the states are normed. [`place`](Self::place) tells the order of the rows.
     pub fn states(&self) -> &[f32] {
         self.states.hidden.get(..self.states.count * self.spec.dim).unwrap_or(&[])
     }
@@ -251,7 +251,8 @@ impl<'m, 'w> Encoder<'m, 'w> {
         Some(((place & 0xffff) as usize, (place >> 16) as usize))
     }
 
-    /// Fills the tables of the rows of a view: their patches, positions in the cache, and windows.
+    /// Fills the tables that describe the rows of a view: the patch of each row, the row's position in the cache, and
+    /// the windows in which rows attend to each other.
     fn arrange(&mut self, view: &View) {
         let (merge, before) = (self.spec.merge, self.spec.before());
         let States { places, slots, windows, count: all, window_count, .. } = &mut self.states;

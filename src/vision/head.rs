@@ -13,8 +13,8 @@ use crate::model::Norm;
 use crate::quant::decode_row;
 
 impl Encoder<'_, '_> {
-    /// Computes vector `stream` of each row of `out`: from the states after `layer`, or from the last states if there
-    /// is no `layer`.
+    /// Projects the states of the encoder, and writes the results to vector number `stream` of each row of `out`. The
+    /// states are those after layer `layer` or, if this is `None`, the last ones.
     pub(super) fn project(&mut self, view: &View, layer: Option<usize>, (out, stream): (&mut [f32], usize)) {
         let head = layer.map_or(Head::LAST, Head::deep);
         let Self { spec, table, compute, states, plan, .. } = self;
@@ -73,7 +73,8 @@ impl Head {
         }
     }
 
-    /// Projects `count` blocks of joined patches with the help of three buffers; returns the buffer with the results.
+    /// Projects `count` blocks of joined patches to the width of the language model. The three buffers hold
+    /// intermediate results; returns the one with the final result.
     fn run<'b>(
         self,
         (spec, table, compute): (&Spec<'_>, &Table<'_, '_>, &mut Compute<'_, '_>),
@@ -130,7 +131,7 @@ fn mean_rows(from: &[f32], to: &mut [f32], block: usize, dim: usize) {
     }
 }
 
-/// Copies blocks of rows to `to` so that the elements of a column are adjacent.
+/// Transposes each block of `block` rows of `dim` elements: in `to`, the elements of a column are adjacent.
 fn interleave(from: &[f32], to: &mut [f32], block: usize, dim: usize) {
     for (from, to) in rows(from, block * dim).zip(rows_mut(to, block * dim)) {
         for (row, from) in rows(from, dim).enumerate() {
@@ -139,8 +140,8 @@ fn interleave(from: &[f32], to: &mut [f32], block: usize, dim: usize) {
     }
 }
 
-/// `out[t][i] = sum over k of x[t][k] * w[k][i]`: the product with a matrix whose rows belong to inputs instead of
-/// outputs. `row` has room for a row of the matrix.
+/// Multiplies with a matrix whose rows belong to inputs instead of outputs: `out[t][i] = sum over k of x[t][k] *
+/// w[k][i]`. `row` has room for a row of the matrix.
 fn times_columns((x, width): (&[f32], usize), w: &Matrix<'_>, out: &mut [f32], row: &mut [f32]) {
     out.fill(0.0);
     for k in 0..w.rows() {

@@ -104,7 +104,7 @@ impl<'a> Vision<'a> {
         self.spec.rules.together
     }
 
-    /// The views of a picture of `width` by `height` pixels.
+    /// Computes into which views the encoder cuts a picture of `width` by `height` pixels.
     ///
     /// # Errors
     ///
@@ -113,12 +113,13 @@ impl<'a> Vision<'a> {
         self.spec.views(width, height)
     }
 
-    /// Creates a span in which the rows of a view replace tokens from `start` on, one token per row.
+    /// Creates a span for the works of an engine: the rows of a view replace the tokens from index `start` on, one
+    /// token per row.
     pub fn span<'r>(&self, start: usize, view: &View, rows: &'r [f32]) -> Span<'r> {
         Span::new(start, rows, self.row_len(), view.columns).together(self.is_together())
     }
 
-    /// Checks that the rows fit a language model.
+    /// Checks that a language model can read this encoder's rows.
     ///
     /// # Errors
     ///

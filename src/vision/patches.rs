@@ -56,8 +56,8 @@ impl Encoder<'_, '_> {
     }
 }
 
-/// Reads a patch and normalizes it: first the red values of all pixels from the top, then all green values, then all
-/// blue values.
+/// Reads the pixels of a patch and normalizes them. Their order is from the top, row by row, first the red values of
+/// all pixels, then all green values, then all blue values.
 fn read_patch(spec: &Spec<'_>, plane: &Plane<'_>, place: u32, to: &mut [f32]) {
     let side = spec.patch;
     let (top, left) = ((place >> 16) as usize * side, (place & 0xffff) as usize * side);

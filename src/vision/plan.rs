@@ -72,13 +72,14 @@ pieces! {
     pages: u32,
     /// `[patches]`: line and column of each patch.
     places: u32,
-    /// `[rows]`: position of each row in the cache, in layers with windows.
+    /// `[rows]`: the position in the cache at which each row is stored in layers with windows.
     slots: u32,
     /// The windows of attention.
     windows: Window,
-    /// For each line or column (`[side]`), the cosines and sines of the pairs of a head.
+    /// Rotations for the lines or columns of a view: for each of its `side` lines, first the cosines, then the sines of
+    /// a head's pairs.
     rotations: f32,
-    /// Quantized activations, their scales, and their sums per 16 elements.
+    /// The input of a matrix product, quantized: the activations, their scales, and their sums per 16 elements.
     quants: i8,
     scales: f32,
     quant_sums: i16,
@@ -86,7 +87,7 @@ pieces! {
     sums: f32,
     /// A packed panel of weights per worker.
     panels: u8,
-    /// The picture before it is cut into tiles, and the overview.
+    /// The resized picture before it is cut into tiles, and the overview of the whole picture.
     canvas: u8,
     overview: u8,
     /// The picture before it is resized to the canvas.
@@ -191,8 +192,8 @@ impl Plan {
         let mut hash = Hash::new();
         gguf.hash_directory(&mut hash);
         let numbers = [self.workspace, self.rows, self.options.batch, self.options.workers];
-        // The numbers are hashed after the file, in two passes. A second changed number could undo the effect of a
-        // first changed number in one pass, but not in both passes.
+        // The plan's numbers are hashed after the file, and all of them twice. If someone has changed a number, a
+        // second changed number could undo the effect on the hash in one pass, but not in both.
         let mut pass = 0;
         while pass < 2 {
             hash.numbers(&numbers);
@@ -274,7 +275,7 @@ const fn max_side(spec: &Spec<'_>, views: &Views) -> usize {
     max(max(tile.columns, tile.lines), max(overview.columns, overview.lines)) * spec.merge
 }
 
-/// Largest number of windows of a view; 0 if all layers attend to the whole view.
+/// The largest number of attention windows of a view. 0 if all layers attend to the whole view.
 const fn max_windows(spec: &Spec<'_>, views: &Views) -> usize {
     const fn windows(view: &View, side: usize) -> usize {
         match ((view.columns + side - 1).checked_div(side), (view.lines + side - 1).checked_div(side)) {
@@ -348,15 +349,15 @@ impl Spec<'_> {
         }
     }
 
-    /// Number of elements per row of the projector's second buffer, which holds reordered patches, the outputs of the
-    /// first linear layer, or one row of a transposed matrix.
+    /// Number of floats per row in the projector's second buffer. The buffer is used for reordered patches, for the
+    /// outputs of the first linear layer, and for a row of a transposed matrix.
     pub(super) const fn between(&self) -> usize {
         let joined = if self.tensors.has_merger { self.block() * self.dim } else { 0 };
         max(max(joined, self.tensors.inner), if self.tensors.transposed { self.tensors.out } else { 0 })
     }
 
-    /// Number of elements that the projector needs to compute one row: the joined patches or their mean, the second
-    /// buffer, and the outputs.
+    /// Number of floats of scratch memory that the projector needs per output row: for the joined patches or their
+    /// mean, for intermediate values, and for the outputs.
     const fn projection(&self) -> usize {
         self.joined() + self.between() + self.tensors.out
     }

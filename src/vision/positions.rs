@@ -11,8 +11,8 @@ use crate::quant::decode_row;
 /// Base of the frequencies of rotations.
 const BASE: f32 = 10_000.0;
 
-/// Adds the learned position of the patch at `place`, in a view of `grid` patches, to `x`. If there is no `place`, adds
-/// the position of the row before the patches. `row` has room for a row of the table.
+/// Adds a learned position to `x`: that of the patch at `place`, in a view of `grid` patches. If there is no `place`,
+/// adds the position of the row before the patches. `row` has room for a row of the table of positions.
 pub(super) fn add_learned(
     spec: &Spec<'_>,
     table: &Table<'_, '_>,
@@ -40,8 +40,8 @@ pub(super) fn add_learned(
     }
 }
 
-/// Interpolation of entry `i` when a table of `side` entries is stretched to `len` entries: the range of the table's
-/// entries that contribute, and the weights of these entries.
+/// How one entry of a table is computed if the table is stretched from `side` to `len` entries: which range of the old
+/// entries contributes to it, and with what weights.
 struct Stretch {
     first: usize,
     last: usize,
@@ -77,7 +77,7 @@ impl Stretch {
     }
 }
 
-/// Fills the cosines, then the sines, of the pairs of a head for each line or column.
+/// Computes, for each line or column of a view, the cosines and then the sines of a head's pairs.
 pub(super) fn fill_rotations(spec: &Spec<'_>, rotations: &mut [f32]) {
     let (Some(axes), pairs) = (spec.rules.axes, spec.head_dim() / 2) else { return };
     for (position, row) in rows_mut(rotations, 2 * pairs).enumerate() {
@@ -90,7 +90,7 @@ pub(super) fn fill_rotations(spec: &Spec<'_>, rotations: &mut [f32]) {
     }
 }
 
-/// Rotates the heads of a row by the line and the column of the row's patch.
+/// Rotates the heads of the query or key of a row by the line and the column of the row's patch.
 pub(super) fn rotate(spec: &Spec<'_>, rotations: &[f32], place: Option<u32>, heads: &mut [f32]) {
     let (Some(axes), Some(place)) = (spec.rules.axes, place) else { return };
     let (dim, pairs) = (spec.head_dim(), spec.head_dim() / 2);

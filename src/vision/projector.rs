@@ -4,7 +4,7 @@ use super::resize::Filter;
 use crate::kernel::Activation;
 use crate::model::Norm;
 
-/// Declares the projectors: the names in files, and the variants.
+/// Declares the kinds of projectors, each by its name in files and its variant.
 macro_rules! projectors {
     ($($(#[$doc:meta])* $name:literal => $variant:ident,)*) => {
         /// Kind of a projector (`clip.projector_type`): how pictures are cut into views, and how the states of an
@@ -47,7 +47,8 @@ projectors! {
 pub(super) enum Places {
     /// A learned vector for each patch of views of one size.
     Learned,
-    /// Learned vectors of a square grid, resized with an antialiased bilinear filter (SigLIP 2).
+    /// Learned vectors for the cells of a square grid. They are resized to the grid of the view by a bilinear filter
+    /// with antialiasing (SigLIP 2).
     Antialiased,
     /// Learned vectors of a square grid, resized bilinearly so that the vectors at the corners do not change.
     Corners,
@@ -55,11 +56,12 @@ pub(super) enum Places {
     Unlearned,
 }
 
-/// Rotary positions in two dimensions, in heads of queries and keys: the first half of the pairs is rotated by the line of
-/// a patch, the second half by its column.
+/// How the heads of queries and keys are rotated by the two coordinates of a patch: one half of a head's pairs by the
+/// patch's line, the other half by its column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Axes {
-    /// Pairs of elements that are half a head apart. Lines and columns have the same frequencies.
+    /// The two elements of a pair are half a head apart. The pairs for lines and the pairs for columns have the same
+    /// frequencies.
     Alike,
     /// Pairs of adjacent elements. Lines have the even frequencies and columns have the odd frequencies.
     InTurns,
@@ -74,7 +76,8 @@ impl Axes {
         }
     }
 
-    /// Returns `number` and `elements` of pair `i`, whose frequency is `10000^(-2 number / elements)`.
+    /// Returns the two numbers `number` and `elements` that determine the rotary frequency of pair `i`, which is
+    /// `10000^(-2 number / elements)`.
     pub const fn exponent(self, i: usize, pairs: usize) -> (usize, usize) {
         let half = pairs / 2;
         let (number, of_column) = if i < half { (i, 0) } else { (i - half, 1) };
@@ -94,7 +97,7 @@ pub(super) enum Join {
     Mean,
 }
 
-/// Properties of the encoder that follow from the kind of projector.
+/// Those properties of an encoder that follow from the kind of its projector.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
     pub filter: Filter,
@@ -106,9 +109,10 @@ pub(super) struct Rules {
     pub norm_after: bool,
     /// The form of GELU in the encoder's blocks, if the file has the key `use_gelu`.
     pub gelu: Activation,
-    /// Side of a block of patches that becomes one row: the default, and the key under which files have the number.
+    /// Side, in patches, of the square of patches that is joined to one row: the default, and the key under which files
+    /// store this number.
     pub merge: (usize, &'static str),
-    /// Epsilon of the norm on joined patches; `None` if it is the encoder's epsilon.
+    /// Epsilon of the norm on joined patches; `None` if the encoder's epsilon also applies here.
     pub join_eps: Option<f32>,
     /// True if the rows of a view attend to each other in the language model.
     pub together: bool,

@@ -47,14 +47,15 @@ impl Filter {
         }
     }
 
-    /// Returns the number of inputs per output, the factor by which the filter is widened, and the filter's reach.
+    /// For resizing `from` pixels to `to` pixels, returns the number of inputs per output, the factor by which the
+    /// filter is widened, and how far the widened filter reaches to each side.
     const fn reach(self, from: usize, to: usize) -> (f64, f64, f64) {
         let scale = from as f64 / to as f64;
         let widened = if scale < 1.0 { 1.0 } else { scale };
         (scale, widened, self.support() * widened)
     }
 
-    /// Upper limit of the number of inputs that an output depends on.
+    /// Returns an upper limit for the number of input pixels from which an output pixel is computed.
     pub const fn taps(self, from: usize, to: usize) -> usize {
         let (.., reach) = self.reach(from, to);
         2 * (reach as usize) + 3
@@ -85,7 +86,7 @@ pub(super) struct Table<'t> {
 }
 
 impl Table<'_> {
-    /// Computes the weights of a pass from `from` inputs to `to` outputs.
+    /// Computes, for a resizing pass from `from` pixels to `to` pixels, the weights of the inputs for each output.
     fn pass(&mut self, filter: Filter, from: usize, to: usize) -> Pass<'_> {
         let taps = filter.taps(from, to);
         let (scale, widened, reach) = filter.reach(from, to);
@@ -118,7 +119,8 @@ struct Pass<'t> {
 }
 
 impl Pass<'_> {
-    /// The first input and the weights of each output from `output` on.
+    /// For each output from `output` on: the index of the first input that contributes to it, and the weights of the
+    /// inputs from there on.
     fn from(&self, output: usize) -> impl Iterator<Item = (usize, &[i32])> {
         let weights = self.weights.chunks(self.taps.max(1)).skip(output);
         let bounds = self.bounds.iter().skip(output);

@@ -9,7 +9,8 @@ pub(super) enum Place {
     Once,
     /// One in each block, after `v.blk.N.`.
     Block,
-    /// A tensor in each layer whose states are also projected. Its name follows `v.deepstack.N.`.
+    /// One tensor in each of those layers whose states are also projected, for the first layers of the language model.
+    /// The tensor's name follows `v.deepstack.N.`.
     Deep,
     /// One, with a name that depends on the projector.
     Projector,
@@ -20,7 +21,8 @@ pub(super) const DEEP: &[u8] = b"v.deepstack.";
 
 macro_rules! roles {
     ($($(#[$doc:meta])* $role:ident $place:ident $name:literal,)*) => {
-        /// The purpose of a tensor. The name of a role with [`Place::Projector`] depends on the projector.
+        /// The purpose of a tensor in an encoder of pictures. If a role's place is [`Place::Projector`], its tensor's
+        /// name depends on the kind of projector.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(super) enum Role { $($(#[$doc])* $role),* }
 
@@ -31,7 +33,7 @@ macro_rules! roles {
                 match self { $(Self::$role => Place::$place),* }
             }
 
-            /// The name in the file, without a layer's prefix and number.
+            /// The tensor's name in the file, without the prefix and number of a layer.
             pub const fn name(self, projector: Projector) -> &'static str {
                 match self {
                     _ if matches!(self.place(), Place::Projector) => self.of_projector(projector),
@@ -52,8 +54,8 @@ roles! {
     NormBefore Once "v.pre_ln.weight",
     NormAfter Once "v.post_ln.weight",
     NormAfterBias Once "v.post_ln.bias",
-    /// Norm of each patch before patches are joined, or of the mean of patches. If the norm has a bias, it is a layer
-    /// norm.
+    /// The projector's norm of each patch before patches are joined. In projectors that average patches, it is the norm
+    /// of the mean. If this norm has a bias, it is a layer norm.
     PatchNorm Projector "",
     PatchNormBias Projector "",
     JoinNorm Projector "",

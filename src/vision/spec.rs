@@ -13,7 +13,7 @@ const PREFIX: &str = "clip.vision";
 const MAX_WIDTH: usize = 1 << 16;
 const MAX_PATCH: usize = 1 << 8;
 const MAX_MERGE: usize = 1 << 4;
-/// The largest accepted `image_size`. This limits the number of views and their size.
+/// The largest accepted `image_size`, in pixels. With this limit, the number of views and their sizes are limited, too.
 const MAX_IMAGE: usize = 1 << 13;
 const MAX_TILES: usize = 1 << 6;
 
@@ -52,8 +52,8 @@ pub(super) struct Spec<'a> {
     /// The last of every `window_period` layers attends to the whole view, all other layers attend within windows. 0 if
     /// all layers attend to the whole view.
     pub window_period: usize,
-    /// For each layer, true if the layer's states are also projected, so that they can be added after a layer of the
-    /// language model.
+    /// An array of booleans, with true for each layer whose states are also projected, to be added after one of the
+    /// language model's layers.
     deep: Option<Array<'a>>,
     /// Number of these layers.
     pub deep_layers: usize,
@@ -61,7 +61,8 @@ pub(super) struct Spec<'a> {
 }
 
 impl<'a> Spec<'a> {
-    /// Reads the metadata. The shapes of tensors are checked with the tensors.
+    /// Reads the sizes from the metadata and from the tensor directory. Whether tensors have the right shapes is
+    /// checked later.
     pub const fn read(gguf: &Gguf<'a>) -> Result<Self, Error> {
         let architecture = tri!(gguf.architecture());
         if !equal(architecture.as_bytes(), b"clip") {
@@ -89,7 +90,8 @@ impl<'a> Spec<'a> {
             side,
             pixels: (tri!(pixels(gguf, "image_min_pixels")), tri!(pixels(gguf, "image_max_pixels"))),
             window_pixels: tri!(size_or(gguf, "window_size", MAX_IMAGE, 112)),
-            // Early files do not have this key; all published models have up to four tiles on a side.
+            // Early files do not have this key. All published models have at most four tiles on a side, which gives the
+            // default.
             longest: tri!(size_or(gguf, "preproc_image_size", MAX_IMAGE, 4 * side)),
             tiles: (
                 tri!(size_or(gguf, "preproc_min_tiles", MAX_TILES, 1)),
@@ -164,7 +166,7 @@ impl<'a> Spec<'a> {
         }
     }
 
-    /// The norm of the encoder's states: the kind, the width and the epsilon of this norm.
+    /// Returns what describes the norms of the encoder: their kind, their width and their epsilon.
     pub const fn norm(&self) -> (Norm, usize, f32) {
         (self.rules.norm, self.dim, self.eps)
     }
@@ -179,7 +181,7 @@ impl<'a> Spec<'a> {
         self.merge * self.merge
     }
 
-    /// Side in pixels of a block of patches that becomes one row.
+    /// Side, in pixels, of the square of patches that the encoder joins to one row of its result.
     pub const fn cell(&self) -> usize {
         self.patch * self.merge
     }
@@ -216,7 +218,7 @@ impl<'a> Spec<'a> {
         }
     }
 
-    /// True if the states after layer `index` are also projected.
+    /// True if the states after layer `index` are also projected to rows of the language model (DeepStack).
     pub const fn is_deep(&self, index: usize) -> bool {
         match self.deep {
             Some(deep) => matches!(deep.get_i32(index), Some(1..)),
@@ -224,7 +226,8 @@ impl<'a> Spec<'a> {
         }
     }
 
-    /// Number of vectors in a row: the embedding, and one for each of the language model's first `deep_layers` layers.
+    /// Number of vectors that a row consists of: one that replaces the embedding, and one for each of the language
+    /// model's first `deep_layers` layers.
     pub const fn streams(&self) -> usize {
         1 + self.deep_layers
     }
@@ -235,7 +238,7 @@ impl<'a> Spec<'a> {
     }
 }
 
-/// Properties and sizes that are only in the directory of tensors.
+/// What only the directory of tensors tells about an encoder: which tensors it has, and sizes that no key gives.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tensors {
     /// A learned row stands before the patches.
@@ -246,7 +249,7 @@ pub(super) struct Tensors {
     pub gated: bool,
     /// Linear layers of the blocks have biases.
     pub biased: bool,
-    /// True if the names of the feed-forward's two matrices are exchanged.
+    /// True if files exchange the names of the feed-forward's two matrices, so that `up` is stored as `down`.
     pub swapped: bool,
     pub has_merger: bool,
     pub has_join_norm: bool,
@@ -296,10 +299,10 @@ const fn has(gguf: &Gguf<'_>, name: &str) -> bool {
     !name.is_empty() && gguf.tensor(name).is_some()
 }
 
-/// The number of outputs of a matrix; 0 if there is no such tensor. The outputs are the columns of a `transposed`
-/// matrix.
+/// Number of outputs of a matrix in the file; 0 if the file has no tensor called `name`. If the matrix is `transposed`,
+/// its columns are the outputs instead of its rows.
 const fn outputs(gguf: &Gguf<'_>, name: &str, transposed: bool) -> Result<usize, Error> {
-    /// Largest width of a language model, and largest number of positions.
+    /// Maximum width of a language model, and maximum number of positions, that a projector may have.
     const MOST: u64 = 1 << 20;
     let Some(Tensor { dims, .. }) = gguf.tensor(name) else { return Ok(0) };
     let [columns, rows, ..] = dims;
@@ -409,7 +412,8 @@ const fn activation(gguf: &Gguf<'_>, gelu: Activation) -> Result<Activation, Err
     }
 }
 
-/// Reads for which layers the states are also projected, and counts these layers.
+/// Reads which layers' states are also projected to rows of the language model (DeepStack). Returns the file's list,
+/// and the number of these layers.
 const fn deep<'a>(gguf: &Gguf<'a>, layers: usize) -> Result<(Option<Array<'a>>, usize), Error> {
     const NAME: &str = "is_deepstack_layers";
     let Some(deep) = tri!(gguf.array(PREFIX, NAME)) else { return Ok((None, 0)) };

@@ -11,8 +11,8 @@ use crate::model::{Entry, Need, Norm};
 use crate::quant::TensorType;
 use crate::{Error, Gguf, Name};
 
-/// Tensors that are not needed: the tensors of an encoder of sounds, and a copy of a row of the language model's
-/// embedding.
+/// Beginnings of the names of tensors that this crate does not need: tensors of an encoder of sounds, and a copy of a
+/// row of the language model's embedding.
 const IGNORED: &[&str] = &["a.", "mm.a.", "v.token_embd.img_break"];
 
 impl Role {
@@ -40,7 +40,7 @@ impl Role {
         Some((role, layer))
     }
 
-    /// Returns the requirement for a tensor of this role in a layer, and the tensor's shape.
+    /// Returns whether a layer needs a tensor of this role, and the shape that the tensor must have.
     fn shape(self, spec: &Spec<'_>, layer: usize) -> (Need, [usize; 4]) {
         let Spec { dim, ffn, patch, .. } = *spec;
         let Tensors { has_class, fused, gated, biased, table, inner, out, .. } = spec.tensors;
@@ -155,8 +155,8 @@ fn walk(gguf: &Gguf<'_>, spec: &Spec<'_>, found: &mut dyn FnMut(Found)) -> Resul
     Ok(())
 }
 
-/// True for the shape of a vector. Vectors must be in F32, except the class embedding, which is decoded like a
-/// position.
+/// True if the dimensions are those of a vector. An encoder's vectors must be in F32. The class embedding is an
+/// exception, because it is decoded like a position.
 fn is_vector(dims: [usize; 4]) -> bool {
     matches!(dims, [_, 1, 1, 1])
 }
@@ -175,7 +175,8 @@ pub(super) fn check(gguf: &Gguf<'_>, spec: &Spec<'_>) -> Result<(), Error> {
     walk(gguf, spec, &mut |_| ())?;
     for (role, layer) in all(spec).filter(|(role, layer)| role.shape(spec, *layer).0 == Need::Required) {
         let name = role.spelled(spec, layer);
-        // If names are exchanged, this name stands for the other matrix, which is also needed.
+        // Some files exchange the names of two matrices. `name` then belongs to the other of the two, which is
+        // required, too.
         let is_there = core::str::from_utf8(name.bytes()).is_ok_and(|name| gguf.tensor(name).is_some());
         if !is_there {
             return Err(Error::MissingTensor { tensor: name });
@@ -202,7 +203,7 @@ impl<'m, 'w> Table<'m, 'w> {
         Role::ALL.len() * layers
     }
 
-    /// Index of an entry. Roles of the whole encoder are entries of layer 0.
+    /// Index in the table of the entry for a role and layer. Roles of the whole encoder use layer 0.
     fn index(role: Role, layer: usize) -> usize {
         layer * Role::ALL.len() + role as usize
     }
@@ -211,7 +212,7 @@ impl<'m, 'w> Table<'m, 'w> {
     pub fn fill(gguf: &Gguf<'m>, spec: &Spec<'_>, entries: &'w mut [Entry]) -> Result<Self, Error> {
         entries.fill(Entry::zeroed());
         walk(gguf, spec, &mut |Found { role, layer, offset, kind, dims }| {
-            // The kernel of a convolution is treated as a matrix: a row of weights for each output.
+            // The weights of a convolution are treated as a matrix that has a row for each output.
             let shape = match dims {
                 [cols, rows, 1, 1] => (rows, cols),
                 [width, height, colors, rows] => (rows, width * height * colors),

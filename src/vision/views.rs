@@ -16,14 +16,16 @@ pub(super) type Size = (usize, usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Views {
     pub(super) picture: Size,
-    /// Size to which the picture is resized before it is resized to `canvas`; `None` for a single step.
+    /// If a picture is resized in two steps, this is its size after the first step. `None` if it is resized to `canvas`
+    /// in one step.
     pub(super) via: Option<Size>,
     /// Size of the picture before it is cut into tiles.
     pub(super) canvas: Size,
     pub(super) tile: Size,
-    /// Size of the overview, and whether the overview is made from the canvas instead of the picture.
+    /// Size of the overview. The flag is true if the overview is a scaled copy of the canvas, and false if it is scaled
+    /// from the original picture.
     pub(super) overview: Option<(Size, bool)>,
-    /// Side in pixels of the block of patches that becomes one row.
+    /// Side, in pixels, of the square of patches that the encoder joins to one row of its result.
     cell: usize,
 }
 
@@ -35,12 +37,13 @@ pub struct View {
     pub columns: usize,
     /// Rows of the encoder's result from top to bottom.
     pub lines: usize,
-    /// Column and line of the tile in the picture; `None` for the overview.
+    /// The column and the line that the view has in the picture if it is a tile. `None` for the overview of the whole
+    /// picture.
     pub tile: Option<(usize, usize)>,
 }
 
 impl View {
-    /// Number of rows, each of which replaces the embedding of a token.
+    /// Number of rows that the view becomes. Each of them replaces the embedding of a token.
     pub const fn tokens(&self) -> usize {
         self.columns * self.lines
     }
@@ -98,8 +101,8 @@ impl Views {
         columns * lines * tile.tokens() + overview.tokens()
     }
 
-    /// The first tile, which stands for all tiles because they have the same size, and the overview. The overview is
-    /// empty if there is none.
+    /// The views of different sizes: a tile and the overview. All tiles have the same size, so the first tile stands
+    /// for all. The overview is empty if the picture has none.
     pub(super) const fn kinds(&self) -> [View; 2] {
         const NONE: View = View { columns: 0, lines: 0, tile: None };
         let tile = match self.get(0) {
@@ -134,7 +137,7 @@ impl Spec<'_> {
                 Views { canvas: (grid.0 * side, grid.1 * side), overview, ..whole }
             }
             Projector::Lfm2 => {
-                /// Limits of the number of rows of a view, if the file does not limit the number of pixels.
+                /// A view has at least and at most this many rows, if the file has no limits for the number of pixels.
                 const ROWS: (usize, usize) = (64, 256);
                 // The side of a tile, the limits of the number of tiles, and the tolerance. They are constants, because
                 // files do not have these numbers.
@@ -252,7 +255,7 @@ const fn closest_grid(least: usize, most: usize, (width, height): Size, tile: us
     best
 }
 
-/// The nearest multiple of `unit`; a half is rounded to an even multiple.
+/// Returns the multiple of `unit` that is nearest to `side`. If two are equally near, returns the even multiple.
 const fn nearest(side: usize, unit: usize) -> usize {
     let (Some(whole), Some(rest)) = (side.checked_div(unit), side.checked_rem(unit)) else { return side };
     let is_up = 2 * rest > unit || 2 * rest == unit && whole % 2 == 1;
@@ -287,7 +290,8 @@ const fn at_least(side: usize, least: usize) -> usize {
 /// The square root of a positive number, by Newton's method, because `libm::sqrt` is not a `const fn`.
 const fn root(x: f64) -> f64 {
     let (mut root, mut step) = (if x > 1.0 { x } else { 1.0 }, 0);
-    // The start value is not below the square root, so the values decrease until they reach the square root.
+    // `root` begins above the square root of `x`, or at it. Newton's method then only decreases `root`, until it
+    // reaches the square root.
     while step < 64 {
         let next = (root + x / root) / 2.0;
         if next >= root {

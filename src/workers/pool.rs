@@ -34,11 +34,11 @@ const LINGER: Duration = Duration::from_micros(500);
 /// between two chunks if another program uses the core. Otherwise the system would interrupt the thread in the middle
 /// of a chunk (Linux does so after 2 to 4 ms), and the caller would wait for this chunk for several milliseconds.
 const TURN: Duration = Duration::from_millis(2);
-/// If a yield takes longer than this, another program has used the core.
+/// If a yield takes longer than this, it is assumed that another program has used the core.
 const ABSENCE: Duration = Duration::from_micros(100);
 
 std::thread_local! {
-    /// The current turn of a pool's thread; `None` in threads that do not belong to a pool.
+    /// The current turn of this thread (see [`Turn`]); `None` in threads that do not belong to a pool.
     static TURN_OF_THREAD: Cell<Option<Turn>> = const { Cell::new(None) };
 }
 
@@ -46,12 +46,12 @@ std::thread_local! {
 #[derive(Clone, Copy)]
 struct Turn {
     began: Instant,
-    /// True if another program used the core during the yield before this turn.
+    /// True if another program used the core while the thread yielded it before this turn.
     shared: bool,
 }
 
 impl Turn {
-    /// Begins a turn of the calling thread. The thread has just yielded, slept or started.
+    /// Begins a turn of the thread that calls this, which has just started or was interrupted by a yield or by sleep.
     fn begin(shared: bool) {
         TURN_OF_THREAD.set(Some(Self { began: Instant::now(), shared }));
     }
@@ -161,8 +161,8 @@ impl Workers for Pool {
         if self.threads.is_empty() {
             return job();
         }
-        // Asks for the core before the pool is taken, because a panic in this call would otherwise leave the pool
-        // taken.
+        // The workers' core is asked for before the pool is marked as taken. If this call panicked later, the pool
+        // would stay taken.
         let core = self.shared.cores.map(Cores::current);
         if self.shared.taken.swap(true, Ordering::Acquire) {
             return job();
@@ -290,7 +290,8 @@ impl Shared {
         }
     }
 
-    /// Waits until the gate is open for a job other than number `done`; `None` if the pool is dropped.
+    /// Waits until the gate is open for another job than job number `done`, and returns the gate's value. `None` if the
+    /// pool is being dropped.
     fn next(&self, done: usize) -> Option<usize> {
         let news = |gate: usize| gate & OPEN != 0 && gate & !(OPEN | RUNNING) != done;
         let start = Instant::now();
@@ -312,8 +313,8 @@ impl Shared {
                 Turn::give_up();
             }
         }
-        // Thanks to the fences, either this thread sees the gate of the next job, or the caller sees that this thread
-        // sleeps. Otherwise the thread could sleep through jobs.
+        // The fences order the writes of both sides: either this thread sees that the next job's gate is open, or the
+        // caller sees that this thread sleeps and wakes it. Otherwise the thread could sleep through a job.
         self.sleeping.fetch_add(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
         let gate = loop {
@@ -333,7 +334,8 @@ impl Shared {
 
     /// Runs the job if the value of the gate is still `gate`. Returns true if the job was run.
     fn join(&self, gate: usize) -> bool {
-        // The gate is open. Adding one to the count of threads keeps the gate open and keeps the caller from returning.
+        // The gate is open, so that a job is running. Its low bits count the threads that have joined; adding one keeps
+        // the gate open, and keeps the caller of the job from returning.
         if self.gate.compare_exchange(gate, gate + 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
             return false;
         }
@@ -482,7 +484,8 @@ mod tests {
         let cores: &'static Angry = &ANGRY;
         let pool = Pool::on(cores, 2);
         let caller = thread::current().id();
-        // Returns whether the second thread took part before `most` had passed.
+        // Runs a job that waits for the pool's second thread, but not longer than `most`. Returns true if the second
+        // thread has joined the job.
         let is_joined_within = |most: Duration| {
             let is_joined = AtomicBool::new(false);
             let _ = panic::catch_unwind(AssertUnwindSafe(|| {
@@ -547,7 +550,7 @@ mod tests {
         let pool = Pool::new(2);
         assert!(!pool.should_leave());
         let past = Instant::now().checked_sub(2 * TURN).unwrap();
-        // A turn that begins in the future is never over, however slow the machine is.
+        // A turn that begins in the future is not over yet, however slow the machine is.
         let future = Instant::now() + 10_000 * TURN;
         for (shared, began, leaves) in [(true, past, true), (false, past, false), (true, future, false)] {
             thread::scope(|scope| {

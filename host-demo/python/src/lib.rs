@@ -65,7 +65,7 @@ fn interruptible<T: Send + 'static>(
     }
 }
 
-/// A prompt: a text, or messages as pairs of role and content.
+/// A prompt: a text, or a list of messages, each a pair of role and content.
 #[derive(FromPyObject)]
 enum Prompt {
     Text(String),
@@ -125,7 +125,8 @@ impl Settings {
             }
             let wrong = |error: PyErr| PyTypeError::new_err(format!("`{name}`: {error}"));
             match name.as_str() {
-                // As in llama.cpp, -1 is no limit, all tokens, or a random seed.
+                // As in llama.cpp, -1 stands for all tokens (`top_k`), for no limit (`max_tokens`), or for a random
+                // seed.
                 "top_k" if value.eq(-1)? => all.top_k = Some(0),
                 "max_tokens" | "seed" if value.eq(-1)? => {}
                 "max_tokens" => all.max_tokens = value.extract().map_err(wrong)?,
@@ -341,7 +342,7 @@ impl Answer {
         })
     }
 
-    /// Tokens of the prompt and of the answer, once it has ended.
+    /// Number of tokens of the prompt and number of tokens of the answer, once the answer has ended.
     #[getter]
     fn usage(&mut self) -> (usize, usize) {
         self.answer().tokens()

@@ -92,7 +92,8 @@ pub static BOARDS: &[Board] = &[
         .runs(Core::CortexM33, 160, 300)
         .builds_for(Thumbv8m),
     board("NUCLEO-F746ZG", "STM32F746", MIB, &[320 * KIB]).runs(Core::CortexM7, 216, 400),
-    // The QSPI flash is mapped. Only half of the SDRAM's data lines are connected.
+    // 16 MB of QSPI flash are mapped into memory. Of the 16 MB of SDRAM only half can be used, because only half of its
+    // data lines are connected.
     board("STM32F746G-DISCO", "STM32F746", 16 * MIB, &[320 * KIB, 8 * MIB]).runs(Core::CortexM7, 216, 36),
     // AXI SRAM, SRAM1 to 3 (contiguous), DTCM, SRAM4.
     board("NUCLEO-H743ZI", "STM32H743", 2 * MIB, &[512 * KIB, 288 * KIB, 128 * KIB, 64 * KIB]).runs(
@@ -100,11 +101,13 @@ pub static BOARDS: &[Board] = &[
         480,
         500,
     ),
-    // Flash: an external octal chip, mapped into memory. RAM: contiguous internal banks, and an external PSRAM.
+    // The board's flash is an external octal chip that is mapped into memory. Its RAM consists of contiguous internal
+    // banks and of an external PSRAM.
     board("STM32N6570-DK", "STM32N657", 128 * MIB, &[4200 * KIB, 32 * MIB])
         .runs(Core::CortexM55, 800, 260)
         .builds_for(Thumbv8m),
-    // RAM1 (tightly coupled) and RAM2. The PSRAM is an optional chip and is not counted.
+    // The sizes are those of the memories RAM1 (tightly coupled) and RAM2. This board can also have a PSRAM chip, which
+    // is not counted.
     board("Teensy 4.1", "i.MX RT1062", 7936 * KIB, &[512 * KIB, 512 * KIB]).runs(Core::CortexM7, 600, 44),
     board("ESP32-C3-DevKitM-1", "ESP32-C3", 4 * MIB, &[384 * KIB]).runs(Core::Rv32imc, 160, 26).builds_for(Riscv32imc),
     board("ESP32-C6-DevKitC-1", "ESP32-C6", 8 * MIB, &[512 * KIB])
@@ -120,7 +123,7 @@ pub static BOARDS: &[Board] = &[
     board("Raspberry Pi 5", "BCM2712", 0, &[8192 * MIB]).with_files().reads(9000),
 ];
 
-/// Sizes in bytes of the blocks of memory that a context needs. Each block must be contiguous.
+/// The blocks of memory that a context needs, by their sizes in bytes. Each of them must be contiguous.
 #[derive(Clone, Copy, Debug)]
 pub struct Need {
     pub workspace: usize,
@@ -162,7 +165,8 @@ impl Board {
     /// Returns the sizes of the RAM blocks that the program needs in addition to the model's memory: one block for
     /// statics, and one stack per worker.
     pub fn reserved(&self, workers: usize) -> Vec<usize> {
-        // Without flash only one stack counts, because an operating system allocates the stacks of further threads.
+        // A board without flash has an operating system, which allocates the stacks of further threads. So only one
+        // stack is counted.
         let stacks = if self.flash.is_some() { workers.max(1) } else { 1 };
         [vec![STATICS], vec![STACK; stacks]].concat()
     }
@@ -213,7 +217,7 @@ impl Board {
             return Fit::FlashTooSmall;
         }
         let mapped = if self.flash.is_none() { file } else { 0 };
-        // Returns true if this context fits together with a further block of `more` bytes.
+        // Returns true if a context of this size fits together with a further block of `more` bytes.
         let fits = |context, more| {
             need(context).is_some_and(|n| {
                 let blocks = [vec![n.workspace, n.kv, n.tokenizer, mapped, more], self.reserved(workers)].concat();
@@ -281,7 +285,8 @@ mod tests {
         // The KV cache takes the region of 64 KiB, and the other region has workspace, stack and statics.
         assert_eq!(longest(two.fit(1000, PROGRAM, 1, 1000, need(16 * KIB, KIB))), 64);
         assert_eq!(longest(two.fit(1000, PROGRAM, 1, 50, need(16 * KIB, KIB))), 50);
-        // The workspace is larger than either region, but smaller than both together.
+        // The workspace must be in one region. It is larger than each of the two regions, although they have enough
+        // memory together.
         assert_eq!(two.fit(1000, PROGRAM, 1, 50, need(65 * KIB, KIB)), Fit::RamTooSmall);
         assert_eq!(two.fit(MIB - PROGRAM + 1, PROGRAM, 1, 50, need(1, 1)), Fit::FlashTooSmall);
         assert_eq!(longest(two.fit(MIB - PROGRAM, PROGRAM, 1, 50, need(1, 1))), 50);
@@ -312,14 +317,14 @@ mod tests {
     #[test]
     fn every_worker_has_a_stack() {
         let board = own(Some(MIB), &[64 * KIB]);
-        // 64 KiB have room for a stack of 16 KiB, 1 KiB of statics, 1 KiB of workspace and a cache of 46 KiB. With two
-        // stacks, there is room for a cache of 30 KiB.
+        // The 64 KiB of RAM have room for a stack of 16 KiB, statics of 1 KiB, a workspace of 1 KiB and a cache of 46
+        // KiB. Each further worker has a stack of its own, which leaves 16 KiB less for the cache.
         for (workers, context) in [(1, 46), (2, 30), (3, 14)] {
             let fit = board.fit(1000, PROGRAM, workers, 1000, need(KIB, KIB));
             assert_eq!(fit, Fit::Context { longest: context, ram: 0, flash: Some(MIB - PROGRAM - 1000) });
         }
         assert_eq!(board.fit(1000, PROGRAM, 4, 1000, need(KIB, KIB)), Fit::RamTooSmall);
-        // A stack does not fit into the small region, but the statics do.
+        // The region of 4 KiB is too small for a stack, but the statics fit into it.
         let fit = own(Some(MIB), &[64 * KIB, 4 * KIB]).fit(1000, PROGRAM, 2, 20, need(KIB, KIB));
         assert!(matches!(fit, Fit::Context { longest: 20, ram, .. } if ram == 12 * KIB), "{fit:?}");
     }

@@ -63,12 +63,12 @@ const MEASURED: &str = include_str!("programs.txt");
 const INCLUDED: [&str; 3] = ["llama", "q8_0", "kv-f16"];
 /// Estimated size in bytes of a feature that was not measured. It is larger than the size of any measured family.
 const UNMEASURED: usize = 48 * 1024;
-/// Bound for the estimate of a feature's unmeasured size at level `3`. If a feature has at most this many bytes at
-/// level `s`, its size is scaled by the same factor as the program. A larger feature grows more (`lfm2` 1.5 times as
-/// much as the program), so its estimate is twice the scaled size.
+/// Limit for the estimate of a feature's size at level `3`, if this size was not measured. If the feature has at most
+/// this many bytes at level `s`, the estimate is its size, scaled by the same factor as the program. A larger feature
+/// can grow more than the program (`lfm2` grows 1.5 times as much), so its estimate is twice the scaled size.
 const SMALL: usize = 4 * 1024;
 
-/// Returns the last number of each line of [`MEASURED`] that starts with these words.
+/// Returns the number at the end of each line of [`MEASURED`] whose first words are `words`.
 fn measured(words: &[&str]) -> impl Iterator<Item = usize> {
     MEASURED.lines().filter_map(move |line| {
         let mut rest = line.split_ascii_whitespace();
@@ -88,7 +88,8 @@ pub const MARGIN: usize = 3;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flash {
     pub bytes: usize,
-    /// False if the target, the level or a feature was not measured.
+    /// False if `bytes` is an estimate, because the size was not measured for this target, optimization level or one of
+    /// the features.
     pub is_measured: bool,
 }
 

@@ -45,8 +45,7 @@ pub enum Core {
     Rv32imafc,
 }
 
-/// Limit for fast types: a type is fast on a core if a weight takes at most this many times the cycles of a Q8_0
-/// weight.
+/// A type counts as fast on a core if a weight takes at most this many times the cycles of a Q8_0 weight.
 const SLOW: f64 = 2.0;
 
 impl Core {
@@ -78,7 +77,8 @@ impl Core {
                 found.then(|| words.next()?.parse().ok())?
             })
         };
-        // The counts for the Cortex-M4F are used, because these cores have the same kernels.
+        // If this core was not measured but has the same kernels as the Cortex-M4F, its counts are those of the
+        // Cortex-M4F.
         of(self).or_else(|| matches!(self, Self::CortexM7 | Self::CortexM33).then(|| of(Self::CortexM4F))?)
     }
 
@@ -97,7 +97,8 @@ impl Core {
         match (self, kind) {
             (Self::CortexM7, TensorType::F32) => (0.75, 2.0), // sometimes issues two instructions per cycle
             (Self::CortexM7, _) => (0.75, 1.5),
-            // A VFMA takes three cycles, and a load of several registers one cycle more than their number.
+            // The upper limits come from the slowest instructions of these cores: a VFMA takes three cycles, and a load
+            // of several registers takes one cycle more than their number.
             (Self::CortexM4F | Self::CortexM33, TensorType::F32) => (1.0, 4.0),
             (Self::CortexM4F | Self::CortexM33, TensorType::F16 | TensorType::BF16) => (1.0, 2.6),
             _ => (1.0, 1.5),
@@ -167,7 +168,8 @@ pub struct Work {
     pub weights: BTreeMap<u32, (TensorType, u64)>,
     /// Size in bytes of all these weights.
     pub bytes: u64,
-    /// For each layer with attention: the number of elements of all query heads, and the window.
+    /// For each layer with attention, the number of elements of the queries of all heads, and the length of the window
+    /// if the layer has one.
     pub attention: Vec<(usize, Option<usize>)>,
 }
 

@@ -87,7 +87,8 @@ impl Lines {
 /// Delimits a text of several lines.
 const QUOTES: &str = "\"\"\"";
 
-/// Returns the text of a complete input, without [`QUOTES`] or backslashes at line ends.
+/// Returns the text of a complete input, without the [`QUOTES`] around it or, if it has none, without the backslashes
+/// before its line breaks.
 fn said(line: &str) -> String {
     match line.strip_prefix(QUOTES) {
         Some(quoted) => quoted.trim_end().trim_end_matches(QUOTES).trim_matches('\n').to_string(),
@@ -102,7 +103,7 @@ fn goes_on(line: &str) -> bool {
 /// Continues a line that ends in a backslash, or that begins with [`QUOTES`] and does not end with them. Completes
 /// commands.
 pub struct LineHelper {
-    /// One line for each command: the command's name, its argument, and a description.
+    /// The commands of the chat, one on each line, with a command's name, its argument, and a description.
     commands: &'static str,
 }
 

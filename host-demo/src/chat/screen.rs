@@ -91,7 +91,8 @@ impl Screen {
                     self.flush()?;
                     self.out.now(b"\n\n")?;
                     self.after_thought = false;
-                    // Start a new wrap, so that a code block in the thought does not extend into the answer.
+                    // The answer is wrapped anew after a thought, so that a code block that the thought has left open
+                    // does not extend into the answer.
                     self.wrap = Wrap::default();
                 }
                 self.style(PLAIN)?;

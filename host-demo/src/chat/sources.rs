@@ -14,7 +14,8 @@ use crate::output::Out;
 /// Number of passages with a question: some 800 tokens.
 const PASSAGES: usize = 4;
 
-/// An index, the model that made the index, and the passages for the last question.
+/// Passages for the messages of a chat: an index, the model with which it was made, and the passages for the last
+/// question.
 pub struct Sources {
     index: Index,
     model: Loaded,

@@ -44,7 +44,8 @@ pub struct Rules {
 pub struct Stats {
     /// Tokens of the prompt that were already in the context.
     pub kept: usize,
-    /// Number of prompt tokens that were reused from other positions in the context.
+    /// Number of tokens of the prompt that were reused although they are at other positions in the earlier
+    /// conversation.
     pub reused: usize,
     /// The other tokens of the prompt.
     pub prefilled: usize,
@@ -165,8 +166,8 @@ impl Talk<'_, '_, '_> {
         self.rng = generation.into_rng();
         let calls = self.calls(&begun, &said, stats.end.is_unfinished());
         let said = shown(&said);
-        // The known text is dropped after a stop text, because the tokens contain the stop text but the answer does
-        // not.
+        // After a stop string, the known text is dropped, because the session's tokens contain the stop string but the
+        // answer does not.
         self.known_text = (stats.end != End::Stop && opening.is_none()).then(|| prompt.text + &said);
         self.last = Some(stats);
         match stats.end {
@@ -197,7 +198,8 @@ impl Talk<'_, '_, '_> {
         self.style.answer_reader(&self.tools, prompt, self.rules.is_schema, true)
     }
 
-    /// Renders the prompt for `messages`, in the form that the template accepts.
+    /// Renders the prompt for a conversation. If the template does not accept the messages as they are, they are
+    /// rendered in a form that it accepts.
     fn rendered(&self, messages: &[Value]) -> Prompt {
         let plain = |message: &Value| Message::of(&serde_json::to_value(message).unwrap_or_default());
         let plain: Result<Vec<Message>, String> = messages.iter().map(plain).collect();
@@ -285,8 +287,9 @@ impl Talk<'_, '_, '_> {
         prompt
     }
 
-    /// Encodes a prompt. If the prompt continues after the last answer, the answer's own tokens are kept, because
-    /// encoding the answer's text may give other tokens.
+    /// Encodes a prompt. If the prompt begins with the text of the conversation so far, its known tokens are kept and
+    /// only the new text is encoded, because encoding the text of an answer may give other tokens than the model has
+    /// generated.
     fn sights(&self, prompt: &Prompt) -> Result<Sights> {
         let goes_on = |known: &&String| prompt.text.len() > known.len() && prompt.text.starts_with(known.as_str());
         let known = self.known_text.as_ref().filter(goes_on);
@@ -301,7 +304,8 @@ impl Talk<'_, '_, '_> {
         eyes.read(prompt, true, self.tokenizer, self.open.machine(Limits::DEFAULT))
     }
 
-    /// Drops the first exchange after the system message, but not the last exchange.
+    /// Removes the oldest question and all messages up to the next question. Returns false if only one question is
+    /// left.
     fn forget_oldest(&mut self) -> bool {
         let users: Vec<_> = (0..self.messages.len()).filter(|at| is_from(&self.messages[*at], "user")).collect();
         let [first, second, ..] = users[..] else { return false };

@@ -28,7 +28,8 @@ pub struct ConstraintArgs {
     json: bool,
 }
 
-/// A constraint as the user gave it: the option with the file's name, which messages mention, and the source.
+/// A constraint of the output as the user has given it: the option with the name of the file, which is used in
+/// messages, and the source of the grammar.
 pub struct Form {
     pub option: String,
     pub source: FormSource,

@@ -25,8 +25,8 @@ enum Meaning {
     Ignored(&'static str),
     /// Refused with this advice.
     Refused(&'static str),
-    /// The flag is accepted with this value, which turns the step or the limit off. Any other value is refused with
-    /// this advice.
+    /// If the flag has this value, which turns a step or a limit off, it is accepted and has no effect. Any other value
+    /// is refused with this advice.
     Unless(f64, &'static str),
 }
 
@@ -192,7 +192,7 @@ const COMMANDS: [&str; 17] = [
     "listen",
     "imatrix",
 ];
-/// Commands of ollama and programs of llama.cpp, and the replacement for each.
+/// Advice for users of other programs: commands of ollama and programs of llama.cpp, and what to use in their place.
 const OTHERS: &[(&[&str], &str)] = &[
     (&["push", "cp"], "models are files in the cache of the Hugging Face hub; see `arenite pull`"),
     (&["login"], "set HF_TOKEN to an access token of the Hugging Face hub"),
@@ -202,7 +202,7 @@ const OTHERS: &[(&[&str], &str)] = &[
     (&["cli", "main", "llama-cli"], "use `arenite chat` or `arenite generate`"),
     (&["server", "llama-server"], "use `arenite serve`"),
 ];
-/// llama.cpp's flags that every command accepts, and this program's name for each.
+/// Flags of llama.cpp that have the same meaning for every command, and the names that they have in this program.
 const SAME: &[(&[&str], &str)] = &[
     (&["-hf", "-hfr", "--hf-repo"], "--hf"),
     (&["-hff"], "--hf-file"),
@@ -286,7 +286,7 @@ pub fn understand(args: impl IntoIterator<Item = OsString>) -> Result<Typed, Str
     Ok(typed)
 }
 
-/// Renames a flag that is in [`SAME`], and keeps its value if it has one. Returns all other arguments unchanged.
+/// Renames an argument that is a flag in [`SAME`]; a value after `=` is kept. Returns any other argument unchanged.
 fn same(arg: OsString) -> OsString {
     let Some(text) = arg.to_str() else { return arg };
     let (name, value) = text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
@@ -294,7 +294,8 @@ fn same(arg: OsString) -> OsString {
     value.map_or((*flag).into(), |value| format!("{flag}={value}").into())
 }
 
-/// Returns the index of the command, or the index at which a missing command is inserted.
+/// Returns the index of the command in the arguments. If there is no command, returns the index at which it is
+/// inserted.
 fn command_at(args: &[OsString]) -> usize {
     let mut at = 1;
     while let Some(arg) = args.get(at) {

@@ -30,8 +30,8 @@ impl PictureArgs {
         self.image.iter().map(|path| read(path)).collect()
     }
 
-    /// Returns the tokens of a text, with the pictures in their places. If the text is given as tokens, each token of a
-    /// picture becomes the next row.
+    /// Returns the tokens of a prompt with its pictures. If the prompt is given as token ids, each id of the model's
+    /// token for pictures stands for the next row of a picture.
     pub fn tokens(&self, text: &Text, open: &OpenModel, how: Encode) -> Result<Sights> {
         if self.image.is_empty() {
             return Ok(text.tokens(open.tokenizer(), how)?.into());

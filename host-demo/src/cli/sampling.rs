@@ -182,7 +182,7 @@ fn seed(text: &str) -> Result<Seed, String> {
     }
 }
 
-/// Parses `ID=B`, or llama-cli's notation `ID+B` and `ID-B`.
+/// Parses the bias of a token: `ID=B`, or `ID+B` and `ID-B` as in llama-cli.
 fn bias(text: &str) -> Result<(TokenId, f32), String> {
     let parts = text.split_once('=').or_else(|| {
         let at = text.find(['+', '-']).filter(|at| *at > 0)?;

@@ -42,7 +42,8 @@ pub fn placed(mut args: Vec<OsString>, program: &mut Command) -> Vec<OsString> {
     let takes_several = command.get_name() == "serve";
     let mut has_model = given("model") || given("hf") || !has("model");
     let mut has_text = given("prompt") || given("file") || given("ids");
-    // If a command takes any number of words, it takes all words, except for a model at their start.
+    // A command that takes any number of texts gets all words. Only the first word can be a model, if no option has
+    // named a model.
     let spare = match takes_all {
         true => usize::from(!has_model && words.len() > own && is_model(&args[words[0]])),
         false => words.len().saturating_sub(own),

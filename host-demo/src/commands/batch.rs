@@ -134,12 +134,12 @@ fn is_good(line: &Value) -> bool {
     line.pointer("/response/status_code") == Some(&json!(200))
 }
 
-/// State shared by all lines. It must be dropped after the last line, because the engine runs until `commands` is
-/// dropped.
+/// What all lines of a batch share. It must outlive the last line and be dropped then, because the engine runs until
+/// `commands` is dropped.
 struct Batch {
     service: Service,
     commands: Sender<Command>,
-    /// Maximum number of lines that are read ahead of the line that is written next.
+    /// Maximum number of lines that are read before the next line of the output can be written.
     window: usize,
     reproducible: bool,
 }

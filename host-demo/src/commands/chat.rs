@@ -93,7 +93,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["json_schema", "grammar", "json"])]
     index: Option<PathBuf>,
 
-    /// True if the conversation ends with the answer to the first message.
+    /// True if the program ends after the answer to the first message.
     #[arg(skip)]
     once: bool,
 
@@ -265,7 +265,7 @@ fn talk_with(file: ModelFile, args: &Args, before: Option<Vec<Value>>, lines: &m
     Ok(next)
 }
 
-/// Returns the settings of answers, which come from the options and the template.
+/// Returns the settings of all answers of the chat, as the options and the model's template determine them.
 fn rules(
     args: &Args,
     renderer: &Renderer,
@@ -341,7 +341,8 @@ fn with_arguments(message: Value, style: &Style) -> Result<Value> {
     Ok(serde_json::from_value(message)?)
 }
 
-/// The model's template with the functions and variables of the user, and the messages of `--messages`.
+/// The template for a conversation, with all that it renders: the functions and variables that the user gives, and the
+/// messages of `--messages`.
 struct Template {
     renderer: Renderer,
     style: Style,
@@ -404,7 +405,7 @@ fn converse(talk: &mut Talk<'_, '_, '_>, lines: &mut Lines, args: &Args, file: &
                     return Ok(Next::End(ExitCode::from(output::INTERRUPTED)));
                 }
                 Ok(_) => {}
-                // On a terminal, an error in one turn does not end the conversation.
+                // If a turn of a chat on a terminal fails, the error is printed and the conversation goes on.
                 Err(error) if is_terminal && !args.once => {
                     let _ = talk.unsay();
                     let _ = output::report(&error);

@@ -178,7 +178,8 @@ fn read(path: &Path) -> Result<(Option<Value>, Map<String, Value>)> {
     let wrong = || anyhow!("{}: give a JSON object with a question for each name", path.display());
     let Value::Object(mut body) = body else { return Err(wrong()) };
     match body.get("questions") {
-        // A member `questions` with an object is not a question of this name if the object has no type.
+        // An object under `questions` holds the questions, unless it has a `type`: then it is itself a question, whose
+        // name is `questions`.
         Some(Value::Object(questions)) if !questions.contains_key("type") => {
             let questions = questions.clone();
             Ok((body.remove("state").filter(|state| !state.is_null()), questions))
@@ -187,7 +188,7 @@ fn read(path: &Path) -> Result<(Option<Value>, Map<String, Value>)> {
     }
 }
 
-/// Describes an answer: the option and its probability, or the mean level.
+/// Describes an answer: the chosen option with its probability or, for a rating, the mean level.
 fn shown(answer: &Value) -> String {
     let number = |value: &Value| value.as_f64().unwrap_or_default();
     if let Some(choice) = answer["choice"].as_str() {

@@ -15,7 +15,7 @@ pub fn is_unpooled(open: &OpenModel) -> bool {
     gguf.architecture().and_then(|name| gguf.u32(name, "pooling_type")).is_ok_and(|kind| kind == Some(0))
 }
 
-/// Computes the state of each token, and applies the linear layers that usually follow a pooling.
+/// Computes the state of each token. If the model has linear layers after its pooling, they are applied to each state.
 pub fn vectors(spec: &Spec<'_>, session: &mut Session<'_, '_>, ids: &[TokenId]) -> Result<Vec<Vec<f32>>> {
     let (dim, needed) = (spec.dim, spec.embedding_buffer());
     let (engine, context) = session.parts();
@@ -57,7 +57,7 @@ pub fn entities(open: &OpenModel, text: &[u8]) -> Result<Vec<Entity>> {
     let mut session = open.session(&mut memory, plan)?;
     let mut tagged = Vec::new();
     let outputs = vectors(open.model().spec(), &mut session, &ids)?;
-    // Skip the special tokens that are added around the text, because they have no labels.
+    // The special tokens around the text are left out, because they have no labels.
     for (id, outputs) in inner.iter().zip(outputs.iter().skip(start)) {
         let label = labels.clone().classes(outputs).into_iter().next().context("the model has no labels")?;
         tagged.push(Tagged { id: *id, label });
@@ -90,7 +90,7 @@ fn grouped(tagged: Vec<Tagged>, word: impl Fn(&[TokenId]) -> Result<String>) -> 
     }
     groups.retain(|(name, _)| name != "O");
     let entity = |(_, group): (String, Vec<Tagged>)| {
-        // Other prefixes of labels are not shown either, such as `S-` in `S-PER`.
+        // A label's prefix is not shown: `B-`, `I-`, or any other, such as `S-` in `S-PER`.
         let label = group.first().map_or("", |token| &token.label.label);
         let entity_group = label.split_once('-').map_or(label, |(_, name)| name).to_owned();
         let ids: Vec<TokenId> = group.iter().map(|token| token.id).collect();

@@ -194,7 +194,8 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
 
     let limit = args.n_tokens.and_then(|Limit(limit)| limit);
     let wanted = single.as_ref().map_or(0, |prompt| prompt.ids.len()).saturating_add(limit.unwrap_or(0));
-    // The power of two leaves room for longer prompts, because a session file keeps its context size.
+    // A session file keeps the context size with which it was made. The size is rounded up to a power of two, so that
+    // longer prompts fit later.
     let context = open.context(kept_file.as_ref().and(wanted.checked_next_power_of_two()).unwrap_or(wanted));
     let drafting = Drafting::of(&open, false);
     let plan = open.plan(drafting.planned(open.plan_options(context), 1))?;
@@ -437,7 +438,7 @@ impl Printer {
             format: args.format,
             out: Out::lock(),
             prompt,
-            // JSON is printed without the prompt, because a program that parses the value could not parse the prompt.
+            // The prompt is not printed before JSON, because programs that parse the output expect only the value.
             display_prompt: !args.no_display_prompt && !args.form.is_json(),
             text: String::new(),
             started: false,
@@ -504,7 +505,7 @@ impl Printer {
 
 fn print_stats(stats: &Stats) {
     let count = |n: usize| format!("{n} token{}", if n == 1 { "" } else { "s" });
-    // The speed of a single token is not printed, because the first token comes from the pass of the prompt.
+    // After a single token, no speed is printed, because the first token is chosen in the last pass of the prompt.
     let speed = |rate: f64| if rate > 0.0 { format!(", {rate:.1} tok/s") } else { String::new() };
     let kept = if stats.kept_tokens > 0 { format!(" ({} from the session)", stats.kept_tokens) } else { String::new() };
     let kept = match stats.reused_tokens {

@@ -79,7 +79,8 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Sums the squared inputs of each matrix. A matrix is recognized by its address.
+/// Receives the inputs of all matrices and sums their squares per column. A matrix is recognized by its address in
+/// memory.
 struct Collector<'a> {
     /// For each tensor: address, size, name, number of columns and number of matrices. Sorted by address.
     tensors: Vec<(usize, usize, &'a str, usize, usize)>,

@@ -263,7 +263,8 @@ fn to_json(value: &Value<'_>) -> Json {
         Value::I32(v) => json!(v),
         Value::U64(v) => json!(v),
         Value::I64(v) => json!(v),
-        // The conversion uses the shortest decimal, so that 1e-5 is not printed as 0.000009999999747378752.
+        // The value is printed as an f32 and parsed as an f64. Converted directly, 1e-5 would be printed as
+        // 0.000009999999747378752.
         Value::F32(v) => float(v.to_string().parse().unwrap_or(f64::from(*v)), v.to_string()),
         Value::F64(v) => float(*v, v.to_string()),
         Value::Bool(v) => json!(v),

@@ -67,7 +67,8 @@ impl Head {
     }
 }
 
-/// Quantized log-probabilities of all tokens of a vocabulary: token `i` has `least + step * steps[i]`.
+/// The log-probabilities of all tokens of a vocabulary, in steps of equal size: token `i` has `least + step *
+/// steps[i]`.
 pub struct Record {
     step: f32,
     least: f32,
@@ -144,8 +145,9 @@ mod tests {
         for (id, &logit) in (0..4).zip(&logits) {
             assert!((back.log_prob(id) - (f64::from(logit) - sum.ln())).abs() < 2e-4, "{id}");
         }
-        // The divergence of the same logits comes only from rounding, which is at most half a step. The divergence of
-        // uniform logits is `entropy + 5f64.ln()`.
+        // The divergence of a record from its own logits is only the rounding error, at most half a step. The
+        // divergence from uniform logits of five tokens is ln 5 minus the entropy, and `entropy` below is the negative
+        // entropy.
         let (itself, same) = back.divergence(&logits);
         assert!(itself.abs() < f64::from(DEPTH) / 65535.0 / 2.0 && same, "{itself}");
         let (uniform, same) = back.divergence(&[0.0; 5]);

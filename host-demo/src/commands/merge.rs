@@ -40,7 +40,7 @@ pub struct Args {
     none: NoModelArgs,
 }
 
-/// The product of an adapter's two matrices, which is added to a tensor after scaling by `factor`.
+/// An adapter's two matrices for a tensor. Their product, times `factor`, is added to the tensor.
 struct Product {
     /// `[slabs][rank][columns]`
     a: Vec<f32>,
@@ -66,7 +66,8 @@ pub fn run(args: &Args) -> Result<()> {
         let (adapter, scale) = adapters::open(text)?;
         add(&model, &adapter.gguf()?, scale, &mut products).with_context(|| adapter.name().to_owned())?;
     }
-    // If the head is the token embedding, the head becomes a separate tensor.
+    // In a model whose head is the token embedding, the adapter may change only one of the two. The head is then
+    // written as a tensor of its own.
     let is_tied = model.spec().has_head() && gguf.tensor(HEAD).is_none();
     let embedding = gguf.tensor(EMBEDDING).filter(|_| is_tied);
     let head = embedding.filter(|_| products.iter().any(|(name, _)| [EMBEDDING, HEAD].contains(&name.as_str())));
@@ -127,7 +128,7 @@ fn add(model: &Model<'_>, gguf: &Gguf<'_>, scale: f32, products: &mut Vec<(Strin
     };
     for a in gguf.tensors() {
         let Some(name) = a.name.strip_suffix(".lora_a") else { continue };
-        // The router is left out, because its scale multiplies its input instead of its weights.
+        // A router is not checked, because the scale beside it multiplies the router's input instead of its weights.
         let stem = name.strip_suffix("weight").filter(|stem| !stem.ends_with("ffn_gate_inp."));
         let scaling = stem.map(|stem| format!("{stem}scale"));
         ensure!(
@@ -138,15 +139,17 @@ fn add(model: &Model<'_>, gguf: &Gguf<'_>, scale: f32, products: &mut Vec<(Strin
         let rank = b.dims[0] as usize;
         let (mut a, mut b) = (values(&a)?, values(&b)?);
         if name == EMBEDDING {
-            // For an embedding, rows are looked up in `a`, and `b` has the shape `[columns][rank]`.
+            // The pair of an embedding is different: rows are looked up in `a`, and `b` has the shape
+            // `[columns][rank]`.
             let columns = (0..rank).flat_map(|k| b.iter().skip(k).step_by(rank).copied()).collect();
             (a, b) = (columns, a);
         }
         // An alpha of 0 means that only `scale` applies.
         let factor = if alpha == 0.0 { scale } else { scale * alpha / rank as f32 };
         if let (true, Some(stem)) = (has_bias && name != EMBEDDING, name.strip_suffix(".weight")) {
-            // The bias is the last column of `b`, and the last row of `a` has zeros. A bias of zeros is that of a module
-            // whose bias does not change.
+            // In an adapter with biases, the last column of `b` is the change of the bias. The last row of `a` has only
+            // zeros, so that this column does not change the matrix. If the column has only zeros, too, the bias does
+            // not change.
             ensure!(
                 b.len() * a.len() > 0 && model.gguf().tensor(name).is_none_or(|own| own.dims[2] == 1),
                 "{name} has experts with biases: run it with --lora"
@@ -161,7 +164,7 @@ fn add(model: &Model<'_>, gguf: &Gguf<'_>, scale: f32, products: &mut Vec<(Strin
     Ok(())
 }
 
-/// Adds products to a tensor, and writes the sum row by row.
+/// Adds the products of adapters' matrices to a tensor, and writes the sum row by row.
 fn merged(tensor: &Tensor<'_>, products: &[&Product], out: &mut impl Write) -> Result<()> {
     let (columns, rows) = (tensor.dims[0] as usize, tensor.dims[1] as usize);
     let row_bytes = tensor.kind.row_bytes(columns).context("rows that are not whole blocks")?;

@@ -81,7 +81,7 @@ fn size(text: &str) -> Result<u64, &'static str> {
     size.filter(|size| *size > 0).ok_or("give a number of bytes, such as 8388608, 500K, 500M or 2G")
 }
 
-/// Keys that are kept in addition to the architecture's own.
+/// Keys that packing keeps, besides the keys of the model's architecture.
 const KEPT: [&str; 8] = [
     "general.architecture",
     "general.name", // decides how some tokenizers handle spaces
@@ -98,7 +98,7 @@ const CHAT_TEMPLATE: &str = "tokenizer.chat_template";
 pub fn run(args: &Args) -> Result<()> {
     let file = ModelFile::open(args.input.as_path())?;
     let gguf = file.gguf()?;
-    // A file with only a vocabulary can be packed. Other files without a model cannot.
+    // A file with only a vocabulary can be packed. Other files that contain no model, such as adapters, cannot.
     if let Some(why) = foreign::gguf(&args.input, &gguf).filter(|_| gguf.tensor_count() > 0) {
         bail!("{}: {why}", file.name());
     }
@@ -221,7 +221,7 @@ fn is_kept(key: &str, value: Value<'_>, architecture: &str, gguf: &Gguf<'_>, als
         || KEPT_PREFIXES.iter().any(|prefix| key.starts_with(prefix)) && !is_scores_of_zeros
 }
 
-/// Builds the tokenizer's index as 32-bit words, and computes the hash of the index; `None` if the file has no
+/// Builds the index of the file's tokenizer as 32-bit words, and computes its hash. `None` if the file has no
 /// tokenizer.
 fn index(vocabulary: &Gguf<'_>) -> Result<Option<(Vec<u32>, u64)>> {
     if !arenite_text::has_vocabulary(vocabulary) {

@@ -101,8 +101,8 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the tokens to run: the tokens of the text, or the tokens that were saved with the other model's
-/// log-probabilities.
+/// Returns the tokens to be scored. If the log-probabilities of another model are given, these are the tokens for which
+/// they were saved; otherwise the tokens of the text.
 fn corpus(args: &Args, open: &OpenModel, base: Option<&Base>) -> Result<Corpus> {
     let (context, tokenizer) = (open.options.context, open.vocabulary()?);
     let Some(base) = base else {
@@ -209,7 +209,7 @@ impl Mean {
         self.sum / self.count as f64
     }
 
-    /// Returns the standard error of the mean; 0 if there are too few values.
+    /// Returns the standard error of the mean; 0 for fewer than two values.
     fn error(&self) -> f64 {
         let variance = self.squares / self.count as f64 - self.mean() * self.mean();
         if variance > 0.0 && self.count > 1 { (variance / (self.count - 1) as f64).sqrt() } else { 0.0 }
@@ -221,7 +221,7 @@ impl Mean {
 struct Scores {
     /// Negative log-probability of each scored token.
     loss: Mean,
-    /// Negative log-probability of each scored token, according to the saved log-probabilities.
+    /// The negative log-probability of each scored token in the saved log-probabilities, i.e. for the other model.
     base: Mean,
     /// `loss` minus `base` of each scored token.
     excess: Mean,

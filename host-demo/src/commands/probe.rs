@@ -169,7 +169,7 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     Ok(code)
 }
 
-/// Plots the norm of the states of each layer, averaged over positions.
+/// Draws a plot. For each layer, it shows the norm of the states, averaged over the positions.
 fn plot(path: &Path, model: &str, layers: &[usize], states: &[f32], dim: usize) -> Result<()> {
     let rows = states.len() / dim / layers.len().max(1);
     let length = |state: &[f32]| state.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>().sqrt();
@@ -186,7 +186,8 @@ struct Probe {
     position: Position,
     tokens: usize,
     dim: usize,
-    /// States in the shape `[layers][positions][dim]`. For a mean, the sums of the states so far.
+    /// The states that were read so far, `[layers][positions][dim]`. If the mean over positions is requested, their
+    /// sum.
     states: Vec<f64>,
 }
 

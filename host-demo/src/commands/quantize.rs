@@ -388,7 +388,8 @@ fn bits(changes: &[Change<'_>]) -> String {
     format!("{:.2} bits per weight", 8.0 * bytes as f64 / (weights as f64).max(1.0))
 }
 
-/// Sorts the tensors by the piece of the input that contains them. Returns the number of tensors in each piece.
+/// Sorts the tensors by the input file that contains them, if the input is a split model. Returns the number of tensors
+/// in each file.
 fn kept_split(file: &ModelFile, changes: &mut [Change<'_>]) -> Vec<usize> {
     let ends: Vec<u64> = file
         .pieces()

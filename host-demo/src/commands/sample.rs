@@ -149,7 +149,7 @@ impl Chain {
         history.iter().for_each(|id| sampler.accept(*id));
         self.state.into_iter().for_each(|state| sampler.set_state(state));
         let mut found = Vec::new();
-        // All random numbers of this generator are 0, so that XTC always removes tokens.
+        // This generator gives only zeros, so the sampler XTC, which works at random, always removes tokens.
         sampler.candidates(logits, &mut Xorshift::new(0), |id, logit, prob| found.push((id, logit, prob)))?;
         found.sort_by_key(|(id, ..)| *id);
         let mut left = Left::default();
@@ -173,7 +173,7 @@ fn mirostat(step: &str) -> Option<i64> {
 /// Sets a parameter.
 type Set = fn(&mut Sampling, f64);
 
-/// Makes a row for each parameter of a step: the step, the parameter's name, and the parameter itself.
+/// Makes a table row of each parameter of a step: the step's name, the parameter's name, and a function that sets it.
 macro_rules! keys {
     ($($step:literal: $($name:literal $field:ident $kind:ty),+;)+) => {
         &[$($(($step, $name, |sampling, value| sampling.$field = Some(value as $kind))),+),+]

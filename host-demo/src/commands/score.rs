@@ -85,7 +85,7 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     })
 }
 
-/// Returns all tokens, and the number of tokens of the prompt. Prompt tokens are not scored.
+/// Returns all tokens of a request, and how many of them are the prompt. Only the other tokens are scored.
 fn tokens(request: &Request, tokenizer: Result<&Tokenizer<'_, '_>, &anyhow::Error>) -> Result<(Vec<TokenId>, usize)> {
     let (ids, given) = match (&request.prompt, &request.continuation) {
         (Part::Ids(prompt), Part::Ids(continuation)) => ([&prompt[..], continuation].concat(), prompt.len()),

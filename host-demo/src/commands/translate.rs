@@ -84,8 +84,8 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     };
     let how = Encode { add_special: true, parse_special: false };
     let single = args.text.only(tokenizer, how).with_context(named)?;
-    // In models of the architecture `seq2seq`, the padding token must not be generated. T5 models have no banned token,
-    // because their padding token is the start token.
+    // Marian and other models of the architecture `seq2seq` must never generate the padding token. T5 has no banned
+    // token, because its padding token is the start token.
     let banned = match gguf.architecture()? {
         "seq2seq" => gguf.u32("tokenizer.ggml", "padding_token_id")?,
         _ => None,
@@ -102,7 +102,7 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
         Some(ids) => open.options.context.unwrap_or_else(|| ids.len().max(args.n_tokens)),
         None => open.context(args.n_tokens),
     };
-    // Pages are planned only for the beams, because the session's own context stays empty.
+    // Only the contexts of the beams need pages, because the session's own context stays empty.
     let pages = args.beams.saturating_mul(context.div_ceil(16));
     let plan = open.plan(open.plan_options(context).beams(args.beams).pages(pages))?;
     let mut memory = Memory::new(&plan)?;

@@ -14,8 +14,8 @@ const GGUF: &[u8] = b"GGUF";
 /// Number of bytes that are examined at the start of a text or of a safetensors header.
 const HEAD: usize = 1 << 16;
 
-/// Returns true unless the file is GGUF with a supported version and byte order. A byte part of a GGUF file counts as
-/// foreign.
+/// Returns true if a file cannot be read as GGUF: it is of another format, of an unsupported version or byte order, or
+/// a byte part of a file.
 pub fn is_foreign(path: &Path, bytes: &[u8]) -> bool {
     !bytes.starts_with(GGUF) || unread_version(bytes).is_some() || whole_of(file_name(path)).is_some()
 }
@@ -35,7 +35,8 @@ fn unread_version(bytes: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// Describes a file for which [`is_foreign`] is true, and says which command to use.
+/// For a file for which [`is_foreign`] is true, returns a message that says what the file is and which command can use
+/// it.
 pub fn content(path: &Path, bytes: &[u8]) -> String {
     let file = quoted(path);
     if let Some(why) = byte_part(path) {
@@ -73,7 +74,7 @@ pub fn no_checkpoint(path: &Path) -> Option<String> {
     if bytes.starts_with(GGUF) {
         return Some(format!("this is GGUF already: give it with -m {}", quoted(path)));
     }
-    // A pickle that is not torch's and a text, such as a git-lfs pointer, are refused.
+    // Two kinds of files are refused: a pickle that torch has not written, and a text, such as a pointer of git-lfs.
     let is_pickle = matches!(*bytes, [0x80, 2..=5, ..]) && !is_torch(&bytes);
     if is_pickle { weights(path, &bytes) } else { text(path, &bytes).filter(|_| bytes.first() != Some(&b'{')) }
 }
@@ -128,7 +129,7 @@ fn zip(path: &Path, bytes: &[u8]) -> String {
         }
     }
     let has = |end: &str| names.iter().any(|name| name.ends_with(end));
-    // A truncated archive has no directory, but the name of its first entry identifies PyTorch.
+    // A truncated archive has no directory of its entries, but the name of the first entry identifies PyTorch's format.
     if has("data.pkl") || bytes[..bytes.len().min(256)].windows(8).any(|part| part == b"data.pkl") {
         return torch(path);
     }

@@ -57,7 +57,7 @@ fn nearest<'n>(name: &str, all: impl Iterator<Item = &'n str>) -> Option<&'n str
     let plain = |name: &str| name.to_lowercase().replace(['-', '_', '.', ' '], "");
     let name = plain(name);
     // If two names are equally similar, a name of the same length is preferred, then the alphabetically last name,
-    // because it is the newest version.
+    // because it usually is the newest version.
     let near = all.map(|other| (strsim::normalized_levenshtein(&name, &plain(other)), other));
     let order = |other: &'n str| (plain(other).len() == name.len(), other);
     near.filter(|(score, _)| *score > 0.6)

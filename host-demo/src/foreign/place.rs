@@ -25,7 +25,8 @@ pub fn path(path: &Path) -> Option<String> {
     }
 }
 
-/// Without the feature `hub`, the program has no `-hf` that it could recommend.
+/// Returns false: a build without the feature `hub` does not recommend the option `-hf`, because it does not have this
+/// option.
 #[cfg(not(feature = "hub"))]
 fn is_repository(_: &str) -> bool {
     false

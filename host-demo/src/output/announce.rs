@@ -1,4 +1,4 @@
-//! Prints a message about the memory of a server or a batch, before the first request.
+//! Prints how much memory a server or a batch uses. The message is printed before the first request.
 
 use arenite_files::Bytes;
 use arenite_grammar::MaskMemory;

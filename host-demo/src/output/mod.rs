@@ -157,7 +157,8 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
         cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
     };
     if error.chain().any(closed) {
-        // The exit code is that of success, because the reader of a pipe has closed it, as in `arenite ... | head`.
+        // If the reader of a pipe has closed it, as in `arenite ... | head`, this is not an error, so the exit code is
+        // that of success.
         return ExitCode::SUCCESS;
     }
     note(format_args!("error: {}", words(error)));

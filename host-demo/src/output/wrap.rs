@@ -22,7 +22,8 @@ pub struct Wrap {
     /// Spaces before the word.
     spaces: usize,
     word: String,
-    /// The first characters of the current line after the indentation.
+    /// The beginning of the current line's text, after the indentation, to recognize lines that open or close a code
+    /// block.
     start: String,
     /// The fence of the open code block; empty outside of one.
     fence: String,
@@ -99,7 +100,7 @@ impl Wrap {
         }
     }
 
-    /// Opens or closes a code block if the line that has ended is a fence.
+    /// Ends a line. If the line is a fence, such as three backticks, a code block begins or ends with it.
     fn end_line(&mut self) {
         let line = std::mem::take(&mut self.start);
         let Some(mark @ ('`' | '~')) = line.chars().next() else { return };

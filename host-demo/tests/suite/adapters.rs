@@ -37,7 +37,8 @@ fn adapters_and_scales() {
     assert!(plain != one && plain != other && one != other);
     assert_eq!(ids(&["--lora", first, "--lora", &format!("{second}:0")]), one);
     assert_eq!(ids(&["--lora-scaled", &format!("{first}:0,{second}:1")]), other);
-    // The result is the same if the model file is copied instead of mapped, and if the same model drafts.
+    // The result is the same if the model file is copied instead of mapped, and if the model is also its own smaller
+    // model for drafts.
     assert_eq!(ids(&["--lora", first, "--load", "copy"]), one);
     assert_eq!(ids(&["--lora", first, "--draft", path(&committed("host-demo/models/stories.gguf"))]), one);
     let message = error(&["generate", "--lora", path(&committed("host-demo/models/stories.gguf")), "-p", "a"]);
@@ -231,7 +232,8 @@ fn sessions_on_disk() {
     assert!(!arenite(&["generate", "--session", path(&file), "--jsonl"]).status.success());
 }
 
-/// A chat continues after a restart. A batch keeps the common beginning of its prompts.
+/// A chat with `--session` continues after the program was started again. A batch computes the common beginning of its
+/// prompts only once.
 #[test]
 fn sessions_of_chats_and_batches() {
     let directory = tempfile::tempdir().unwrap();

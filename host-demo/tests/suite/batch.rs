@@ -71,7 +71,8 @@ fn answers_are_whole_in_order_and_the_same_for_any_number_at_once() {
     }
     assert_eq!(text.lines().count(), 12);
 
-    // Kill the command after some milliseconds. Once, also cut the output in the middle of a line.
+    // The command is killed after this number of milliseconds and run again. In one case, the output file is also cut
+    // in the middle of a line.
     for after in [0, 50, 150, 400, 900] {
         let out = dir.path().join("out");
         let _ = fs::remove_file(&out);
@@ -135,7 +136,8 @@ fn lines_of_one_custom_id_are_told_and_ids_have_the_prefixes_of_their_answers() 
     assert_eq!(response["usage"]["output_tokens"], 2, "{response}");
 }
 
-/// Spreadsheets and PowerShell write a byte order mark. Blank lines are counted because editors count them, too.
+/// Spreadsheets and PowerShell write a byte order mark at the start of a file: it is skipped. Blank lines count for the
+/// line numbers in errors, because editors count them, too.
 #[test]
 fn a_byte_order_mark_is_skipped_and_blank_lines_are_counted() {
     let good =

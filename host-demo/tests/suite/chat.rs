@@ -56,7 +56,8 @@ fn public_templates_give_the_prompts_that_transformers_gives() {
     let directory = directory();
     for case in &cases {
         let template = file(&directory, "t.jinja", case["template"].as_str().expect("a template"));
-        // The JSON texts are cut from the file, because `serde_json` would sort the keys.
+        // The messages and tools are cut from the file as texts, because `serde_json` would sort the keys if it parsed
+        // them.
         let text = |key: &str| raw(&json, case["name"].as_str().expect("a name"), key);
         let messages = file(&directory, "m.json", text("messages"));
         let tools = file(&directory, "tools.json", text("tools"));
@@ -78,7 +79,7 @@ fn public_templates_give_the_prompts_that_transformers_gives() {
     assert_eq!(cases.len(), 60);
 }
 
-/// Returns the text of a field of a case, exactly as in the file with all cases.
+/// Returns the JSON text of the field `key` of the case `name`, exactly as it is written in the file with all cases.
 fn raw<'a>(json: &'a str, name: &str, key: &str) -> &'a str {
     #[derive(serde::Deserialize)]
     struct Case<'a> {
@@ -168,7 +169,7 @@ fn well_known_formats_are_named_and_found() {
         "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
     );
     assert_eq!(prompt("gemma"), "<start_of_turn>user\nBe brief.\n\nHi<end_of_turn>\n<start_of_turn>model\n");
-    // `--chat-template` also takes a name or a template, as in llama.cpp.
+    // As in llama.cpp, the value of `--chat-template` may also be the name of a format, or the template itself.
     assert_eq!(prompt_by("--chat-template", "gemma"), prompt("gemma"));
     assert_eq!(prompt_by("--chat-template", "{{ messages[0].content }}"), "Be brief.");
     let missing = arenite(&["chat", "--chat-template", "morse"], "");
@@ -222,7 +223,8 @@ fn five_turns_with_the_built_in_model() {
         terminal.says("/stats");
         let stats = terminal.wait_for("turns ") + &terminal.rest_of_line();
         assert_eq!(number(&stats, "turns"), turn + 1);
-        // Each line begins a separate story, so only BOS and a common beginning are reused.
+        // The built-in model tells a new story for each line, so only BOS and tokens with which the lines begin alike
+        // are reused.
         assert!(number(&stats, "kept") >= usize::from(turn > 0), "{stats}");
         assert!(number(&stats, "prefilled") < 20, "{stats}");
     }

@@ -125,8 +125,8 @@ fn tensors_and_metadata_are_llama_cpps() {
 fn general_keys_are_llama_cpps() {
     let directory = tempfile::tempdir().unwrap();
     let output = directory.path().join("out.gguf");
-    // Each case has a folder's name, its README.md, the name in its config, its generation_config.json, and the
-    // expected keys.
+    // The cases: the name of the model's folder, its README.md, the name in its config, its generation_config.json, and
+    // the keys that the converter should write.
     for (name, card, stated, sampling, want) in [
         (
             "Own-Commands-0.2M-Instruct-v1.5",
@@ -266,7 +266,8 @@ fn types_are_chosen() {
     }
 }
 
-/// Without `--type`, each matrix keeps its stored type and bytes, even if other matrices have different types.
+/// Without `--type`, each matrix keeps the type and the bytes that the checkpoint has, even if the types of the
+/// matrices differ.
 #[test]
 fn each_matrix_keeps_its_type() {
     let directory = tempfile::tempdir().unwrap();
@@ -431,8 +432,8 @@ fn what_cannot_be_converted_is_said() {
     assert!(!output.exists());
 }
 
-/// Notes and errors about missing tensors, without which a model would differ from the checkpoint, and about modules
-/// after the encoder.
+/// Without certain tensors, or with additional modules after the encoder, the converted model would differ from the
+/// checkpoint. Checks the notes and errors for these cases.
 #[test]
 fn what_is_missing_is_said() {
     let directory = tempfile::tempdir().unwrap();
@@ -469,8 +470,8 @@ fn what_is_missing_is_said() {
     assert!(stderr.contains(r#"puts "query: " before each text"#) && stderr.contains("to lower case"), "{stderr}");
 }
 
-/// The text model of a model with pictures is recognized by its type. Special tokens are recognized without a
-/// post-processor.
+/// The text part of a model with pictures is recognized by its `model_type`, because it has no class name of its own.
+/// The special tokens are found even if the tokenizer has no post-processor.
 #[test]
 fn text_models_and_special_tokens_are_recognized() {
     let directory = tempfile::tempdir().unwrap();

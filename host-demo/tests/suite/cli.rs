@@ -39,7 +39,7 @@ fn every_command_explains_itself_with_an_example() {
         let help = stdout(&[command, "--help"]);
         assert!(help.contains(&format!("arenite {command}")), "{help}");
         assert!(help.contains("Example"), "{help}");
-        // These commands take their files as arguments, without `--model`.
+        // For these commands, the files are arguments, so their help need not mention `--model`.
         let names_files = ["pack", "quantize", "merge", "convert", "completions", "man"].contains(&command);
         assert_eq!(help.contains("--model"), !names_files, "{help}");
     }
@@ -128,7 +128,7 @@ fn errors_say_what_where_and_what_to_do() {
     let said = String::from_utf8_lossy(&session.stderr);
     assert!(session.stdout.is_empty() && said.contains("create it first"), "{said}");
 
-    // Errors of the system are explained in words by every command.
+    // Every command explains the errors that the operating system reports in words.
     let none = path(&file).to_string() + ".none";
     for args in [
         &["generate", "-f", &none][..],
@@ -265,7 +265,7 @@ fn tokenize_and_detokenize_are_inverse() {
 
 #[test]
 fn jsonl_takes_what_is_not_quite_text() {
-    // The lines are a stray byte, which Python writes as a lone surrogate, another lone surrogate, and a valid escape.
+    // Three lines: a stray byte, which Python writes as a lone surrogate; another lone surrogate; and a valid escape.
     let ids = stdout_with(&["tokenize", "--jsonl"], b"\"a\\udcffb\"\n\"\\ud800\"\n\"\\u00e9\"\n");
     assert_eq!(ids.lines().count(), 3);
     let text = stdout_with(&["detokenize", "--jsonl"], ids.as_bytes());
@@ -387,7 +387,7 @@ fn scores_are_log_probabilities() {
     for score in &scores {
         assert!((score["logprob"].as_f64().unwrap() - total(score)).abs() < 1e-9);
     }
-    // The expected values are computed from the output of `arenite logits`.
+    // The log-probabilities are compared with those that follow from the output of `arenite logits`.
     stdout(&["logits", "--ids", "1,403,407,261,378", "--all", "--kv", "f32", "-o", path(&file)]);
     let (_, logits) = npy(&file);
     let vocab = logits.len() / 5;
@@ -608,7 +608,7 @@ fn a_file_with_only_a_vocabulary_tokenizes() {
     }
 }
 
-/// Returns the bytes of a test string. In the vectors, the string is hexadecimal.
+/// Returns the bytes of a string in the test's file, where strings are hexadecimal.
 fn bytes_of(text: &Value) -> Vec<u8> {
     let hex = text.as_str().expect("hex");
     (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).expect("hex")).collect()

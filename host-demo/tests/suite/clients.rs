@@ -25,7 +25,8 @@ fn with(mut body: Value, more: Value) -> Value {
 #[test]
 fn editors_fill_in_code() {
     let talk = start(&["Once", " upon"], &FIM, &[], CHATML);
-    // A request that makes the server read other files before the user types.
+    // Editors first send a request without a text, which only makes the server read the other files before the user
+    // types.
     let warm = json!({
         "input_prefix": "", "input_suffix": "", "prompt": "", "n_predict": 0, "temperature": 0.0, "samplers": [],
         "response_fields": [""],
@@ -36,7 +37,7 @@ fn editors_fill_in_code() {
     let cached = answer["tokens_cached"].clone();
     let expected = json!({ "content": "Once upon", "truncated": false, "tokens_cached": cached });
     assert_eq!(answer, with(expected, json!({ "generation_settings/top_k": 40 })));
-    // llama.vscode asks for several completions. The answer is a list.
+    // The editor plugin llama.vscode asks for several completions at once. The answer to such a request is a list.
     let several = talk.good("/infill", &with(fill_in(), json!({ "n_cmpl": 3 })));
     let several: Vec<_> = several.as_array().unwrap().iter().map(|one| (&one["index"], &one["content"])).collect();
     let content = json!("Once upon");
@@ -102,7 +103,7 @@ fn sillytavern() {
     let answer = talk.good("/completion", &body);
     assert_eq!((&answer["content"], &answer["stop_type"]), (&json!("Once upon"), &json!("eos")));
     assert_eq!(answer["completion_probabilities"][1]["top_logprobs"].as_array().unwrap().len(), 10);
-    // Older versions of SillyTavern list steps that llama.cpp no longer has.
+    // Older versions of SillyTavern list sampling steps that llama.cpp has removed. Such steps are ignored.
     let old = json!({ "samplers": ["top_k", "tfs_z", "typical_p", "top_p", "min_p", "temperature"], "tfs_z": 1 });
     let events = talk.stream("/completion", &with(body.clone(), old));
     let text: String = events.iter().filter_map(|event| event["content"].as_str()).collect();
@@ -201,8 +202,8 @@ fn completions_report_tokens_and_probabilities() {
         assert_eq!((&token["id"], &top[0]["id"], &top[1]["id"]), (id, id, &json!(0)));
         assert_eq!(token["bytes"], json!(token["token"].as_str().unwrap().as_bytes()));
         assert_eq!((&top[0]["token"], &top[0]["bytes"]), (&token["token"], &token["bytes"]));
-        // The head multiplies by 4. The state has 320 values, of which only one is not 0: after the norm it is
-        // sqrt(320).
+        // The expected log-probability follows from the test model. All values of its state are 0, except for one of
+        // 320 values. After the norm, this value is sqrt(320), and the head multiplies it by 4.
         let logprob = |token: &Value| token["logprob"].as_f64().unwrap();
         assert!(logprob(token).abs() < 1e-6 && logprob(&top[0]).abs() < 1e-6, "{token}");
         assert!((logprob(&top[1]) + 4.0 * 320f64.sqrt()).abs() < 0.5, "{token}");
@@ -246,7 +247,7 @@ fn a_limit_of_zero_tokens_only_reads_the_prompt() {
     }
 }
 
-/// Steps that are not listed are off, and the listed steps run in the order of the list.
+/// A request can list sampling steps. Steps that are not listed are off, and the others run in the order of the list.
 #[test]
 fn requests_order_the_sampling_steps() {
     let server = Server::start(&[]);
@@ -257,7 +258,7 @@ fn requests_order_the_sampling_steps() {
     let hot = |more: Value| text(with(hot.clone(), more));
     assert_eq!(hot(json!({ "samplers": ["top_k"] })), greedy);
     assert_eq!(hot(json!({ "samplers": "kt" })), greedy);
-    // If no other steps are listed, only the temperature has an effect.
+    // A request that lists only the step `temperature` gives the same text as a request that turns all other steps off.
     let free = text(json!({ "temperature": 2.5, "top_k": 0, "top_p": 1, "min_p": 0 }));
     assert_ne!(free, greedy);
     for samplers in [json!(["temperature"]), json!("t"), json!(["dry", "temperature", "xtc", "no_such_step"])] {

@@ -294,7 +294,7 @@ fn a_long_text_of_an_encoder_is_cut_or_refused() {
     let error = error(&embed!(&["-p", &text]));
     says(&error, &["only 512 positions", "--truncate"]);
     says(&crate::common::error(&embed!(&["-p", &text, "-c", "9000"])), &["only 512 positions", "--truncate"]);
-    // The vector is that of a text with only the first tokens and the end token.
+    // The vector of a cut text is that of a text with only the first tokens and the end token.
     let ids: Vec<u32> =
         serde_json::from_str(&stdout(&["tokenize", "-m", path(&model), "-p", &text, "--add-special", "--json"]))
             .expect("ids");
@@ -413,7 +413,7 @@ fn files_in_the_wrong_place() {
     let output = arenite_with(&["score", "--jsonl"], b"{\"text\": \"a\"}\n");
     says(&String::from_utf8_lossy(&output.stderr), &["`prompt` and `continuation`"]);
     assert!(!files.at("out.gguf").exists());
-    // An importance matrix in the older format, which is not GGUF, is read.
+    // Importance matrices in the older format, which is not GGUF, can be read, too.
     let name = "blk.0.ffn_up.weight";
     let mut old = [&1i32.to_le_bytes()[..], &(name.len() as i32).to_le_bytes(), name.as_bytes()].concat();
     old.extend([1i32.to_le_bytes(), 4i32.to_le_bytes()].concat());
@@ -444,7 +444,8 @@ fn unknown_types_of_tensors() {
     }
 }
 
-/// Before May 2024, files of byte-level vocabularies did not name their rules for splitting texts.
+/// Files of byte-level vocabularies from before May 2024 do not name their rules for splitting texts. Such a file still
+/// works, with a warning.
 #[test]
 fn a_vocabulary_without_its_pre_tokenizer() {
     let files = Files::new();
@@ -484,7 +485,7 @@ fn a_file_that_ends_in_zeros() {
     says(&said(&files.file("half.gguf", model)), &["norm.weight are all zeros", "its download is not complete"]);
 }
 
-/// Folders of checkpoints that are incomplete, or whose weights are in another place.
+/// Folders of checkpoints that lack files, or whose weights are somewhere else.
 #[test]
 fn folders_without_weights() {
     const POINTER: &str = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n";

@@ -16,15 +16,15 @@ use serde_json::{Value, json};
 /// The types of decision models, each with its case.
 const TYPES: [&str; 7] = ["openjev", "lev", "nimble", "kev", "laya", "julia", "clef"];
 
-/// Returns the model of a case, and the answers and errors that llama.cpp gives.
+/// Returns the path of the model for a type, and the expected answers and errors.
 fn case(kind: &str) -> Option<(PathBuf, Value)> {
     let folder = fixtures(&format!("decisions/decision_{kind}_a"))?;
     let reference = serde_json::from_slice(&std::fs::read(folder.join("ref.json")).unwrap()).unwrap();
     Some((folder.join("model.gguf"), reference))
 }
 
-/// Returns the program whose answers are the reference. It is not always llama.cpp, because llama.cpp computes the GELU
-/// of encoders with less precision than the models were trained with.
+/// Returns the name of the program that computed the reference answers. llama.cpp is not used for all models, because
+/// it computes the GELU of encoders with less precision than the models were trained with.
 fn by(kind: &str) -> &'static str {
     if ["laya", "julia"].contains(&kind) { "python" } else { "llamacpp" }
 }
@@ -82,8 +82,8 @@ fn prompts_are_rendered_as_in_llama_cpp() {
     }
 }
 
-/// The example in the README of llama.cpp's server, with the name that TypeSafe's clients send for the model: the
-/// answer has the same fields in the same order.
+/// The request is an example from the README of llama.cpp's server, with the name that TypeSafe's clients send for the
+/// model. The answer has the same fields in the same order as in the README.
 #[test]
 fn the_example_of_the_documentation_has_its_answer() {
     let request = json!({
@@ -128,7 +128,8 @@ fn the_example_of_the_documentation_has_its_answer() {
         let server = Server::start_with(&["-m", path(&model), "--decide", "any"]);
         let (status, mut answer) = server.post("/v1/systemone", request.to_string().as_bytes());
         assert_eq!(status, 200, "{answer}");
-        // The model of this test has another name than the example's, and may prefer another team.
+        // The answer may differ from the example's in the model's name and in the chosen team, because this test runs a
+        // different model.
         answer["model"] = example["model"].clone();
         assert!(
             request["questions"]["route"]["criteria"]
@@ -170,8 +171,8 @@ fn a_state_is_read_once() {
     }
 }
 
-/// If a request has several states, each state gets the same answer as alone. This holds for models whose prompts begin
-/// with the state.
+/// If a request has a list of states, each of them gets the answer that it would get alone. This is tested with models
+/// whose prompts begin with the state.
 #[test]
 fn states_in_a_list_are_answered_as_alone() {
     for kind in TYPES {
@@ -190,8 +191,8 @@ fn states_in_a_list_are_answered_as_alone() {
     }
 }
 
-/// The probabilities of a model without decision keys. The prompt begins with the question, and the question is read
-/// only once.
+/// A model whose file has no keys for decisions answers by the probabilities of the options. Its prompt begins with the
+/// question, which is then read only once for all states.
 #[test]
 fn states_share_the_question() {
     let states: Vec<String> = (0..40).map(|at| format!("Tim had {at} dogs.")).collect();
@@ -260,7 +261,8 @@ fn the_command_answers_like_the_server() {
     }
 }
 
-/// The prompts are longer than a batch, and the states of recurrent layers are restored where the prompts branch off.
+/// In this test, the prompts are longer than a batch. The states of recurrent layers are saved where a prompt differs
+/// from the next one, and are restored there.
 #[test]
 fn answers_do_not_depend_on_batches() {
     let Some((model, reference)) = case("nimble") else { return };
@@ -287,14 +289,15 @@ fn other_types_are_refused_by_name() {
     assert!(said.contains("decision models of the type unknown are not supported"), "{said}");
 }
 
-/// The options of a model without decision keys. Their probabilities are in the same proportion as in `arenite score`.
+/// The probabilities of options, from a model whose file has no keys for decisions, are in the same proportion as those
+/// from `arenite score`.
 #[test]
 fn other_models_answer_by_their_own_probabilities() {
     let state = "Tim had a dog. The dog ran to the park.";
     let ask = |more: &[&str]| json(&[&["decide", "--state", state, "--json", "--kv", "f32"], more].concat());
     let prompt = format!("{state}\n\nOptions:\n- the dog\n- the dog and the cat\n- Tim\n\nWho ran?\n\nAnswer:");
     let options = ["the dog", "the dog and the cat", "Tim"];
-    // The tokens of an option count up to the first token that distinguishes it from all other options.
+    // An option is scored by its tokens up to the first token that distinguishes it from all other options.
     let told = [" the dog\n", " the dog and", " Tim"];
     let rows = told.map(|told| json!({ "prompt": prompt, "continuation": told }).to_string());
     let scores = lines(&stdout_with(&["score", "--jsonl", "--kv", "f32"], rows.join("\n").as_bytes()));

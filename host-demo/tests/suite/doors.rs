@@ -74,7 +74,8 @@ impl Case {
         if body.get("messages").is_some() { "/v1/chat/completions" } else { "/v1/completions" }
     }
 
-    /// Sends all requests in all of these ways. Returns the differences from the server's complete answers.
+    /// Sends every request through each interface that the test covers. Returns how their answers differ from the
+    /// server's answer that is not streamed.
     fn differences(&self, folder: &Path) -> Vec<String> {
         let model = path(&self.model);
         let common = ["-m", model, "-c", "1024", "-t", "1"];
@@ -205,7 +206,8 @@ fn typed(folder: &Path, body: &Value, common: &[&str]) -> String {
     };
     let args: Vec<&str> = first.iter().copied().chain(args.iter().map(String::as_str)).collect();
     let output = arenite_with(&args, b"");
-    // If the limit cuts a value, the value is printed, and then an error is reported.
+    // If the limit on tokens cuts the answer inside a JSON value, the command prints the value so far, and reports an
+    // error.
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() || said.contains("cut off"), "{args:?}: {said}");
     String::from_utf8(output.stdout).unwrap()

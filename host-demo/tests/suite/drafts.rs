@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::common::{committed, error, fixtures, json as output, lines, path, skip, stdout, stdout_with};
 use crate::serve::Server;
 
-/// A model whose drafts are accepted, and the option for its drafts.
+/// A model whose proposed tokens are usually right, and the value of the option that turns these proposals on.
 struct Case {
     model: PathBuf,
     draft: String,
@@ -29,7 +29,8 @@ fn cases() -> Vec<Case> {
     cases.collect()
 }
 
-/// Returns beginnings of the texts that the models were trained on, some of them repeated, and also other texts.
+/// Returns prompts for the test: beginnings of texts like those that the models were trained on, some of which are
+/// repeated, and other texts.
 fn prompts(count: usize) -> Vec<String> {
     let days = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"];
     let who = ["the cat", "a small bird", "the old fox", "my sister", "Pedro", "x = [1, 2"];
@@ -219,7 +220,8 @@ fn a_file_beside_the_model_needs_no_flag_and_may_belong_to_another() {
     assert!(found["draft_n_accepted"].as_u64() > Some(10), "{found}");
     let off = answer(&trunk, &["--draft", "off"]);
     assert_eq!((&off["ids"], &off["draft_n"]), (&found["ids"], &json!(0)));
-    // The file belongs to another model, so the answer is the same as with lookup.
+    // If the file beside a model has predicting layers for a different model, it is not used. The answer is the same as
+    // without the file.
     assert_eq!(answer(&own, &[])["ids"], answer(&own, &["--draft", "off"])["ids"]);
     fs::remove_file(head).unwrap();
     put(Path::new(&gemma.draft), "gemma-assistant.gguf");

@@ -49,7 +49,8 @@ fn prompt<'r>(reference: &'r Value, name: &str) -> &'r Value {
     list(&reference["prompts"]).iter().find(|prompt| prompt["name"] == name).unwrap()
 }
 
-/// Returns the text of the answer to a prompt, and checks that the prompt has the same tokens as in transformers.
+/// Returns the text that the model answers to the prompt `name`. Checks that the prompt's tokens are the same as in
+/// transformers.
 fn answer(dir: &Path, reference: &Value, name: &str) -> String {
     let (prompt, files) = prompts(dir, reference).find(|(prompt, _)| prompt["name"] == name).unwrap();
     let model = dir.join("model.gguf");
@@ -75,7 +76,8 @@ fn commands_read_pictures() {
             let by_text = run(&[&["generate", "-p", text], &greedy[..]].concat());
             let wanted = prompt["greedy"].to_string();
             assert_eq!(by_text.trim().replace(' ', ""), wanted, "{name}");
-            // The tokens of the picture are given as ids, and the batch size cuts the prompt at other places.
+            // Now gives the picture's tokens as ids, and reads the prompt in batches of another size. The answer must
+            // stay the same.
             let by_ids = run(&[&["generate", "--ids", &ids, "-b", "16"], &greedy[..]].concat());
             assert_eq!(by_ids, by_text, "{name}");
             assert_eq!(run(&["tokenize", "-p", text]).trim(), ids, "{name}");
@@ -103,8 +105,8 @@ fn templates_show_pictures_as_transformers_does() {
     }
 }
 
-/// Tensors and keys of a projector, without the name of the model. The token between lines of Pixtral's pictures is
-/// left out: it is a copy of an embedding, which is not needed.
+/// Lists the tensors and keys of a projector, without the name of the model. The token between the lines of Pixtral's
+/// pictures is left out: it is a copy of an embedding, which is not needed.
 fn listing(file: &[u8]) -> Vec<String> {
     let gguf = arenite::Gguf::parse(file).unwrap();
     let tensors = gguf.tensors().map(|tensor| {

@@ -11,7 +11,7 @@ use crate::scripted::CHATML;
 use crate::serve::Server;
 use crate::talk::{FIM, asked, function, start};
 
-/// As in llama.cpp, each event of a stream contains the counts so far.
+/// Each event of a streamed completion contains the counts of tokens so far, as in llama.cpp.
 #[test]
 fn streams_of_completions_count() {
     let talk = start(&["A", "B", "C"], &[], &[], CHATML);
@@ -134,7 +134,8 @@ fn every_path_exists_without_its_version() {
     assert!(numbers.len() == 3 && numbers >= vec![0, 9, 0], "{version}");
 }
 
-/// Clients that split a stream with Python's `str.splitlines` also end lines at these characters.
+/// Streams do not contain these characters unescaped, because some clients split a stream with Python's
+/// `str.splitlines`, which ends lines at these characters.
 #[test]
 fn lines_of_streams_have_no_other_line_breaks() {
     const BREAKS: [char; 3] = ['\u{85}', '\u{2028}', '\u{2029}'];
@@ -212,7 +213,8 @@ fn pages_and_containers_of_this_machine() {
     {
         assert!(!head("GET", &format!("Origin: {origin}\r\n")).contains("access-control-allow-origin"), "{origin}");
     }
-    // The page's own host name is one that anybody on the local network may have, so the page gets no data.
+    // A page whose own host is a name under .local or .internal gets no data, because anybody on the local network may
+    // have such a name.
     for near in ["evil.local", "evil.internal"] {
         let origin = format!("http://{near}:{}", server.port());
         for more in [format!("Origin: {origin}\r\n"), "Sec-Fetch-Site: same-origin\r\n".to_string()] {
@@ -302,7 +304,7 @@ fn rankings_of_cohere_and_text_embeddings_inference() {
     assert_eq!(server.post("/rerank", br#"{"query": "a"}"#).0, 400);
 }
 
-/// The list of models has the format of the interface that the client uses.
+/// A list of models has the format that the client's interface uses: Anthropic's or OpenAI's.
 #[test]
 fn models_are_listed_for_anthropics_clients() {
     let talk = start(&["Once"], &[], &[], CHATML);
@@ -324,7 +326,8 @@ fn models_are_listed_for_anthropics_clients() {
     assert_eq!(get("/v1/models/m", "").1["object"], "model");
 }
 
-/// A conversation that is longer than the context can be counted and shown, but not answered.
+/// A request whose conversation is longer than the context can be counted, and its prompt can be shown; only an answer
+/// is refused.
 #[test]
 fn long_conversations_are_counted() {
     let talk = start(&["a"], &[], &[], CHATML);

@@ -12,7 +12,7 @@ use std::process::{Command, Output, Stdio};
 
 const ARENITE: &str = env!("CARGO_BIN_EXE_arenite");
 
-/// Every command that writes a file, applied to `file` in `directory`.
+/// Returns the arguments of every command that writes a file, applied to `file` in `directory`.
 fn writers(directory: &Path, file: &str) -> Vec<String> {
     let stories = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/stories.gguf");
     let (stories, file) = (stories.display(), directory.join(file).display().to_string());

@@ -85,14 +85,15 @@ fn fields_of_clients_change_nothing() {
             "/v1/messages",
             json!({ "messages": [{ "role": "user", "content": [{ "type": "document", "source": { "type": "base64", "media_type": "text/plain", "data": "aGk=" } }] }] }),
         ),
-        // OpenAI's agents send this field: the service cuts their prompts only if they are too long.
+        // OpenAI's agents send `truncation`: "auto" asks the service to cut prompts that are too long. It changes
+        // nothing for other prompts.
         ("/v1/responses", json!({ "input": "hi", "truncation": "auto" })),
         // Messages of OpenAI's assistants.
         (
             "/v1/chat/completions",
             json!({ "messages": [{ "role": "user", "content": [{ "type": "text", "text": { "value": "hi", "annotations": [] } }, { "type": "text", "text": null }] }] }),
         ),
-        // These blocks are written only by Anthropic's service. The conversation started there and continues here.
+        // Only Anthropic's own service writes these blocks. The conversation was begun there and is continued here.
         (
             "/v1/messages",
             json!({ "messages": [said[0], { "role": "assistant", "content": [{ "type": "compaction", "content": "x" },

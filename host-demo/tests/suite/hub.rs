@@ -33,7 +33,7 @@ struct Manners {
     git: bool,
     /// Bodies of files have no length and do not end.
     endless: bool,
-    /// True if the server ignores ranges in requests and always sends whole files.
+    /// True if the test's server ignores requests for a part of a file and always sends the whole file.
     whole: bool,
 }
 
@@ -212,7 +212,8 @@ fn serve(
         let location = format!("{linked}Location: {host}/elsewhere/{}\r\n", file.unwrap_or_default());
         return answer("302 Found", &location, b"", false);
     }
-    // The ETags of other servers may look like hashes, and an `X-Linked-Etag` from such a server does not count.
+    // Only the hub's own header is the hash of the contents. Other servers may send an ETag that looks like a hash, or
+    // even `X-Linked-Etag`, which must be ignored.
     let other = ["ETag", "X-Linked-Etag"][usize::from(manners.redirects)];
     let other = format!("{other}: \"{}\"\r\n", "ab".repeat(32));
     let linked = if path.starts_with("/me/") { &linked } else { &other };
@@ -264,7 +265,7 @@ fn a_model_is_fetched_into_the_shared_cache() {
     let mut both = [sha256(&model()), sha256(&[1; 10])];
     both.sort();
     assert_eq!(hub.blobs(), both);
-    // All pieces of a split model are fetched together, and no other files are fetched.
+    // If the name matches a model that is split into pieces, all of its pieces are fetched, and no other files.
     let first = hub.pull("me/small:f16");
     assert_eq!(first, snapshot.join("two/small-F16-00001-of-00002.gguf"));
     assert_eq!(fs::read(snapshot.join("two/small-F16-00002-of-00002.gguf")).unwrap(), vec![4; 5000]);
@@ -295,7 +296,7 @@ fn a_model_of_the_hub_runs() {
             && hub.seen("/elsewhere/small-Q4_K_M.gguf token") == 0
     );
     assert!(hub.seen("/elsewhere/small-Q4_K_M.gguf") == 1);
-    // The second command sends no requests, so it needs no network.
+    // If the model is in the cache, the command sends no requests, and therefore works without a network.
     let asked = hub.seen("");
     for environment in [&[][..], &[("HF_HUB_OFFLINE", "1")], &[("HF_ENDPOINT", "http://127.0.0.1:9")]] {
         let again = hub.run_with(&args, environment);
@@ -327,7 +328,7 @@ fn a_download_that_breaks_off_continues() {
     // A server that ignores ranges sends the whole file again.
     let hub = Hub::new(some(), Manners { broken: 1, whole: true, ..Manners::default() });
     assert_eq!(fs::read(hub.pull("me/small:Q8_0")).unwrap(), some()[3].1);
-    // The server never sends the end. The received part is kept, and the next command resumes the download.
+    // If the server breaks off every answer, the received part is kept, and the next command resumes the download.
     let hub = Hub::new(some(), Manners { broken: 1000, ..Manners::default() });
     let error = hub.error(&["pull", "me/small:Q4_K_M"]);
     assert!(error.contains("broke off") && error.contains("continues from there"), "{error}");
@@ -373,7 +374,7 @@ fn other_files_stay() {
     }
     let listed = || String::from_utf8(hub.run(&["list"]).stdout).unwrap();
     assert!(listed().contains("me/small:Q8_0 ") && listed().lines().count() == 6, "{}", listed());
-    // The hub cannot be reached, so the file of the earlier commit is used.
+    // The hub is not asked (`HF_HUB_OFFLINE`), so the file of the earlier commit is used.
     let output = hub.run_with(&["inspect", "-hf", "me/small:Q8_0"], &[("HF_HUB_OFFLINE", "True")]);
     assert!(String::from_utf8_lossy(&output.stderr).contains(&"0".repeat(40)), "{output:?}");
     let weights = snapshots.join(COMMIT).join("model.safetensors");
@@ -406,7 +407,7 @@ fn the_cache_is_where_others_have_it() {
         let path = String::from_utf8(output.stdout).unwrap();
         assert!(path.starts_with(&at(place)), "{environment:?}: {path}");
     }
-    // Without a network, a different file of the repository is used.
+    // The hub cannot be reached here, so another file of the repository is taken from the cache.
     hub.pull("me/small:Q8_0");
     let output = hub.run_with(&["inspect", "-hf", "me/small"], &[("HF_ENDPOINT", "http://127.0.0.1:9")]);
     let stderr = String::from_utf8(output.stderr).unwrap();

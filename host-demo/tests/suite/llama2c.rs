@@ -1,4 +1,5 @@
-//! llama2.c's files. The results are compared with the output of llama2.c's own programs.
+//! Conversion of llama2.c's files. The results of the new models are compared with the output of llama2.c's own
+//! programs.
 
 use std::path::{Path, PathBuf};
 

@@ -60,7 +60,8 @@ fn values_follow_their_schemas() {
     assert!(wrong.contains("not of this type"), "{wrong}");
     assert!(model.json::<u8>("A number:", "{").unwrap_err().to_string().contains("not JSON"));
     assert_eq!(model.generate(Request::from("A:").grammar("root ::= \"bc\"")).unwrap().text().unwrap(), "bc");
-    // The embedding by a model that generates text is the mean of its tokens' vectors, as on the command line.
+    // A model that generates text can also compute an embedding: the mean of the vectors of the text's tokens, as
+    // `arenite embed` does.
     let printed: Vec<f32> = serde_json::from_str(&stdout_with(&["embed", "-p", "A text"], b"")).unwrap();
     let vector = model.embed("A text").unwrap();
     assert_eq!(vector.len(), printed.len());

@@ -47,7 +47,8 @@ fn nobody_waits_for_slow_requests() {
             })
             .collect();
         std::thread::sleep(Duration::from_millis(50));
-        // If `/health` waited for a slow request, one slow request would end during each request to `/health`.
+        // Counts how many slow requests end while `/health` is answered. If `/health` had to wait for a slow request,
+        // one would end each time.
         let ended = || slow.iter().filter(|slow| slow.is_finished()).count();
         let (mut asked, mut waited) = (0, 0);
         while ended() < slow.len() {
@@ -151,7 +152,7 @@ fn prompts_that_cannot_fit_are_refused_by_their_length() {
         assert_eq!((status, &error["param"], &error["code"]), (400, &json!(param), &json!("context_length_exceeded")));
         assert!(error["message"].as_str().unwrap().contains("the prompt has at least "), "{error}");
     }
-    // A prompt that may be cut is not refused. White space does not count towards its length.
+    // If the request allows its prompt to be cut, the prompt is not refused. White space is not counted.
     let body = json!({ "prompt": text, "truncate_prompt_tokens": 9, "max_tokens": 1 });
     assert_eq!(server.post("/v1/completions", body.to_string().as_bytes()).0, 200);
     let body = json!({ "prompt": " ".repeat(100_000) });
@@ -159,7 +160,7 @@ fn prompts_that_cannot_fit_are_refused_by_their_length() {
     assert!(!answer["error"]["message"].as_str().unwrap().contains("at least"), "{answer}");
 }
 
-/// The answer to a client that does not read is abandoned. Meanwhile, the next client is served.
+/// An answer whose client does not read it is abandoned. Until then, other clients are served.
 #[test]
 fn stalled_readers_lose_their_place() {
     let server = Server::start(&["--parallel", "2", "--cache-scope", "server"]);
@@ -240,7 +241,8 @@ pub fn ask_from(source: &str, server: &Server, path: &str, body: &Value) -> Stri
     answer
 }
 
-/// If one client has all slots, a second client gets a slot at once. The paused answer continues with the same text.
+/// If a client has all slots, another client gets a slot at once. The answer that is paused for this continues later
+/// with the same text.
 #[test]
 fn a_new_client_does_not_wait_for_long_answers() {
     let server = Server::start_with(&["-c", "1024", "--parallel", "2", "--cache-scope", "server"]);
@@ -258,7 +260,8 @@ fn a_new_client_does_not_wait_for_long_answers() {
                 assert!(ask_from(source, &server, "/v1/completions", &good()).starts_with("HTTP/1.1 200"));
             }
             let made = server.metric("answer_tokens_total") - made;
-            // If answers were not paused, the first of the other clients would wait for two answers of 300 tokens.
+            // If the server did not pause long answers, the first of the other clients would wait until two answers of
+            // 300 tokens have ended.
             assert!(made < 600, "{made} of 924 tokens were made before the other clients had their answers");
             assert!(answer.join().unwrap() == alone, "{gives}");
         });

@@ -69,7 +69,8 @@ fn packed_models_give_the_same() {
     }
 }
 
-/// The head and the matrices together are a model that gives the same tokens. The head itself has no matrix.
+/// The head and the file of matrices, joined together, are a model that gives the same tokens as the original. The head
+/// alone contains no matrix.
 #[test]
 fn a_model_is_divided_for_a_storage() {
     let directory = tempfile::tempdir().unwrap();
@@ -121,7 +122,7 @@ fn packing_drops_what_a_device_does_not_need() {
     }
     assert!(after.contains(&"arenite.tokenizer.index".to_string()) && !after.contains(&"general.type".to_string()));
 
-    // `--keep` keeps further keys. A file may be replaced by its own packed form.
+    // A file may be replaced by its own packed form. `--keep` keeps keys that packing would drop.
     let once = std::fs::read(&out).unwrap();
     let status = arenite(&["pack", path(&out), path(&out)]).status;
     assert!(status.success() && std::fs::read(&out).unwrap() == once);
@@ -145,7 +146,8 @@ fn packed_models_compute_the_same_numbers() {
         let score = lines(&ranked)[0]["relevance_score"].as_f64().unwrap();
         assert!((score - pair["score"].as_f64().unwrap()).abs() < 2e-5, "{score}: {pair}");
     }
-    // Models with draft layers, and a model with an activation whose keys have no prefix.
+    // Checks two models with layers that predict further tokens, and a model (Apertus) that stores parameters of its
+    // activation function under keys without an architecture prefix.
     for case in ["drafts/mtp_qwen35_a", "drafts/mtp_glm4moe_a", "apertus"] {
         let Some(case) = fixtures(case) else { return };
         let (out, said) = packed(&case.join("model.gguf"), directory.path());
@@ -243,13 +245,15 @@ fn a_wrong_byte_names_its_tensor() {
                 assert!(error.contains(tensor["name"].as_str().unwrap()) && error.contains("is damaged"), "{error}");
             }
         }
-        // The end of the flash was not written. With `--check-tensors`, every command finds this damage.
+        // A device's flash whose end was not written has only bytes 0xff there. With `--check-tensors`, every command
+        // finds this damage.
         let len = std::fs::metadata(&file).unwrap().len() as usize;
         let damaged = damaged(&file, len - 5000, |bytes| bytes.fill(0xff));
         assert!(error(&["inspect", path(&damaged), "--verify"]).contains("is damaged"));
         assert!(error(&["generate", "-m", path(&damaged), "-p", "a", "--check-tensors"]).contains("is damaged"));
     }
-    // Files of other programs have no hashes. If another program renames a tensor, the hashes do not match the tensors.
+    // Files of other programs have no hashes. In a packed file whose tensor was renamed by another program, the hashes
+    // do not match the tensors any more.
     assert!(error(&["inspect", path(&file), "--verify"]).contains("has no hashes"));
     let packed = packed(&file, directory.path()).0;
     let bytes = std::fs::read(&packed).unwrap();

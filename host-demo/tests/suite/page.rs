@@ -171,7 +171,7 @@ fn hostile_markdown_takes_linear_time() {
 import { markdown } from "PAGE/markdown.mjs";
 const pieces = ["*a ", "[", "](", "`", "a`", "> ", "- ", "https://.", "_", "**", "*a", "# ", "| ", "|-", "\\", "](a \"", "](((", "1. ", " ", "- a\n  ", "|a|\n|-|\n", "*_", "`` ` ", "a|", "-:|"];
 const slow = [];
-// Microseconds of processor time for a text of about `length` characters.
+// Returns the processor time in microseconds for converting a text of about `length` characters.
 function time(begin, piece, length) {
   const text = begin + piece.repeat(length / piece.length) + "a";
   const start = process.cpuUsage();
@@ -179,8 +179,8 @@ function time(begin, piece, length) {
   const { user, system } = process.cpuUsage(start);
   return user + system;
 }
-// A text of ten times the length may take thirty times as long plus one second. Quadratic time would take a hundred
-// times as long.
+// The time for a text must not grow quadratically: ten times the length would take a hundred times as long. Up to
+// thirty times as long, plus one second, is accepted.
 for (const piece of pieces) {
   for (const begin of [piece, "https://" + piece, "| a\n" + piece]) {
     if (time(begin, piece, 100000) > 1e6 + 30 * time(begin, piece, 10000)) slow.push(begin);
@@ -252,7 +252,8 @@ const say = (from, role, content, more = {}) => {
   append(talk, { role, content, ...more });
   return talk.shown;
 };
-// Question a has the answers b and c. After b comes question d with answer e. There is a second first question, f.
+// The conversation branches: the question a has the answers b and c, and after b follow the question d and its answer
+// e. The question f is a second beginning of the conversation.
 const a = say(null, "user", "a");
 const b = say(a, "assistant", "b", { note: "1 token", tokens: 7 });
 const c = say(a, "assistant", "c");
@@ -266,7 +267,7 @@ const places = Array.from(versions(talk).values());
 choose(talk, b);
 const request = shown(talk).map(sent);
 const copy = fromJson(toJson(talk));
-// A chain of messages that is far longer than any conversation.
+// `long` is a chain of messages that is far longer than any real conversation.
 const long = { ...fresh(), messages: Array.from({ length: 50000 }, (_, at) => ({ parent: at ? at - 1 : null, role: "user", content: "x" })) };
 choose(long, 0);
 console.log(JSON.stringify({ branches, chosen, places, request, talk, copy, title: titleOf(copy), markdown: toMarkdown(talk), long: [long.shown, shown(long).length] }));
@@ -274,7 +275,7 @@ console.log(JSON.stringify({ branches, chosen, places, request, talk, copy, titl
     let Some(found) = module(source) else { return };
     let d = json!([{ "type": "text", "text": "x.txt:\n" }, { "type": "text", "text": "d" }]);
     assert_eq!(found["branches"], json!([["a", "b"], ["a", "c"], ["a", "b", d, "e"], ["f"]]));
-    // Each branch is shown up to its newest message: c is newer than b.
+    // For each question, the page shows the branch with the newest message: here c, which is newer than b.
     assert_eq!(found["chosen"], json!([2, 4, 2, 5]));
     assert_eq!(found["places"], json!([[0, 5], [1, 2], [1, 2], [3], [4], [0, 5]]));
     let call = json!({ "id": "1", "type": "function", "function": { "name": "g", "arguments": "{\"q\": 1}" } });

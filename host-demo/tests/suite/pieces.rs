@@ -25,7 +25,7 @@ fn pieces_run_and_are_quantized_and_joined() {
     assert!((3..9).contains(&count) && pieces.iter().all(|piece| piece.metadata().unwrap().len() <= 150_000));
     let first = at(&format!("m-00001-of-{count:05}.gguf"));
 
-    // The logits do not depend on the way in which the model is loaded. Every tensor is listed and verified.
+    // However the model is loaded, the logits are the same, and all tensors are listed and verified.
     let expected = logits(&whole);
     assert!(logits(&first) == expected);
     for load in ["map", "copy"] {
@@ -68,8 +68,8 @@ fn pieces_run_and_are_quantized_and_joined() {
     let keys = json(&["inspect", "--json", path(&packed)])["metadata"].clone();
     assert!(keys.as_object().unwrap().keys().all(|key| !key.starts_with("split.")));
 
-    // These cases are errors: a wrong byte in a piece, a missing piece, a piece other than the first, and sizes that
-    // are too small.
+    // Each of these is an error: a wrong byte in one of the files of a split model, a missing file, a command that
+    // names a file other than the first, and a maximum size that is too small.
     let last = at(&format!("m-{count:05}-of-{count:05}.gguf"));
     let bytes = std::fs::read(&last).unwrap();
     let mut damaged = bytes.clone();

@@ -32,7 +32,8 @@ fn plans_are_consistent_in_every_form() {
     assert!(rust.contains(&format!("pub const KV_BYTES: usize = {};", number("kv_bytes"))), "{rust}");
     assert!(stdout(&["plan", "-c", "128", "-b", "4", "--kv", "q8_0"]).contains(&number("kv_bytes").to_string()));
 
-    // A user-defined board. The flash of the program depends on the features, and the output lists the features.
+    // A board that the user describes. The size of the program in flash depends on its features, which the output
+    // lists.
     let own = |flash: &str| json(&["plan", "-c", "64", "--flash", flash, "--ram", "128K,96K", "--json"]);
     let plan = own("3M");
     assert_eq!(plan["features"], serde_json::json!(["kv-f16", "llama", "q8_0"]));
@@ -47,7 +48,7 @@ fn plans_are_consistent_in_every_form() {
     assert!(kv(&["-c", "128", "--kv", "q8_0"]) < kv(&["-c", "128", "--kv", "f16"]));
     assert!(kv(&["-c", "128", "--kv", "f16"]) < kv(&["-c", "128", "--kv", "f32"]));
     assert!(kv(&["-c", "64"]) < kv(&["-c", "128"]));
-    // Without drafts, `generate` uses exactly the memory that was planned.
+    // If no drafts are made, the memory that `generate` uses is exactly the memory that `plan` states.
     let args = ["generate", "-n", "1", "-c", "128", "-b", "4", "-t", "1", "--draft", "off", "--format", "json"];
     let stats = &json(&args)["stats"];
     let plan = json(&["plan", "-c", "128", "-b", "4", "--json"]);
@@ -72,7 +73,8 @@ fn a_recommendation_fits_its_board() {
     assert!(c.contains(&format!("#define MODEL_KV_BYTES {}u\n", found["kv_bytes"])), "{c}");
     assert!(c.contains(&format!("#define MODEL_KV ARENITE_KV_{}\n", kv.to_uppercase())), "{c}");
 
-    // F32 weights do not fit into this flash, and have no fast kernel without a floating-point unit.
+    // A model with F32 weights does not fit into the flash of this board. The board's core has no floating-point unit,
+    // and so no fast kernel for them.
     let directory = tempfile::tempdir().unwrap();
     let floats = directory.path().join("floats.gguf");
     stdout(&["quantize", path(&committed(STORIES)), path(&floats), "F32", "--allow-requantize"]);

@@ -68,7 +68,8 @@ fn files_are_those_of_llama_quantize() {
     let Some(case) = fixtures("q_llama") else { return };
     let types = "Q8_0 Q4_0 Q4_1 Q5_0 Q5_1 Q2_K Q3_K_M Q4_K_M Q5_K_M Q6_K IQ4_NL IQ4_XS TQ1_0 TQ2_0";
     for kind in types.split(' ') {
-        // llama-quantize's files have no hashes, and `arenite quantize` does not write hashes to a pipe.
+        // The files are compared bit by bit. llama-quantize writes no hashes, so the new file goes to a pipe, to which
+        // `arenite quantize` writes none either.
         let output = arenite(&["quantize", path(&case.join("model.gguf")), "/dev/stdout", kind]);
         let want = fs::read(case.join(format!("{kind}.gguf"))).expect("the fixture");
         assert!(output.status.success() && output.stdout == want, "{kind} differs from llama-quantize's file");
@@ -152,7 +153,7 @@ fn kinds(file: &Path) -> BTreeMap<String, String> {
     all["tensors"].as_array().expect("a list").iter().map(entry).collect()
 }
 
-/// If a draft layer is pruned, it is no longer counted as a draft layer.
+/// If the only layer that predicts further tokens is pruned, the model no longer states that it has such a layer.
 #[test]
 fn layers_for_drafts_are_pruned() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -178,7 +179,8 @@ fn what_people_type_for_llama_quantize() {
     let model = path(&model);
     let out = at("out.gguf");
     let out = path(&out);
-    // The command line has flags before the files, a number in place of the type, and a number of threads.
+    // llama-quantize also takes flags before the files, a number in place of the type's name, and a number of threads
+    // after the type.
     stdout(&["quantize", "--output-tensor-type", "q8_0", "--token-embedding-type", "f16", model, out, "15", "2"]);
     assert_eq!(listing(&at("out.gguf"))["metadata"]["general.file_type"], 15);
     // A rule that matches nothing is a misspelled one.
@@ -220,7 +222,7 @@ fn what_people_type_for_llama_quantize() {
         (&"Mine".into(), &7.into(), &0.5.into(), &true.into())
     );
     assert_eq!(keys["general.file_type"], 15);
-    // A dry run writes no file, and prints the size that the file would have.
+    // With `--dry-run`, no file is written, and the size that the file would have is printed.
     let before = entries(directory.path());
     let rehearsed = arenite(&["quantize", "--dry-run", model, "IQ2_XXS"]);
     let told = String::from_utf8_lossy(&rehearsed.stderr).into_owned();
@@ -286,7 +288,7 @@ fn a_full_disk_leaves_nothing() {
     let model = directory.path().join("model");
     large_model(&model, 512);
     let out = directory.path().join("out");
-    // A limit on file size makes writing fail in the middle, like a full disk.
+    // A limit on the size of files makes a write fail in the middle of the file, as on a full disk.
     let script = format!("ulimit -f 512; exec \"$0\" quantize {} {} Q8_0", path(&model), path(&out));
     let shell = Command::new("sh").args(["-c", &script, env!("CARGO_BIN_EXE_arenite")]).output().expect("a shell");
     let stderr = String::from_utf8_lossy(&shell.stderr);

@@ -13,7 +13,8 @@ fn rerankers_score_as_transformers_does() {
             let (query, document) = (pair["query"].as_str().unwrap(), pair["document"].as_str().unwrap());
             let model = directory.join("model.gguf");
             let args = ["rerank", "-m", path(&model), "-p", query, "--kv", "f32"];
-            // Several texts are ranked together. Each text has a separate score, and the best text comes first.
+            // If several texts are ranked together, each text gets the score that it gets alone, and the text with the
+            // highest score comes first.
             let ranked = lines(&stdout_with(&args, format!("{document}\nAnother text.\n").as_bytes()));
             assert_eq!(ranked.len(), 2);
             let score = |answer: &Value| answer["relevance_score"].as_f64().unwrap();
@@ -27,7 +28,8 @@ fn rerankers_score_as_transformers_does() {
     }
 }
 
-/// A classifier's probability of a single class is the logistic function of transformers' score.
+/// A classifier with a single class gives the logistic function of its score as probability. The reference scores are
+/// those of transformers.
 #[test]
 fn classifiers_of_pairs() {
     for case in ["bert_reranker", "modern_bert_reranker"] {

@@ -11,7 +11,7 @@ const FIRST: &str =
 const REMOVED: &str = "One day it rained and she had to stay inside all day long with her cat and her dog. ";
 const LAST: &str = "Then the sun came out and everyone was happy again. They went to the park to play.";
 
-/// Sends a prompt. Returns the number of tokens of the prompt, and the number of these tokens that came from the cache.
+/// Sends a prompt to the server. Returns the number of the prompt's tokens, and how many of them came from the cache.
 fn read(server: &Server, prompt: &str, more: Value) -> (u64, u64) {
     let mut body = json!({ "prompt": prompt, "n_predict": 1, "temperature": 0 });
     more.as_object().unwrap().iter().for_each(|(key, value)| body[key] = value.clone());
@@ -29,8 +29,8 @@ fn blocks_after_a_change_are_reused() {
         assert_eq!(read(&server, &whole, json!({})).1, 0);
         let (tokens, cached) = read(&server, &shorter, json!({}));
         assert_eq!(cached, tokens - 1, "{args:?}");
-        // The new line is read. The last tokens before it are also read, because they may become tokens of the next
-        // word.
+        // The inserted sentence is read, and a few tokens before it, because the end of the prompt's first part may
+        // form other tokens with the new text.
         let (tokens, cached) = read(&server, &changed, json!({}));
         assert!(cached < tokens - 3 && cached + 10 > tokens, "{args:?}: {cached} of {tokens}");
         // A request may ask for longer blocks, or none.
@@ -47,8 +47,8 @@ fn blocks_after_a_change_are_reused() {
     assert!(cached > 10 && cached < tokens - 10, "{cached} of {tokens}");
 }
 
-/// The answer is the same as without reuse if there is nothing to reuse. It is also the same in a model whose states
-/// have no positions.
+/// The option `--cache-reuse` changes no answer in a model whose states have no positions, because tokens cannot be
+/// moved there.
 #[test]
 fn models_without_movable_keys_read_all() {
     let model = committed("tests/fixtures/nemotron_h/model.gguf");

@@ -59,7 +59,8 @@ impl File {
 }
 
 impl Scripted<'_> {
-    /// Returns the texts and types of all tokens, and the ids of the script.
+    /// Returns the texts and types of all tokens of the test model's vocabulary, and the ids of the tokens that the
+    /// model will generate (its script).
     fn vocabulary(&self) -> (Vec<(String, i32)>, Vec<usize>) {
         let mut tokens = vec![("<unk>".to_string(), 2), ("<s>".to_string(), 3), ("</s>".to_string(), 3)];
         tokens.extend((0..256).map(|byte| (format!("<0x{byte:02X}>"), 6)));
@@ -81,7 +82,8 @@ impl Scripted<'_> {
         self.write_with(path, None);
     }
 
-    /// Writes a model with random embeddings and a random head, instead of those for the script.
+    /// Writes a model with the same vocabulary, but with a random embedding and a random head, so that its answers do
+    /// not follow the script.
     pub fn write_random(&self, path: &Path, seed: u64) {
         self.write_with(path, Some(seed));
     }

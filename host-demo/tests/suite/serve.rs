@@ -202,7 +202,7 @@ fn a_common_beginning_is_read_once() {
     assert!(first > 80 && cached == 0 && computed == first);
     let (second, cached, computed) = ask("A dog and a bird");
     assert!(cached > 80 && computed == second - cached && computed < 16, "{second} {cached} {computed}");
-    // The same request is sent again, as if the user had the answer regenerated.
+    // The same request is sent again, as when a user has the answer regenerated.
     assert_eq!(ask("A dog and a bird").2, 1);
 }
 
@@ -232,7 +232,7 @@ fn bad_requests_are_refused_and_the_next_is_served() {
         assert!(found == 0 || answer["error"]["message"].is_string() && answer["error"]["type"].is_string(), "{answer}");
         assert_eq!(server.text(&good()), said);
     }
-    // There are more connections than allowed, and none of them sends a complete request.
+    // The test opens more connections than the server allows, and sends no complete request on any of them.
     let halves =
         [&b""[..], b"POST /v1/comp", b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{"];
     let held: Vec<TcpStream> = (0..600)
@@ -325,7 +325,7 @@ fn embeddings_in_unknown_formats_are_refused() {
     }
 }
 
-/// A single request is limited, and so is the cost of its grammar.
+/// A request is limited in the number of its settings, such as biases, and in the cost of its grammar.
 #[test]
 fn what_one_request_brings_is_limited() {
     let server = Server::start(&["--parallel", "2"]);
@@ -464,8 +464,8 @@ fn a_generator_computes_the_embeddings_of_the_command_line() {
             assert!((made.as_f64().unwrap() - wanted.as_f64().unwrap()).abs() < 1e-5, "{made} {wanted}");
         }
     }
-    // Values as the model computes them, by the fields of vLLM, Jina and llama.cpp, and in the bare list of
-    // text-embeddings-inference.
+    // Embeddings that are not scaled to length 1 are requested by the fields of vLLM, Jina and llama.cpp, and from
+    // text-embeddings-inference's endpoint, which answers with a list of vectors without other fields.
     let wanted = crate::common::json(&["embed", "-p", "The sea", "--no-normalize"]);
     let raw = |path: &str, body: Value, at: &str| {
         let (status, answer) = server.post(path, body.to_string().as_bytes());
@@ -492,7 +492,8 @@ fn a_generator_computes_the_embeddings_of_the_command_line() {
     assert!(status == 400 && answer["error"]["message"] == "input: the list is empty", "{answer}");
 }
 
-/// Web pages of other sites, shown by a browser on this machine, may try to send requests. Such requests are refused.
+/// A browser on this machine may show web pages of other sites, which try to send requests to the server. The server
+/// refuses them.
 #[test]
 fn pages_from_elsewhere_ask_for_nothing() {
     let server = Server::start(&[]);
@@ -525,7 +526,7 @@ fn pages_from_elsewhere_ask_for_nothing() {
     }
 }
 
-/// Clients write requests in several ways that mean the same.
+/// Clients write the same request in several forms. Forms with the same meaning are accepted.
 #[test]
 fn harmless_forms_of_requests_are_accepted_and_others_are_refused_in_a_line() {
     let server = Server::start(&[]);
@@ -575,11 +576,12 @@ fn without_a_key_nobody_learns_which_prompts_are_known() {
     };
     let secret = "a b c d e f g h i j k l m n o p q r s t ".repeat(4);
     assert_eq!(cached(&secret), 0);
-    // A prompt that begins like the secret prompt but continues differently is answered as if nothing were cached.
+    // A guess that begins like the secret prompt but continues differently must be answered as if nothing were cached.
     for guess in [120, 100, 60, 20].map(|len| &secret[..len]) {
         assert_eq!(cached(&format!("{guess}z")), 0, "{guess}");
     }
-    // A prompt that continues the whole secret conversation may use the cache.
+    // A prompt that continues the whole secret conversation may be told to be cached, because its client knows the
+    // secret.
     assert!(cached(&format!("{secret} and then a dog")) > 70);
     assert!(!server.ask("GET", "/metrics", "", b"").1.contains("cached_tokens_total"));
 }

@@ -79,7 +79,7 @@ fn models_take_turns_in_their_memory() {
     let folder = folder(&["one.gguf", "three.gguf", "two.gguf", "two-00002-of-00002.gguf"]);
     std::fs::write(folder.path().join("zero.gguf"), b"GGUF is no model").unwrap();
     let alone = Server::start(&["--parallel", "2"]).text(&good());
-    // The memory is enough for two models, the bodies of requests and the process itself.
+    // This limit has room for two loaded models, the bodies of requests and the process of the server itself.
     let server = start(folder.path(), &["--cache-scope", "server", "--memory", "1500M", "--alias", "first"]);
     assert!(server.log().contains("zero.gguf"), "{}", server.log());
     assert!(loaded(&server).is_empty());
@@ -131,7 +131,7 @@ fn models_that_cannot_be_served_together() {
     let told = error(&["serve", "-m", file, "-m", file, "--memory", "100M", "--alias", "a", "--alias", "b"]);
     assert!(told.contains("`a` takes ") && told.contains("--memory leaves "), "{told}");
     assert!(error(&["serve", "-m", file, "-m", "missing.gguf"]).contains("missing.gguf"));
-    // In other commands, only the last model counts, as with other options.
+    // Only `serve` takes several models. In other commands, the last `-m` counts, as with other repeated options.
     assert!(error(&["tokenize", "-m", file, "-m", "missing.gguf", "-p", "a"]).contains("missing.gguf"));
 }
 
@@ -147,7 +147,7 @@ fn answers_go_on_while_others_are_loaded() {
     let said = server.text(&of("two", good()));
     assert_eq!(count(streamed), whole);
     assert_eq!(loaded(&server), ["one", "two"]);
-    // There is memory for only one model, so the second model waits until the answer of the first one ends.
+    // With memory for only one model, the second model must wait until the answer of the first model has ended.
     let server = start(folder.path(), &["--memory", "900M"]);
     let streamed = stream(&server, &of("one", long()));
     std::thread::scope(|scope| {
@@ -188,7 +188,8 @@ fn a_client_cannot_name_itself() {
     let forged = "X-Arenite-Client: 10.0.0.1\r\nx-arenite-client: 10.0.0.2\r\n";
     let prompt = "a b c d e f g h i j k l m n o p q r s t ".repeat(4);
     assert_eq!(cached(forged, &prompt), 0);
-    // A prompt may continue a conversation of the same address, regardless of the headers of the request.
+    // Clients are told apart by their addresses only. So this prompt may continue a conversation of the same address,
+    // whatever headers the request has.
     assert!(cached("", &format!("{prompt} and then a dog")) > 70);
     assert!(cached(forged, &format!("{prompt} and then a dog and a bird")) > 70);
 }

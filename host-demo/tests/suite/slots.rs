@@ -47,7 +47,8 @@ fn a_saved_slot_continues_on_another_server() {
     assert_eq!(answer["content"], fresh["content"]);
     let (cached, computed) = (answer["timings"]["cache_n"].as_u64(), answer["timings"]["prompt_n"].as_u64());
     assert!(cached == Some(read + 39) && computed.unwrap() * 10 <= answer["tokens_evaluated"].as_u64().unwrap());
-    // The whole conversation is now in the slot. After the slot is erased, all tokens are read again.
+    // The slot now has the whole conversation. Once the slot is erased, the server reads all tokens of the next
+    // request.
     let erased = server.ask("POST", "/slots/0?action=erase", "", b"").1;
     let count = json!(answer["tokens_evaluated"].as_u64().unwrap() + 29);
     assert_eq!(serde_json::from_str::<Value>(&erased).unwrap(), json!({ "id_slot": 0, "n_erased": count }));
@@ -141,7 +142,7 @@ fn bodies_may_be_compressed() {
     assert_eq!(ask("gzip", &packed(&vec![b' '; 50 << 20])), 413);
 }
 
-/// The same tokens are kept as in llama.cpp: half of the tokens after the kept ones are dropped.
+/// If the context is full, half of the tokens after the first `n_keep` tokens are dropped, as in llama.cpp.
 #[test]
 fn answers_continue_in_a_full_context() {
     let body = json!({ "prompt": PROMPT, "n_predict": 300, "temperature": 0, "ignore_eos": true });
@@ -152,7 +153,8 @@ fn answers_continue_in_a_full_context() {
     assert_eq!((&whole["truncated"], &whole["tokens_predicted"]), (&json!(true), &json!(300)));
     let text = |answer: &Value| answer["content"].as_str().unwrap().to_string();
     assert!(text(&whole).starts_with(&text(&cut)[..text(&cut).len() - 10]));
-    // One token at the start is kept, and half of the remaining 254 tokens are dropped once.
+    // When the context is full, one token at the start is kept, and half of the 254 tokens after it are dropped. This
+    // happens once.
     let read = whole["tokens_evaluated"].as_u64().unwrap();
     assert_eq!(whole["tokens_cached"], json!(read + 299 - 127));
     let kept = post(

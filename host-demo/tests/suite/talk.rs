@@ -97,7 +97,8 @@ fn thoughts_and_schemas() {
     let talk = start(&["<think>", "Hm.", "</think>", "\n\n", "Hello."], &[], &["<think>", "</think>"], CHATML);
     let message = talk.chat(json!({}))["message"].clone();
     assert_eq!((&message["content"], &message["reasoning_content"]), (&json!("Hello."), &json!("Hm.")));
-    // The grammar does not allow a thought, unless the prompt has opened one.
+    // A schema in the request constrains the whole answer. It leaves no room for a thought, unless the prompt has
+    // already opened one.
     let message = talk.chat(json!({ "json_schema": { "const": { "tag": "<think>" } } }))["message"].clone();
     assert_eq!(
         serde_json::from_str::<Value>(message["content"].as_str().unwrap()).unwrap(),
@@ -181,7 +182,8 @@ fn strict_calls_after_thoughts_and_in_channels() {
     }
 }
 
-/// The budget also limits thoughts in channels, and a thought that the model opens itself.
+/// The budget of thoughts also applies to thoughts in channels, and to a thought that the model itself opens in its
+/// answer.
 #[test]
 fn thoughts_that_the_answer_opens_have_a_budget() {
     let parts = |answer: &Value| (answer["message"]["content"].clone(), answer["message"]["reasoning_content"].clone());
@@ -280,7 +282,8 @@ fn fields_mean_what_they_say() {
         let error = talk.refused(path, &asked(json!({ field: value })));
         assert_eq!((&error["param"], &error["code"]), (&json!(field), &json!("unsupported_parameter")));
     }
-    // If a field has the wrong type, or if the template ignores the field, the error names it.
+    // An error names the field that caused it: a field with a value of the wrong type, or a field that the template
+    // ignores.
     for (field, value) in
         [("temperature", json!("hot")), ("echo", json!(true)), ("documents", json!([{ "text": "x" }]))]
     {
@@ -337,7 +340,7 @@ fn a_prompt_that_is_shown_may_end_with_any_message() {
     assert_eq!(prompt(denied), format!("{asks}b<|im_end|>\n<|im_start|>assistant\n"));
     let closed = json!({ "messages": messages, "add_generation_prompt": false });
     assert_eq!(prompt(closed), format!("{asks}b<|im_end|>\n"));
-    // An answer to such a prompt begins where the last message ends.
+    // If a request sets `add_generation_prompt` to false, the answer begins directly after the last message.
     let answer = talk.good("/v1/chat/completions", &asked(json!({ "add_generation_prompt": false })));
     let (usual, closed) = (talk.good("/v1/chat/completions", &asked(json!({}))), &answer["usage"]["prompt_tokens"]);
     assert!(closed.as_u64() < usual["usage"]["prompt_tokens"].as_u64(), "{answer}");
@@ -496,7 +499,8 @@ fn calls_are_run_from_the_command_line() {
         .write(path("m.gguf").as_ref());
     std::fs::write(path("tools.json"), json!([function("get_weather")]).to_string()).unwrap();
     let seen = path("seen");
-    // The script repeats the call after each result, until the maximum number of rounds is reached.
+    // The model calls the tool again after each result, until the maximum number of rounds is reached. The command
+    // notes each call in the file `seen`.
     let command = format!("cat >> {seen}; echo 3");
     let args = ["chat", "-m", &path("m.gguf"), "--temp", "0", "--tools", &path("tools.json"), "--tool-cmd", &command];
     let output = arenite_with(&args, b"hi\n");

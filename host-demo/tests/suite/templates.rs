@@ -99,8 +99,9 @@ struct Way {
     is_streamed: bool,
 }
 
-/// Returns the ways to ask; each request is sent both whole and streamed. `bias` makes delimiters of calls likely, for
-/// models that may also answer with text.
+/// Returns requests that lead to a call in different ways: with a forced call, or with a free choice. Each is sent both
+/// whole and streamed. `bias` makes the delimiters of calls likely, for requests that the model may also answer with
+/// text.
 fn ways(bias: &Value) -> Vec<Way> {
     let named = json!({ "type": "function", "function": { "name": "get_weather" } });
     let forced = [
@@ -188,7 +189,7 @@ fn forced_calls_of_every_template_are_read_back() {
             .collect();
         Scripted { script: &["a"], control: &control, user: &user, template }.write_random(&path, 7);
         let server = Server::start_with(&["-m", path.to_str().unwrap(), "-c", "8192", "--parallel", "4", "-t", "1"]);
-        // The ids of the delimiters come after the ids of three tokens and of all bytes.
+        // The vocabulary has three tokens and a token for every byte, 259 together. The ids of the delimiters follow.
         let opens = |mark: &str| ["tool", "TOOL", "python", "channel"].iter().any(|word| mark.contains(word));
         let marks = control.iter().chain(&user).enumerate().filter(|(_, mark)| opens(mark) && !mark.contains('/'));
         let bias = marks.map(|(at, _)| (format!("{}", 259 + at), json!(4))).collect::<serde_json::Map<_, _>>();

@@ -99,7 +99,7 @@ impl Terminal {
     pub fn remainder(&mut self) -> String {
         self.ends();
         let mut all = std::mem::take(&mut self.seen);
-        // The channel of the output ends after the reading thread has seen the end of the program.
+        // The channel closes once the thread that reads the output has seen the end of the program.
         while let Ok(bytes) = self.output.recv_timeout(PATIENCE) {
             all += &String::from_utf8_lossy(&bytes);
         }

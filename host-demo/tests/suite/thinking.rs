@@ -71,7 +71,8 @@ fn count(talk: &Talk, path: &str, more: &Value) -> Value {
 
 #[test]
 fn every_door_asks_for_the_same_thoughts() {
-    // The expected ends for a request without a setting, with thoughts, without thoughts, and with each effort.
+    // Each template has the expected ends of its prompts: for a request without a setting, with thoughts, without
+    // thoughts, and with each effort.
     for (template, [usual, on, off, minimal, low, medium, high, xhigh, max]) in [
         (
             SWITCH_AND_EFFORT,

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use crate::common::{committed, error, fixtures, json, path, stdout};
 use serde_json::{Map, Value, json};
 
-/// A model whose embedding has 512 rows. The tests use only its file, not its output.
+/// A model file whose embedding has 512 rows. The tests need only the file, not the output of the model.
 fn model() -> PathBuf {
     committed("tests/fixtures/llama_mha/F16.gguf")
 }
@@ -102,7 +102,8 @@ fn texts_are_normalized() {
     assert!(error(&["tokenize", "-p", "a", "-m", path(&model()), "--tokenizer", path(&file)]).contains("Prepend"));
 }
 
-/// Steps other than NFC are applied in the order of the file.
+/// A tokenizer may convert texts before it splits them. NFC is applied separately; all other steps are applied in the
+/// order of the file.
 #[test]
 fn texts_are_converted_step_by_step() {
     for (steps, wanted) in [
@@ -130,7 +131,8 @@ fn texts_are_converted_step_by_step() {
     }
 }
 
-/// Control tokens are found before a text is converted, and other added tokens after it.
+/// Control tokens are found in the original text, before the steps convert it. Other added tokens are found in the
+/// converted text.
 #[test]
 fn conversion_makes_no_control_token() {
     for (step, text, wanted) in [
@@ -232,7 +234,7 @@ fn whole_words() {
     }
 }
 
-/// Added tokens may absorb the white space before or after them.
+/// Added tokens with `lstrip` or `rstrip` absorb the white space before or after them.
 #[test]
 fn white_space_around_added_tokens() {
     let mut tokenizer = byte_level(LLAMA3);
@@ -271,7 +273,8 @@ fn pieces_with_merges() {
     });
     let found = ids(&tokenizer, "hello world é");
     assert_eq!(found, json!([1, 271, 259, 264, 263, 265, 262, 266, 259, 198, 172]));
-    // An added token that is found in the normalized text has no white space beside it.
+    // The tokenizer finds this added token in the normalized text, where spaces have become `▁`. So the token takes no
+    // white space beside it, despite `lstrip` and `rstrip`.
     tokenizer["normalizer"] = json!({"type": "Replace", "pattern": {"String": " "}, "content": "▁"});
     let tool =
         json!({"id": 272, "content": "<tool>", "special": false, "normalized": true, "lstrip": true, "rstrip": true});
@@ -279,8 +282,9 @@ fn pieces_with_merges() {
     assert_eq!(ids(&tokenizer, "o <tool> o"), json!([1, 263, 259, 272, 259, 263]));
 }
 
-/// Without byte tokens, each unknown character, or each run of unknown characters, becomes an unknown token. In
-/// SentencePiece's BPE, the start of a word can only be marked by `▁`.
+/// If a vocabulary has no byte tokens, each character that it lacks, or each run of such characters, becomes an unknown
+/// token. A file is refused if its tokens do not mark the start of a word by `▁`, because SentencePiece's BPE has no
+/// other way.
 #[test]
 fn pieces_without_bytes() {
     let merges = ["▁ h", "e l", "▁h el", "l o", "▁hel lo"];
@@ -333,7 +337,8 @@ fn unigram() {
         ]},
     });
     assert_eq!(ids(&tokenizer, "hello  world hélo"), json!([7, 3, 8, 9, 10, 5, 11, 3, 2, 6, 1]));
-    // Without a post-processor, no tokens are added to a text. Without a prefix, the first word has no space.
+    // Without a post-processor, the tokenizer adds no tokens to a text. If the scheme is "never", it puts no space
+    // before the first word.
     tokenizer["post_processor"] = Value::Null;
     assert_eq!(ids(&tokenizer, "lo lo"), json!([3, 6, 3, 6]));
     tokenizer["pre_tokenizer"]["prepend_scheme"] = "never".into();
@@ -357,7 +362,7 @@ fn word_pieces() {
         "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "vocab": list(&tokens)},
     });
     assert_eq!(ids(&tokenizer, "Hello WORLD! HÉllo zzz"), json!([2, 7, 8, 9, 10, 11, 7, 1, 3]));
-    // The file spells the start of a word as `▁`, which is an ordinary character in a text.
+    // In this file, the character `▁` only marks the start of words. In a text, it is an ordinary character.
     assert_eq!(ids(&tokenizer, "e▁hello e"), json!([2, 1, 12, 3]));
     assert_eq!(ids(&tokenizer, "▁e"), json!([2, 1, 3]));
     let steps = ["NFD", "Lowercase", "StripAccents"].map(|step| json!({"type": step}));
@@ -382,7 +387,7 @@ fn words_with_characters_without_a_token() {
     assert_eq!(ids(&tokenizer, "hXeéll Xhell hellX XX o"), json!([0, 7, 7, 7, 4]));
 }
 
-/// Lowercase and the removal of accents are separate settings.
+/// In a WordPiece tokenizer, converting to lowercase and removing accents are separate settings.
 #[test]
 fn word_pieces_with_accents() {
     let tokens = [
@@ -444,7 +449,7 @@ fn files_of_one_vocabulary() {
     }
 }
 
-/// `Metaspace` adds a space before a text that does not begin with one.
+/// The pre-tokenizer `Metaspace` adds a space before a text only if the text does not begin with a space.
 #[test]
 fn a_first_space_is_not_doubled() {
     let tokens = ["<unk>", "▁", "a", "▁a", "▁▁a"];

@@ -22,7 +22,7 @@ fn prompt(talk: &Talk, messages: Value) -> String {
     talk.good("/apply-template", &json!({ "messages": messages }))["prompt"].as_str().unwrap().into()
 }
 
-/// Mistral's interface, and programs for several interfaces, put thoughts among the parts of a content.
+/// Programs for Mistral's interface or for several interfaces send thoughts as parts of a message's content.
 #[test]
 fn thoughts_among_parts_are_thoughts() {
     const SHOWS: &str = "{% for m in messages %}[{{ m.role }}|{{ m.reasoning_content }}|{{ m.content }}]{% endfor %}";
@@ -235,7 +235,7 @@ fn a_call_that_the_limit_cuts_is_no_text() {
 #[test]
 fn a_closing_mark_that_the_limit_cuts_is_no_text() {
     let template = format!("{{% if tools %}}{{{{ tools | tojson }}}}{{% endif %}}{CHATML}");
-    // `len` is the number of tokens of the call without its closing delimiters.
+    // In each case, `len` is the number of the script's tokens that make up the call, without its closing delimiters.
     for (script, len) in [
         (
             &[
@@ -344,7 +344,8 @@ fn a_function_that_is_not_strict_loses_only_what_a_grammar_cannot_express() {
     let (head, text) = talk.server.ask("POST", "/v1/chat/completions", "", body.to_string().as_bytes());
     assert!(head.contains("x-warning: tools: the parameters of f are enforced in part: $.if: this keyword"), "{head}");
     assert!(text.contains(r#"{\"city\":\"x\"}"#), "{text}");
-    // The types of parameters stay in the grammar, and so do nested parts.
+    // In these parameters, only the keywords that a grammar cannot express are removed. The grammar still enforces the
+    // types, also in nested objects.
     let owner = json!({ "type": "object", "properties": { "mail": { "type": "string", "pattern": "(?i)a", "maxLength": 3 } },
         "required": ["mail"], "dependentRequired": { "mail": ["x"] } });
     body["tools"][0]["function"]["parameters"] = json!({
@@ -426,7 +427,8 @@ fn items_of_responses_may_be_named() {
             assert_eq!(count(&short), count(&whole));
         }
     }
-    // If a client names an item that is not kept, this is an error, unless the item is a thought.
+    // A request may name an item of an earlier answer by its id. If the item was not kept, this is an error, except for
+    // a thought, which is then left out.
     let items = answer(json!(false), false);
     let error = talk.refused("/v1/responses", &json!({ "input": [user, named(&items[1]), user] }));
     let message = error["message"].as_str().unwrap();

@@ -89,7 +89,7 @@ fn steps_of_choosing_in_any_order() {
     let usual = told(&[]);
     assert_eq!(told(&["--samplers", "penalties;top_k;typ_p;top_p;min_p;temperature"]), usual);
     assert_ne!(told(&["--samplers", "temperature"]), usual);
-    // Each of these settings leaves only the most probable token.
+    // With each of these settings, only the most probable token is left, so the answer is the same as at temperature 0.
     let best = told(&["--temp", "0"]);
     for more in [
         &["--samplers", "top_k", "--top-k", "1"][..],
@@ -103,7 +103,7 @@ fn steps_of_choosing_in_any_order() {
     assert_ne!(told(&["--typical", "0.1"]), usual);
 }
 
-/// Each step changes the text. The value that turns a step off does not change it.
+/// Each of these sampling steps changes the text of an answer, unless it has the value that turns it off.
 #[test]
 fn further_steps_of_choosing() {
     let told = |more: &[&str]| {

@@ -155,7 +155,8 @@ fn a_long_sound_holds_nobody() {
     for _ in 0..3 {
         let (mut socket, body) = (connect_from(&server, OTHER), body.clone());
         socket.write_all(head("POST", UPLOAD, FORM, body_len).as_bytes()).unwrap();
-        // The body of a client's further sound is not read before the first sound of this client has ended.
+        // The server does not read the body of a client's next request with a sound before the client's first sound has
+        // been transcribed.
         let mut writer = socket.try_clone().unwrap();
         std::thread::spawn(move || writer.write_all(&body));
         holders.push(socket);
@@ -396,8 +397,8 @@ fn a_client_is_told_the_same_whatever_others_ask() {
         (state >> 33) % most
     };
     for trial in 0..trials {
-        // The spy guesses a part of the secret, which only the first server has received. The other client sends its
-        // prompt before one of the spy's four requests.
+        // Two clients send requests: a spy and another client. The spy guesses a part of the secret, which only the
+        // first server has received. The other client sends its prompt before one of the spy's four requests.
         let spy = Ipv4Addr::new(127, 0, 1 + (trial / 200) as u8, 1 + (trial % 200) as u8);
         let victim = Ipv4Addr::new(127, 0, 0, 1 + random(3) as u8);
         let guess = &secret[..20 + random(60) as usize];
@@ -426,7 +427,8 @@ fn a_client_is_told_the_same_whatever_others_ask() {
     }
 }
 
-/// The operator may let clients share the cache. Clients are then told how many of their tokens are cached.
+/// By default, a client is not told how many of its tokens were cached. If the operator lets clients share the cache,
+/// it is.
 #[test]
 fn the_cache_is_shared_only_if_the_operator_says_so() {
     let prompt = "a b c d e f g h i j k l m n o p q r s t ".repeat(2);
@@ -482,7 +484,8 @@ fn processes_of_models_take_requests_of_the_server_only() {
     assert_eq!(server.post("/completion", br#"{"model": "stories", "prompt": "a", "n_predict": 1}"#).0, 200);
     let own = server.port().to_string();
     let sockets = std::fs::read_to_string("/proc/net/tcp").unwrap();
-    // The listening sockets of child processes are those with a port other than the server's.
+    // Finds the sockets on which the models' processes listen: those of child processes with a port other than the
+    // server's.
     let children = Command::new("pgrep").args(["-P", &server.id().to_string()]).output().unwrap().stdout;
     let children = String::from_utf8(children).unwrap();
     let inodes: Vec<String> = children

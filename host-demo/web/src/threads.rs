@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::Relaxed, Ordering::SeqC
 
 use arenite::ffi::{arenite_job, arenite_workers};
 
-// These instructions are not available in a stable compiler, so `worker.js` provides them.
+// A stable compiler has no functions for the instructions that wait and wake, so `worker.js` provides them.
 #[link(wasm_import_module = "threads")]
 unsafe extern "C" {
     /// Sleeps until woken, unless the gate's value has changed.
@@ -20,7 +20,8 @@ unsafe extern "C" {
 /// A job and its argument.
 type Task = (arenite_job, *const c_void);
 
-/// The number of the job, a flag that helpers may join ([`OPEN`]), and the number of running helpers ([`RUNNING`]).
+/// The number of the current job, the flag [`OPEN`] that tells helpers to join the job, and the number of helpers that
+/// are running it, in the bits [`RUNNING`].
 static GATE: AtomicU32 = AtomicU32::new(0);
 /// The job, which is in the frame of [`run`]. It is valid while the gate is open or helpers are running.
 static TASK: AtomicPtr<Task> = AtomicPtr::new(null_mut());
@@ -35,7 +36,7 @@ const NEXT: u32 = OPEN << 1;
 /// Number of spins before a thread sleeps. Spinning takes longer than the sampling of a token.
 const LOOKS: u32 = 1 << 19;
 
-/// Waits until `right` accepts the gate's value, and returns the value.
+/// Waits until `right` accepts the gate's value, and returns the value. The thread first spins and then sleeps.
 fn look(right: impl Fn(u32) -> bool) -> u32 {
     for _ in 0..LOOKS {
         let gate = GATE.load(SeqCst);
@@ -58,7 +59,8 @@ fn look(right: impl Fn(u32) -> bool) -> u32 {
     gate
 }
 
-/// Wakes sleeping threads. Must be called after every change of the gate that a thread may wait for.
+/// Wakes the threads that sleep. Must be called after each change of the gate, because a thread may wait for this
+/// change.
 fn changed() {
     if ASLEEP.load(SeqCst) > 0 {
         wake(&GATE);
@@ -103,7 +105,8 @@ pub extern "C" fn web_help() -> ! {
     let mut done = 0;
     loop {
         let gate = look(|gate| gate & OPEN != 0 && number(gate) != done);
-        // Joins an open gate: increments the number of running helpers, so that `run` does not return.
+        // The helper joins the open gate by adding 1 to the number of running helpers. While this number is not 0,
+        // `run` does not return.
         if GATE.compare_exchange(gate, gate + 1, SeqCst, Relaxed).is_err() {
             continue;
         }

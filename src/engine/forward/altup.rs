@@ -10,7 +10,8 @@ use super::{Forward, add, copy, norm_rows, rows, rows_mut, scale};
 use crate::engine::profile::Section;
 use crate::model::{AltUp, Layer, Role};
 
-/// Lower bound on the mean square of a vector that is scaled to a given magnitude.
+/// Lower bound for the mean square of a vector that is rescaled to a given magnitude, so that a vector of zeros does
+/// not divide by 0.
 const LEAST: f32 = 1e-5;
 
 impl Forward<'_, '_> {
@@ -19,7 +20,8 @@ impl Forward<'_, '_> {
         self.batch() * self.spec.layers * self.spec.per_layer_input()
     }
 
-    /// Computes the other streams from the embeddings, scaled to the embeddings' magnitude.
+    /// Computes the additional streams of hidden states: projections of the token embeddings, scaled to the embeddings'
+    /// magnitude.
     #[inline(never)] // keeps its temporaries off the stack of models with one stream
     pub(super) fn open_streams(&mut self) {
         let Some(altup) = self.spec.altup() else { return };
@@ -68,7 +70,8 @@ impl Forward<'_, '_> {
                 }
             }
         }
-        // Stores the prediction, and computes the low-rank path: `x + norm(up(down(x)))` of the normed prediction.
+        // Stores the prediction, norms it to `normed`, and computes the output of the low-rank path: `normed +
+        // norm(up(down(normed)))`.
         let (Some(x), Some(branch)) = (hidden.get(..count * dim), branch.get_mut(..count * dim)) else { return };
         let Some(kept) = beside.get_mut((n - 1) * batch * dim..) else { return };
         let Some((prediction, path)) = kept.split_at_mut_checked(batch * dim) else { return };
@@ -88,7 +91,8 @@ impl Forward<'_, '_> {
         compute.done(Section::Qkv);
     }
 
-    /// Adds the low-rank path's output to the residual stream after attention, and divides the sum by `sqrt(2)`.
+    /// Joins the two parallel paths after attention: adds the output of the low-rank path to the residual stream, and
+    /// divides the sum by `sqrt(2)`.
     #[inline(never)] // keeps its temporaries off the stack of models with one stream
     pub(super) fn join(&mut self) {
         let Some(altup) = self.spec.altup() else { return };
@@ -100,7 +104,8 @@ impl Forward<'_, '_> {
         scale(x, core::f32::consts::FRAC_1_SQRT_2);
     }
 
-    /// Corrects all streams by the error of the predicted residual stream.
+    /// Adds to each stream the error of the prediction, times a factor of the stream. The error is the residual stream
+    /// after the layer, minus its prediction.
     #[inline(never)] // keeps its temporaries off the stack of models with one stream
     pub(super) fn correct(&mut self, layer: &Layer) {
         let Some(altup) = self.spec.altup() else { return };
@@ -161,8 +166,8 @@ impl Forward<'_, '_> {
         scale(x, 1.0 / altup.streams as f32);
     }
 
-    /// Computes `coefficients(tanh(router(norm(x) / dim)))` for each row, `width` values, and stores them in `inner`
-    /// after the router's output.
+    /// For each row, computes `width` values, `coefficients(tanh(router(norm(x) / dim)))`, and stores them in `inner`
+    /// after the output of the router.
     fn route(&mut self, altup: &AltUp<'_>, layer: &Layer, coefficients: Role, width: usize) {
         let Self { spec, weights, compute, hidden, branch, inner, rows: count, .. } = self;
         let (index, dim, count, n) = (layer.index, spec.dim, *count, altup.streams);

@@ -3,7 +3,7 @@
 
 use core::f64::consts::{FRAC_PI_2, FRAC_PI_4, PI, TAU};
 
-/// Upper limit of angles; no position in any context reaches it.
+/// Angles are less than this. No position in any context reaches such an angle.
 const LIMIT: f32 = 134_217_728.0;
 
 /// Pairs of an angle and a multiple of pi/2, in ascending order. The multiple is the nearest one for all angles from
@@ -37,13 +37,14 @@ pub(crate) fn sine_cosine(angle: f32) -> (f32, f32) {
     (if angle.is_sign_negative() { -sine } else { sine }, cosine)
 }
 
-/// Subtracts the nearest multiple of pi/2 from `far`. Returns the sine and cosine of the difference, and the multiple's
-/// number. `near` is the multiple's index in [`NEAR`], or `None` if the table does not have it.
+/// Reduces an angle `far` for sine and cosine: subtracts the nearest multiple of pi/2. Returns the sine and cosine of
+/// the difference, and which multiple was subtracted. `near` is this multiple's index in [`NEAR`], or `None` if that
+/// table does not have it.
 #[inline(never)]
 fn in_floats(far: f32, near: Option<usize>) -> (f32, f32, i32) {
     /// pi/2 in two parts: its first 25 bits, so that multiples are exact, and the remainder.
     const QUARTER: [f64; 2] = [1.570_796_310_901_641_8, 1.589_325_477_352_819_6e-8];
-    /// Adding this number to a value and subtracting the number again rounds the value to an integer.
+    /// If this number is added to a value and subtracted again, the value is rounded to an integer.
     const ROUND: f64 = 1.5 / f64::EPSILON;
     let mut x = f64::from(far);
     let quarters = match near.and_then(|near| Some((near as i32, NEAR.get(near)?))) {
@@ -78,7 +79,8 @@ fn in_floats(far: f32, near: Option<usize>) -> (f32, f32, i32) {
 mod whole {
     use core::f64::consts::{FRAC_2_PI, FRAC_PI_2};
 
-    /// Bound on the difference from the f64 version, in units of 2^-62: the reduced angle is accurate to 2^-45.
+    /// Bound on the difference between this integer result and the result of f64, in units of 2^-62. The reduced angle
+    /// is accurate to 2^-45.
     const ERROR: u64 = 1 << 18;
 
     const fn number(x: f64) -> u64 {
@@ -98,8 +100,8 @@ mod whole {
         number(0.499_999_997_251_031),
     ];
 
-    /// Returns the same as `in_floats`; `None` for very small or large angles, or if the result could round
-    /// differently.
+    /// Returns the same result as `in_floats`. `None` for very small and very large angles, and if the integer result
+    /// is not certain to round to the same float.
     pub fn sine_cosine(far: f32, near: Option<usize>) -> Option<(f32, f32, i32)> {
         let (exponent, mantissa) = (far.to_bits() >> 23, (far.to_bits() & 0x7f_ffff) | 0x80_0000);
         if !(113..136).contains(&exponent) {
@@ -138,7 +140,8 @@ mod whole {
         ((high * other_high) << 2) + ((high * other_low) >> 30) + ((low * other_high) >> 30)
     }
 
-    /// The nearest f32; `None` if values within [`ERROR`] round differently.
+    /// Rounds `x` to the nearest f32; `None` if `x` is so close to the middle of two f32 that an error of [`ERROR`]
+    /// could change the result.
     fn rounded(x: u64) -> Option<f32> {
         let drop = 40u32.checked_sub(x.leading_zeros())?;
         let (half, rest) = ((1 << drop) >> 1, x & ((1 << drop) - 1));
@@ -180,7 +183,8 @@ mod tests {
 
     #[test]
     fn agrees_with_f64() {
-        // Compares with the standard library's f64 functions, rounded to f32: at most the last bit differs.
+        // The results are compared with those of the standard library in f64, rounded to f32. At most the last bit
+        // differs.
         for angle in (0..200_000).map(|i| i as f32 * i as f32 * 0.003) {
             let exact = f64::from(angle).sin_cos();
             let ours = sine_cosine(angle);

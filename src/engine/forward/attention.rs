@@ -28,8 +28,8 @@ pub(super) struct View {
     pub cross: bool,
 }
 
-/// Steps of attention to run. An encoder stores the keys and values of all tokens before the first token attends,
-/// because each token attends to all tokens.
+/// The steps of attention that are run. An encoder runs them separately: it stores the keys and values of all tokens
+/// before the first token attends, because each token attends to all tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part {
     All,
@@ -39,7 +39,7 @@ pub(super) enum Part {
     Queries,
 }
 
-/// Roles of an attention's tensors. Each pair has the roles of a weight and of its bias.
+/// The roles of the tensors of an attention. Each pair has the role of a weight and the role of its bias.
 struct Roles {
     before: (Role, Role),
     q: (Role, Role),
@@ -177,7 +177,7 @@ fn project(
     let (k_at, v_at) = (shape.q_dim, shape.q_dim + shape.kv_dim);
     let fused = ((Role::AttnQkv, Role::AttnQkvBias), 0, !view.cross);
     let (k, v) = ((roles.k, k_at, keys), (roles.v, v_at, keys));
-    // Gated queries are projected after the values, because their matrix interleaves queries and gates;
+    // A gated layer has a matrix that interleaves queries and gates. Its outputs go after the values; later,
     // `norm_and_rotate` copies the queries to the front.
     let wanted = if gated {
         [fused, k, v, (roles.q, v_at + shape.kv_dim, queries), NO_GATE]
@@ -209,10 +209,12 @@ fn project(
     }
 }
 
-/// Stands for an absent product, because the matrix of gated queries also computes the gates.
+/// Stands in the list of products for layers in which no separate product computes the gates: in a layer with gated
+/// queries, the matrix of the queries also computes the gates.
 const NO_GATE: ((Role, Role), usize, bool) = ((Role::AttnGate, Role::AttnGate), 0, false);
 
-/// Norms and rotates queries and keys, and norms values, if the model does so and the view has projected these vectors.
+/// Norms and rotates queries and keys, and norms values, if the model does so. Only processes the vectors that `part`
+/// says were projected.
 fn norm_and_rotate(
     compute: &Compute<'_, '_>,
     (spec, weights, layer): (&Spec<'_>, &Weights<'_, '_>, &Layer),
@@ -274,8 +276,8 @@ fn norm_and_rotate(
     });
 }
 
-/// Multiplies packed values by `scale`, and spreads them to heads of `head_dim` elements; the rest of each head becomes
-/// zero.
+/// Multiplies values by `scale` and moves them apart: in `v`, each head gets `head_dim` elements, of which the elements
+/// after the value are zeros.
 fn spread(v: &mut [f32], head_dim: usize, Values { width, scale }: Values) {
     for at in (0..v.len()).rev() {
         let (Some(head), Some(i)) = (at.checked_div(head_dim), at.checked_rem(head_dim)) else { return };
@@ -286,7 +288,8 @@ fn spread(v: &mut [f32], head_dim: usize, Values { width, scale }: Values) {
     }
 }
 
-/// Packs the first `width` elements of each head of all rows.
+/// Moves the first `width` elements of each head to the front of `out`, for all rows, so that they follow each other
+/// without gaps.
 fn gather(out: &mut [f32], (heads, head_dim): (usize, usize), width: usize) {
     let rows = out.len().checked_div(heads * head_dim).unwrap_or(0);
     for at in 0..rows * heads * width {
@@ -298,8 +301,8 @@ fn gather(out: &mut [f32], (heads, head_dim): (usize, usize), width: usize) {
     }
 }
 
-/// Multiplies each head's output by its gates. The gates of a row of `qkv` follow the row's values. Gated queries are
-/// different: there, the gates of each head follow a copy of the head's query.
+/// Multiplies each head's output by the head's gates. Usually, the gates are in `qkv`, after the values of the row. If
+/// the matrix of queries also computes the gates, the gates of each head come after a copy of the head's query.
 fn gate(compute: &Compute<'_, '_>, (spec, layer): (&Spec<'_>, &Layer), shape: Shape, qkv: &mut [f32], out: &mut [f32]) {
     let head_dim = layer.head.dim;
     let (width, at) = if spec.gated_query() { (2 * head_dim, head_dim) } else { (head_dim, 0) };
@@ -333,7 +336,8 @@ pub(super) fn position_of(segments: &[Segment], mut row: usize) -> usize {
     0
 }
 
-/// Estimated work: norm, rotation and storing take about ten times as long per element as a multiplication.
+/// Estimates the work on the heads of rows, in multiplications. For each element, norm, rotation and storing take about
+/// as long as ten multiplications.
 fn work(qkv: &[f32]) -> usize {
     qkv.len().saturating_mul(10)
 }
@@ -369,7 +373,8 @@ pub(super) struct Attend<'l> {
     pub spec: &'l Spec<'l>,
     pub layer: &'l Layer,
     pub shape: Shape,
-    /// True if every row attends to the whole encoder text instead of earlier positions.
+    /// True if every row attends to all positions of the encoder's text, not to the earlier positions of its own
+    /// context.
     pub text: bool,
     /// Factor on scores.
     pub scale: f32,
@@ -501,7 +506,8 @@ impl Attend<'_> {
     }
 }
 
-/// Norms heads of `head_dim` in place as the spec says; `weight` is empty if the file has no weights for this norm.
+/// Norms each head of `head_dim` elements in place, in the way that the spec says. `weight` is empty if the file has no
+/// weights for this norm.
 fn norm_heads(kernels: &Kernels, spec: &Spec<'_>, heads: &mut [f32], head_dim: usize, weight: &[u8]) {
     if weight.is_empty() && spec.qk_norm() != QkNorm::Gain {
         return;

@@ -41,8 +41,8 @@ pub(crate) struct Compute<'m, 'w> {
 }
 
 impl<'m, 'w> Compute<'m, 'w> {
-    /// Compute without a profiler, an observer and adapters. `scratch` has the quantized activations, their scales and
-    /// their sums, and the panels of `threads` workers.
+    /// Creates a `Compute` without a profiler, an observer and adapters. `scratch` has memory for the quantized
+    /// activations, their scales and their sums, and for the panels of `threads` workers.
     #[cfg(feature = "vision")]
     pub fn plain(
         kernels: &'static Kernels,
@@ -67,7 +67,7 @@ impl<'m, 'w> Compute<'m, 'w> {
         }
     }
 
-    /// True if the storage has failed in this run. All results of the run are then void.
+    /// True if reading from the storage has failed in this run. Then all results of the run are invalid.
     #[inline(always)]
     pub fn has_failed(&self) -> bool {
         #[cfg(feature = "storage")]
@@ -101,7 +101,7 @@ impl<'m, 'w> Compute<'m, 'w> {
             return f(0, x); // as one chunk
         }
         let chunk = TOKENS * width;
-        // Work on an element takes about ten times as long as a multiplication.
+        // The work is counted in multiplications. An element takes about as long as ten of them.
         let work = x.len().saturating_mul(10);
         fork_chunks(self.workers, x, chunk, work, &mut [(); 0], 0, &|i, piece, _| f(i * chunk, piece));
     }
@@ -111,13 +111,15 @@ impl<'m, 'w> Compute<'m, 'w> {
         if self.workers.count() > 1 { 1 } else { heads }
     }
 
-    /// Makes row `_row` of the pass selected row `_to`; see [`by_selected`](Self::by_selected).
+    /// Records that the selected row with index `_to` is row `_row` of the pass; see
+    /// [`by_selected`](Self::by_selected).
     pub fn select(&mut self, _to: usize, _row: usize) {
         #[cfg(feature = "lora")]
         self.lora.select(_to, _row);
     }
 
-    /// Chooses the rows of later products: the rows of the pass, or the selected rows.
+    /// Chooses which rows later products get as inputs, so that the right adapters are added: all rows of the pass, or
+    /// only the selected rows.
     pub fn by_selected(&mut self, _selected: bool) {
         #[cfg(feature = "lora")]
         {
@@ -125,13 +127,15 @@ impl<'m, 'w> Compute<'m, 'w> {
         }
     }
 
-    /// `out[t * stride + r] = dot(row r of w, token t)`, for `x` of `[tokens][cols]`.
+    /// Multiplies each token of `x`, which is `[tokens][cols]`, with the matrix: `out[t * stride + r] = dot(row r of w,
+    /// token t)`.
     pub fn times(&mut self, x: (&[f32], usize), w: Matrix<'_>, out: &mut [f32], stride: usize) {
         self.times_each(x, &[(Some(w), 0)], out, stride);
     }
 
-    /// `out[at + t * stride + r] = dot(row r of w, token t)` for each `(w, at)`, see [`linear`]. Consecutive matrices
-    /// that need the same activation format are multiplied together.
+    /// Multiplies several matrices with the same input: `out[at + t * stride + r] = dot(row r of w, token t)` for each
+    /// `(w, at)`, as in [`linear`]. Consecutive matrices that need the same form of activations are multiplied
+    /// together.
     pub fn times_each(
         &mut self,
         (x, tokens): (&[f32], usize),
@@ -149,7 +153,8 @@ impl<'m, 'w> Compute<'m, 'w> {
         self.products((x, tokens), products, (out, stride), &());
     }
 
-    /// Like [`times_each`](Self::times_each), but ignores adapters and adds `addend` to the outputs.
+    /// Multiplies the rows `x` by several matrices, as [`times_each`](Self::times_each) does. Ignores the context's
+    /// adapters; instead, adds `addend` to the outputs.
     #[inline(always)] // a call costs small models 0.2 %
     pub(super) fn products(
         &mut self,
@@ -224,8 +229,8 @@ impl Compute<'_, '_> {
         stride: usize,
     ) {
         let cols = x.len().checked_div(tokens).unwrap_or(0);
-        // The products are computed together with the first pairs, unless a matrix has a factor, because the factor
-        // must not scale the products of adapters.
+        // Usually, the products of the matrices are computed together with those of the first adapter pairs. They are
+        // computed here if a matrix has a factor, because this factor must not scale the products of adapters.
         let mut is_base_left = products.iter().filter_map(|(w, _)| *w).all(|w| w.scale() == 1.0);
         if !is_base_left {
             self.products((x, tokens), products, (out, stride), &());

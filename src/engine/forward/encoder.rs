@@ -16,8 +16,8 @@ use crate::model::{Layer, Role, Spec, Weights};
 
 /// State of a model with an encoder.
 pub(crate) struct Source<'m, 'w> {
-    /// Spec, weights and biases of the encoder, swapped with the decoder's while the encoder runs. `None` for an
-    /// encoder without a decoder.
+    /// Spec, weights and biases of the stack that is not running: those of the encoder, or those of the decoder while
+    /// the encoder runs. `None` if the model has an encoder but no decoder.
     pub other: Option<(&'m Spec<'m>, Weights<'m, 'w>, Relative<'w>)>,
     /// `[context][dim]`: the states of the text.
     pub states: &'w mut [f32],
@@ -49,7 +49,7 @@ pub(crate) enum Input<'i> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Step {
     Embedding,
-    /// The scoring layers' addition to the states of the previous layer.
+    /// Computes what the scoring layers add to the states of the previous layer.
     Scoring,
     /// Keys and values of a layer.
     Keys,
@@ -75,8 +75,8 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Starts with the first of `tokens` positions (at most one context length) of a context whose pages are reserved.
-    /// `question` is the type of a question whose options the encoder scores.
+    /// Starts to encode `tokens` tokens (at most one context length) at position 0 of a context whose pages are
+    /// reserved. `question` is the type of the question if the encoder scores a question's options.
     pub const fn new(context: usize, tokens: usize, question: usize) -> Self {
         Self { context, tokens, question, step: Step::Embedding, layer: 0, first: 0 }
     }
@@ -98,8 +98,8 @@ impl Forward<'_, '_> {
         if at.is_done() {
             return false;
         }
-        // The stacks are swapped within each step, so that the decoder's stack is in place even if an encoder is
-        // abandoned between steps.
+        // The encoder and the decoder change places only within a step, so that the decoder is in its place even if the
+        // run is abandoned between two steps.
         let is_encoder = at.step != Step::CrossKeys;
         if is_encoder {
             self.swap_stacks();
@@ -124,7 +124,8 @@ impl Forward<'_, '_> {
         !at.is_done()
     }
 
-    /// Chooses the step that follows a step on the last tokens. Sets the layer to 0 for the decoder's layers.
+    /// Returns the step that follows after the step `at.step` has run on all tokens. Sets `at.layer` to 0 if the layers
+    /// of the decoder follow.
     fn step_after(&self, at: &mut Progress) -> Step {
         let begins_scoring = self.spec.scoring().is_some_and(|scoring| at.layer + scoring.layers == self.spec.layers);
         match at.step {
@@ -146,8 +147,8 @@ impl Forward<'_, '_> {
         }
     }
 
-    /// Computes a step on the rows in `range`. Expects the stacks to be swapped, except for the decoder's keys and
-    /// values.
+    /// Runs one step of the encoder on the rows in `range`. The caller has swapped the encoder's spec and weights in,
+    /// unless the step computes the decoder's keys and values.
     fn run_step(&mut self, at: &Progress, range: &Range<usize>, input: Input<'_>) {
         if at.step == Step::Embedding {
             self.set_rows(at, range);
@@ -186,8 +187,8 @@ impl Forward<'_, '_> {
         }
     }
 
-    /// Applies the final norm to the states of some of a question's tokens, and adds the embedding of the question's
-    /// type.
+    /// Prepares the scoring of a question's options: applies the final norm to the states of some of the question's
+    /// tokens, and adds the embedding of the question's type.
     fn begin_scoring(&mut self, question: usize) {
         self.norm_states();
         let Self { weights, compute, hidden, branch, spec, rows, .. } = self;
@@ -207,7 +208,8 @@ impl Forward<'_, '_> {
         }
     }
 
-    /// Range of the tiles with the encoder's keys and values for decoder layer `index`, at the end of the cache.
+    /// Returns where the encoder's keys and values for decoder layer `index` are. Their tiles are at the end of the
+    /// cache.
     fn source_tiles(&self, layer: &Layer, index: usize) -> Range<usize> {
         let bytes = self.store.layer_bytes(layer, SOURCE);
         let from_end = bytes.saturating_mul(self.source_layers - index.min(self.source_layers));
@@ -215,8 +217,9 @@ impl Forward<'_, '_> {
         start..start.saturating_add(bytes)
     }
 
-    /// Range of the tiles that all encoder layers share: the tiles of the decoder's first cross-attention layer, or
-    /// separate tiles.
+    /// Byte range of the cache with the encoder's own keys and values; one layer after the other uses it. It is the
+    /// range of the decoder's first cross-attention layer or, if the heads differ, a separate range at the end of the
+    /// cache.
     fn encoder_tiles(&self, layer: &Layer) -> Range<usize> {
         match self.store.encoder {
             0 => self.source_tiles(layer, 0),
@@ -224,7 +227,7 @@ impl Forward<'_, '_> {
         }
     }
 
-    /// Sets up the pass with `rows` of a context's text as the pass's only segment.
+    /// Starts a pass whose only segment is the positions `rows` of the text that a context encodes.
     fn set_rows(&mut self, &Progress { context, tokens, .. }: &Progress, rows: &Range<usize>) {
         let count = rows.end.saturating_sub(rows.start); // `rows.len()` has an assertion that the compiler may keep
         self.clear();
@@ -248,7 +251,8 @@ impl Forward<'_, '_> {
         }
     }
 
-    /// Sets up the pass with `rows` of a context's text, and copies the states of these rows into `hidden`.
+    /// Starts a pass for the positions `rows` of the text that a context encodes. Copies the states of these positions
+    /// into `hidden`.
     fn load_states(&mut self, at: &Progress, rows: &Range<usize>) {
         self.set_rows(at, rows);
         let (first, tokens, dim) = (rows.start, rows.len(), self.spec.dim);

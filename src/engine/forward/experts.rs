@@ -13,7 +13,8 @@ use crate::model::{Experts, Gate, GroupExperts, Layer, Role, Router, Scores, Spe
 use crate::quant::le_f32;
 
 impl<'m> Forward<'m, '_> {
-    /// `x +=` the sum of `weight * down(f(gate(norm(x))) * up(norm(x)))` over the chosen experts.
+    /// Runs the feed-forward of the chosen experts: adds to `x` the sum of `weight * down(f(gate(norm(x))) *
+    /// up(norm(x)))` over these experts.
     pub(super) fn experts(&mut self, layer: &Layer, tokens: usize) {
         let Self { spec, weights, compute, hidden, branch, inner, .. } = self;
         let (index, dim, ffn) = (layer.index, spec.dim, layer.expert_width);
@@ -68,7 +69,7 @@ impl<'m> Forward<'m, '_> {
         run_chosen(compute, layer, &Bank::all(spec, experts.count, ffn), (chosen, branch), gathered, inner, sum);
         #[cfg(feature = "mixtures")]
         if let Some(group) = spec.group_experts() {
-            // As in llama.cpp, these experts process the output of the chosen experts.
+            // As in llama.cpp, the shared experts of groups process the output of the chosen experts, not their input.
             copy(branch, sum);
             run_chosen(compute, layer, &Bank::shared(groups, group.width), (of_groups, branch), gathered, inner, sum);
         }
@@ -130,8 +131,8 @@ impl Bank {
     }
 }
 
-/// Adds the outputs of the chosen experts, times their weights, to `sum`. `chosen`, `[tokens][experts]`, has the
-/// weights; an expert is chosen if its weight is not 0.
+/// Runs the experts that were chosen for each token, and adds their outputs, times their weights, to `sum`. `chosen`,
+/// `[tokens][experts]`, has the weights. The weight of an expert that was not chosen is 0.
 fn run_chosen(
     compute: &mut Compute<'_, '_>,
     (spec, weights, index): (&Spec<'_>, &Weights<'_, '_>, usize),
@@ -218,7 +219,7 @@ fn choose_groups(scores: &[f32], used: usize, group: GroupExperts, weights: &mut
     scale(weights, group.scale / if kept > LEAST { kept } else { LEAST });
 }
 
-/// `y = norm(x) / sqrt(dim) * factors`, the input of a router in a layer that also has a dense feed-forward.
+/// Computes the input of a router in a layer that also has a dense feed-forward: `y = norm(x) / sqrt(dim) * factors`.
 fn scaled_norm(compute: &Compute<'_, '_>, spec: &Spec<'_>, factors: &[u8], x: &[f32], y: &mut [f32]) {
     for (y, x) in rows_mut(y, spec.dim).zip(rows(x, spec.dim)) {
         copy(y, x);
@@ -227,7 +228,8 @@ fn scaled_norm(compute: &Compute<'_, '_>, spec: &Spec<'_>, factors: &[u8], x: &[
     }
 }
 
-/// `x = down(f(gate(x)) * up(x))` for `n` tokens, or `down(f(up(x)))` without a gate; `width` is the inner width.
+/// Runs an expert on `n` tokens: `x = down(f(gate(x)) * up(x))`, or `down(f(up(x)))` if experts have no gate. `width`
+/// is the width of an expert.
 fn expert_of(
     compute: &mut Compute<'_, '_>,
     spec: &Spec<'_>,
@@ -286,7 +288,7 @@ fn choose(scores: &mut [f32], experts: Experts, router: Router, bias: &[u8]) {
         }
         _ => (usize::MAX, [u64::MAX; GROUP_WORDS]),
     };
-    // Negates the scores of chosen experts to mark these experts, so that no list of experts is needed.
+    // The scores of experts that were already chosen are negated. So no list of the chosen experts is needed.
     let mut kept = 0.0;
     for _ in 0..experts.used {
         let mut best: Option<(&mut f32, f32)> = None;
@@ -343,7 +345,7 @@ fn choose_sparsely(scores: &mut [f32], used: usize) {
     }
 }
 
-/// Maximum number of experts that [`choose_sparsely`] chooses.
+/// A router that chooses more experts than this per token does not use [`choose_sparsely`].
 const MOST_SPARSE: usize = 8;
 
 /// Number of words of a bit set of groups of experts.
@@ -392,8 +394,9 @@ fn bit(set: &[u64; GROUP_WORDS], i: usize) -> bool {
 mod tests {
     use super::*;
 
-    /// Compares weights with their definition in f64. `shares` has the softmax or sigmoid values, `chosen` has the
-    /// experts that must be chosen, and `scale` is the factor on the weights.
+    /// Compares the weights of experts with their definition, computed in f64. `shares` has the values of the softmax
+    /// or the sigmoid for all experts, `chosen` has the experts that must be chosen, and `scale` is a factor on the
+    /// weights.
     #[test]
     fn weights_of_the_chosen() {
         let logits = [0.5f32, -1.0, 2.0, 0.5, -3.0]; // of equal logits the first is chosen

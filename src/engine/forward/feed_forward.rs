@@ -9,7 +9,8 @@ use crate::kernel::{Activation, Kernels};
 use crate::model::{Gate, Layer, Need, Role, Spec, Xielu};
 
 impl Forward<'_, '_> {
-    /// `x += down(f(gate(norm(x))) * up(norm(x)))`, or `x += down(f(up(norm(x))))`.
+    /// Runs the feed-forward of a layer: `x += down(f(gate(norm(x))) * up(norm(x)))` or, in models without a gate, `x
+    /// += down(f(up(norm(x))))`.
     pub(super) fn feed_forward(&mut self, layer: &Layer, tokens: usize) {
         let Self { spec, weights, compute, hidden, branch, inner, .. } = self;
         let (index, dim, ffn) = (layer.index, spec.dim, layer.ffn);
@@ -82,7 +83,8 @@ impl Forward<'_, '_> {
     }
 }
 
-/// `x = xIELU(x)` with the parameters of layer `index`: a parabola for positive `x`, `expm1` for other `x`.
+/// Applies the activation function xIELU with the parameters of layer `index` to `x`: a parabola for positive elements,
+/// `expm1` for the others.
 fn xielu_of(Xielu { alpha_n, alpha_p, beta, eps }: &Xielu<'_>, index: usize, x: &mut [f32]) {
     let softplus = |x: f32| libm::log1pf(libm::expf(x));
     let (beta, eps) = (beta.get(index), eps.get(index));
@@ -94,11 +96,12 @@ fn xielu_of(Xielu { alpha_n, alpha_p, beta, eps }: &Xielu<'_>, index: usize, x: 
     }
 }
 
-/// Limit of the gates: of a layer's experts, or of the layer's other feed-forwards.
+/// Upper limit on the activated gate of a feed-forward, and on the absolute value of `up`. A layer's experts have a
+/// limit of their own.
 #[derive(Clone, Copy)]
 pub(super) struct Limit {
     most: f32,
-    /// True if gates are also limited before their activation function.
+    /// True if gates are limited before their activation function, too, and not only after it.
     before: bool,
 }
 
@@ -111,8 +114,8 @@ impl Limit {
     }
 }
 
-/// Sets `gate` to `f(gate)`, or to `f(gate) * up` if there is an `up`. If there is an `up`, `limit` is an upper bound
-/// on `f(gate)` and on the absolute value of `up`.
+/// Activates a gate: sets `gate` to `f(gate)`, or to `f(gate) * up` if there is an `up`. If there is an `up` and a
+/// `limit`, both `f(gate)` and the absolute value of `up` are at most the limit.
 pub(super) fn activate(kernels: &Kernels, f: Activation, limit: Option<Limit>, gate: &mut [f32], up: Option<&[f32]>) {
     let (true, Some(Limit { most, before }), Some(up)) = (built::LIMITS, limit, up) else {
         return kernels.activate(f, gate, up);

@@ -17,7 +17,8 @@ use crate::quant::le_f32;
 const ROLES: [(Role, Role); MAX_STAGES] =
     [(Role::Conv1, Role::Conv1Bias), (Role::Conv2, Role::Conv2Bias), (Role::Conv3, Role::Conv3Bias)];
 
-/// Mean of a convolution's outputs over the whole sound, and the inverse of the outputs' standard deviation.
+/// What is needed to normalize the outputs of a convolution: their mean over the whole sound, and 1 divided by their
+/// standard deviation.
 #[derive(Clone, Copy)]
 struct Statistics {
     mean: f32,
@@ -25,7 +26,7 @@ struct Statistics {
 }
 
 impl Statistics {
-    /// Statistics that leave values as they are, for outputs without a norm.
+    /// A mean of 0 and a scale of 1: the norm of outputs that have none. They leave the outputs unchanged.
     const NONE: Self = Self { mean: 0.0, scale: 1.0 };
 }
 
@@ -48,8 +49,8 @@ pub(crate) struct Sound<'i> {
 }
 
 impl Forward<'_, '_> {
-    /// Prepares a sound of `frames` frames: computes the statistics of the first convolution, if its outputs are
-    /// normalized.
+    /// Prepares the front end for a sound of `frames` frames. If the outputs of the first convolution are normalized,
+    /// computes their statistics.
     pub fn sound<'i>(&mut self, (front, frames): (Front, usize), sound: &'i [f32]) -> Sound<'i> {
         self.swap_stacks();
         let batch = self.batch().max(1);
@@ -82,7 +83,8 @@ impl Forward<'_, '_> {
     }
 }
 
-/// Computes rows `wanted` of the last convolution into `out`.
+/// Computes the rows `wanted` of the last convolution's output, and all rows of earlier convolutions on which they
+/// depend. Writes the wanted rows to `out`.
 fn convolve(
     (compute, weights): (&mut Compute<'_, '_>, &Weights<'_, '_>),
     stages: &[Option<Convolution>; MAX_STAGES],
@@ -107,8 +109,8 @@ fn convolve(
     }
 }
 
-/// Splits scratch memory: the first part has room for a batch of inputs of any convolution, the second part is the
-/// rest.
+/// Splits scratch memory into two parts. The first part has room for a batch of inputs of any convolution, and the
+/// second part is all the rest.
 fn split_scratch<'s>(
     scratch: &'s mut [f32],
     stages: &[Option<Convolution>; MAX_STAGES],
@@ -118,7 +120,8 @@ fn split_scratch<'s>(
     scratch.split_at_mut_checked(batch * widest).unwrap_or_default()
 }
 
-/// For each convolution, the rows of its output that rows `wanted` of the last convolution's output depend on.
+/// Finds, for each convolution, which rows of its output are needed to compute the rows `wanted` of the last
+/// convolution's output.
 fn needed(
     stages: &[Option<Convolution>; MAX_STAGES],
     frames: usize,
@@ -137,7 +140,8 @@ fn needed(
     ranges
 }
 
-/// Computes rows `range` of a convolution's output, without its norm. `patches` has room for the inputs of `batch` rows.
+/// Computes the elements `range` of a convolution's output, before its norm. `patches` is scratch memory for the inputs
+/// of `batch` output rows.
 fn run(
     (compute, weights): (&mut Compute<'_, '_>, &Weights<'_, '_>),
     (stage, (weight, bias)): (&Convolution, (Role, Role)),
@@ -166,8 +170,8 @@ fn run(
 }
 
 impl Input<'_> {
-    /// Copies the input rows that row `row` of a convolution's output depends on to `patch`; rows outside the sound are
-    /// zeros.
+    /// Copies to `patch` those input rows from which a convolution computes its output row `row`. Rows before the start
+    /// and after the end of the sound are zeros.
     fn patch(&self, stage: &Convolution, row: usize, patch: &mut [f32]) {
         for (tap, to) in rows_mut(patch, stage.inputs).enumerate() {
             let row = (row * stage.stride + tap).checked_sub(stage.padding).filter(|row| *row < self.len);
@@ -180,8 +184,8 @@ impl Input<'_> {
     }
 }
 
-/// Computes the first convolution's outputs for the whole sound, and returns their statistics. The sum of each row is
-/// f32, sums of several rows are f64.
+/// Computes the outputs of the first convolution for the whole sound, only to return their statistics. The sum of each
+/// row is computed in f32, and the sums of several rows in f64.
 fn statistics(
     (compute, weights): (&mut Compute<'_, '_>, &Weights<'_, '_>),
     stages: &[Option<Convolution>; MAX_STAGES],

@@ -8,13 +8,14 @@
 use super::rows_mut;
 use crate::kernel::sqrt;
 
-/// Returns the length of the blocks of queries and keys: the largest power of two that divides `head_dim`.
+/// The Hadamard matrix rotates queries and keys in blocks. Returns the length of a block: the largest power of two that
+/// divides `head_dim`.
 pub(super) fn keys(head_dim: usize) -> usize {
     1 << head_dim.trailing_zeros().min(31)
 }
 
-/// Returns the length of the blocks of values. It is the same as for keys, but at most 64, because with longer blocks
-/// q4_0 was less accurate for Gemma 3 270M (KL to f16 0.150 instead of 0.103).
+/// Length of the blocks in which values are rotated. It is the length for keys, but at most 64, because with longer
+/// blocks q4_0 was less accurate for Gemma 3 270M (KL to f16 0.150 instead of 0.103).
 pub(super) fn values(head_dim: usize) -> usize {
     keys(head_dim).min(64)
 }
@@ -36,8 +37,8 @@ pub(super) fn rotate(heads: &mut [f32], block: usize) {
     }
 }
 
-/// Sums and differences of elements `half` apart, then of elements `2 * half` apart, with one load and store of each
-/// element.
+/// Runs two steps of the Hadamard transform with one load and store per element: sums and differences of elements that
+/// are `half` apart, then of elements that are `2 * half` apart.
 fn two_steps(x: &mut [f32], half: usize) {
     let both = |a: &mut f32, b: &mut f32, c: &mut f32, d: &mut f32| {
         let (low, high) = ([*a + *b, *a - *b], [*c + *d, *c - *d]);
@@ -60,7 +61,8 @@ fn two_steps(x: &mut [f32], half: usize) {
 mod tests {
     use super::*;
 
-    /// Compares with the matrix written out: entry `(i, j)` is negative if `i & j` has an odd number of ones.
+    /// The rotation is compared with the product with the whole matrix, whose entry `(i, j)` is negative if `i & j` has
+    /// an odd number of ones.
     #[test]
     fn a_rotation_is_the_product_with_the_matrix() {
         for (head_dim, block) in [(64, 64), (256, 256), (192, 64), (96, 32), (80, 16), (6, 2), (7, 1)] {

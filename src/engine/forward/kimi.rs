@@ -13,25 +13,27 @@ use crate::kernel::{Activation, CausalConvolution, Kernels, Update, Wkv, fork_ch
 use crate::model::{Layer, Recurrent, Role, Weights};
 use crate::quant::le_f32;
 
-/// Epsilon of the length of queries and keys, added under the root.
+/// Queries and keys are divided by their length, the root of the sum of their squares. This number is added to the sum
+/// before the root is taken.
 const LENGTH_EPS: f32 = 1e-6;
 
-/// Pairs of roles for queries, keys and values: the projection, and the convolution after it.
+/// For queries, keys and values, the role of the projection and the role of the convolution after it.
 #[cfg(feature = "mla")]
 const CHANNELS: [(Role, Role); 3] =
     [(Role::AttnQ, Role::SsmConvQ), (Role::AttnK, Role::SsmConvK), (Role::AttnV, Role::SsmConvV)];
 #[cfg(not(feature = "mla"))]
 const CHANNELS: [(Role, Role); 3] = [(Role::AttnQ, Role::AttnQ); 3];
 
-/// Roles of the matrices that project decays and gates. Each projection has one matrix, or the two matrices of a
-/// low-rank product.
+/// Roles of the matrices that project decays and gates. A projection has either one matrix or a low-rank product of
+/// two, to which the two roles of a pair belong.
 #[cfg(feature = "mla")]
 const LOW: [(Role, Role); 2] = [(Role::SsmFA, Role::SsmFB), (Role::SsmGA, Role::SsmGB)];
 #[cfg(not(feature = "mla"))]
 const LOW: [(Role, Role); 2] = [(Role::AttnQ, Role::AttnQ); 2];
 
 impl Forward<'_, '_> {
-    /// `x += output(gate * norm(heads(norm(x))))`; also advances the states over the rows.
+    /// Runs a layer of Kimi delta attention: `x += output(gate * norm(heads(norm(x))))`. Also advances the recurrent
+    /// states over the rows.
     #[inline(never)] // keeps its temporaries off the stack of other layers
     pub(super) fn kimi_delta(&mut self, layer: &Layer, mixer: &Recurrent) {
         let Self { spec, weights, compute, hidden, branch, inner, rows: count, .. } = self;
@@ -87,7 +89,7 @@ struct Delta<'a> {
 }
 
 impl Delta<'_> {
-    /// Computes all projections of `input`, the rows of `count` tokens.
+    /// Multiplies the rows of `count` tokens, `input`, with the matrices of all projections.
     fn project(&self, compute: &mut Compute<'_, '_>, input: (&[f32], usize), x: &mut [f32], low: &mut [f32]) {
         let (width, count) = (self.width, input.1);
         let matrix = |role| self.weights.matrix(role, self.index);
@@ -170,7 +172,7 @@ impl Delta<'_> {
         });
     }
 
-    /// Advances the state of a context over its rows. `out` is `[heads][tokens][width]`.
+    /// Advances the state of a context by the tokens in `x`, and writes the outputs to `out`, `[heads][tokens][width]`.
     fn advance(&self, compute: &Compute<'_, '_>, state: &mut [f32], x: &[f32], out: &mut [f32]) {
         let Recurrent { keys, width, .. } = *self.mixer;
         let tokens = x.len().checked_div(self.stride).unwrap_or(0);
@@ -178,12 +180,14 @@ impl Delta<'_> {
             let [query, value, decay, removal, replace] =
                 [0, 2, 3, 5, 6].map(|piece| x.get(piece * self.width + head * keys..).unwrap_or(&[]));
             let (key, bonus, stride) = (replace, &[][..], self.stride);
-            // The removal key contains the decay, because the value to remove is read from the decayed state.
+            // The removal key is already multiplied by the decay, because the value to remove is read from the decayed
+            // state.
             Update::Wkv(Wkv { query, decay, key, value, removal, replace, bonus, stride, keys, width })
         });
     }
 
-    /// Replaces each head's gate by the head's normed output, times the sigmoid of the gate.
+    /// Multiplies the normed output of each head by the sigmoid of the head's gate, and stores the result in place of
+    /// the gate.
     fn combine(&self, kernels: &Kernels, eps: f32, x: &mut [f32], out: &mut [f32], tokens: usize) {
         let (weight, width) = (self.weights.vector(Role::SsmNorm, self.index), self.mixer.width);
         for (t, row) in rows_mut(x, self.stride).enumerate() {

@@ -24,13 +24,14 @@ pub(crate) struct Lora<'m, 'w> {
     pub adapters: &'m [Adapter<'m>],
     /// The model's file.
     file: Pieces<'m>,
-    /// `[adapters][EMBEDDINGS + matrices]`: first the pairs of token embeddings, then the pairs of linear layers in the
-    /// order of `start`; unused entries have the largest `start`.
+    /// `[adapters][EMBEDDINGS + matrices]`: of each adapter, first the pairs of matrices for token embeddings, then the
+    /// pairs for linear layers in ascending order of `start`. Unused entries are at the end, because their `start` is
+    /// the largest number.
     pairs: &'w mut [Pair],
-    /// `[contexts][adapters]`: scales, 0 for an adapter that is not used.
+    /// `[contexts][adapters]`: the scale with which each context uses each adapter, or 0 if it does not use it.
     scales: &'w mut [f32],
     contexts: usize,
-    /// `[2][batch]`: contexts of the rows of a pass, and of the selected rows.
+    /// `[2][batch]`: the context to which each row of a pass belongs, and the context of each selected row.
     owners: &'w mut [u32],
     /// True while products are computed for the selected rows.
     pub is_selected: bool,
@@ -152,7 +153,7 @@ impl<'m, 'w> Lora<'m, 'w> {
         }
     }
 
-    /// Hash of a context's adapters and scales; 0 if the context has no adapters.
+    /// Returns a hash of the adapters that a context uses and of their scales. 0 if the context uses none.
     pub fn fingerprint(&self, context: usize) -> u64 {
         let (mut hash, mut is_used, planned) = (Hash::new(), false, self.planned());
         let scales = self.scales.get(context * planned..(context + 1) * planned).unwrap_or(&[]);
@@ -164,7 +165,7 @@ impl<'m, 'w> Lora<'m, 'w> {
         if is_used { hash.finish() } else { 0 }
     }
 
-    /// Sets the context of `rows` rows of the pass, from row `first` on.
+    /// Notes that `rows` rows of the pass, from row `first` on, belong to the context with number `context`.
     pub fn own(&mut self, first: usize, rows: usize, context: u32) {
         let batch = self.batch();
         for owner in self.owners.iter_mut().take(batch).skip(first).take(rows) {
@@ -181,7 +182,8 @@ impl<'m, 'w> Lora<'m, 'w> {
         }
     }
 
-    /// Scale of an adapter in a row, without `alpha / rank`; 0 if the row's context does not use the adapter.
+    /// Returns the scale with which a row uses an adapter, without the factor `alpha / rank`. 0 if the row's context
+    /// does not use the adapter.
     pub fn scale(&self, row: usize, adapter: usize) -> f32 {
         let row = if self.is_selected { self.batch() + row } else { row };
         let context = self.owners.get(row).map_or(usize::MAX, |context| *context as usize);
@@ -194,7 +196,8 @@ impl<'m, 'w> Lora<'m, 'w> {
         self.pairs.get(adapter * stride..(adapter + 1) * stride).unwrap_or(&[])
     }
 
-    /// Finds the pair for a matrix of the model, or for some of its rows.
+    /// Finds the adapter's pair of matrices for the matrix `w` of the model. `w` may be only some rows of the tensor
+    /// that the adapter changes.
     fn find(&self, adapter: usize, w: &Matrix<'_>) -> Option<Found<'m>> {
         let file = self.adapters.get(adapter)?.gguf().pieces();
         let start = self.offset(w)?;
@@ -213,8 +216,9 @@ impl<'m, 'w> Lora<'m, 'w> {
         Some(Found { a: a.part(slab * rank, rank)?, b: b.part(row, w.rows())?, rank })
     }
 
-    /// Returns the next pairs for `products`, whose inputs are `tokens` rows, and removes the examined products from
-    /// the list. Returns `None` at the end.
+    /// Finds the adapter's pairs (of matrices `a` and `b`) that can be multiplied together next. They belong to the
+    /// first of `products`, which are removed from the list. The input has `tokens` rows. Returns `None` if no pair is
+    /// left.
     pub(super) fn next_pairs(&self, adapter: usize, products: &mut &[Product<'_>], tokens: usize) -> Option<Pairs<'m>> {
         let mut pairs = Pairs { a: [(None, 0); PAIRS], b: [(None, 0); PAIRS], count: 0, rank: 0 };
         while let Some(((w, of_w), others)) = products.split_first() {

@@ -12,7 +12,8 @@ use crate::kernel::{Activation, CausalConvolution, Scan, TILE, Update, fork_pair
 use crate::model::{Layer, Recurrent, Role, StepNorms, Weights};
 
 impl Forward<'_, '_> {
-    /// `x += output(silu(gate) * scan(convolution(norm(x))))`; also advances the states.
+    /// Runs a Mamba-1 layer: `x += output(silu(gate) * scan(convolution(norm(x))))`. Also advances the recurrent
+    /// states.
     #[inline(never)] // keeps its temporaries off the stack of other layers
     pub(super) fn mamba(&mut self, layer: &Layer, mixer: &Recurrent) {
         let Self { spec, weights, compute, hidden, branch, inner, rows: count, .. } = self;
@@ -80,7 +81,7 @@ struct Selective<'a> {
     weights: &'a Weights<'a, 'a>,
     mixer: &'a Recurrent,
     index: usize,
-    /// Number of elements per token of the projected channels: the low-rank step, `B` and `C`.
+    /// Number of elements per token of the projection that yields the low-rank step, `B` and `C`.
     made: usize,
 }
 
@@ -111,8 +112,9 @@ impl Selective<'_> {
         }
     }
 
-    /// Projects rows to channels `x` and their gate. The first half of the matrix gives the channels, the second half
-    /// the gate; with groups of channels, each group has the rows of its gate, then the rows of its channels.
+    /// Projects rows to the channels `x` and the channels' gates. The first half of the matrix gives the channels, the
+    /// second half the gates. If channels are grouped, the matrix has, for each group, the rows of the gate, then the
+    /// rows of the channels.
     fn project(&self, compute: &mut Compute<'_, '_>, input: (&[f32], usize), x: &mut [f32], gate: &mut [f32]) {
         let Recurrent { width: channels, shared, .. } = *self.mixer;
         let Some(w) = self.weights.matrix(Role::SsmIn, self.index) else { return };
@@ -131,13 +133,15 @@ impl Selective<'_> {
         }
     }
 
-    /// Offsets in a row of projections: the low-rank step, the inputs of the states, and their outputs.
+    /// Offsets, in a row of the projection, of the low-rank step, of the factors that write the states (`B`), and of
+    /// the factors that read them (`C`).
     fn places(&self) -> [usize; 3] {
         let (rank, states) = (self.mixer.ranks[0], self.mixer.keys);
         if self.mixer.shared > 1 { [2 * states, 0, states] } else { [0, rank, rank + states] }
     }
 
-    /// Projects the channels of all rows to steps, inputs and outputs of the states.
+    /// Computes the parameters of the scan that depend on the token: a step for each channel or group of channels, and
+    /// the factors with which each state is written and read. They are projections of the convolution's outputs.
     fn choose(
         &self,
         compute: &mut Compute<'_, '_>,
@@ -164,8 +168,8 @@ impl Selective<'_> {
         compute.times((low, count), w_steps, steps, self.groups());
     }
 
-    /// Advances the state of a context over its rows `x`, and overwrites `x` with the scan's output. `out` is a buffer
-    /// for the output, `[tiles][tokens][16]`.
+    /// Advances a context's state by the scan over its rows `x`, and overwrites `x` with the scan's output. `out` is a
+    /// buffer for the output, `[tiles][tokens][16]`.
     fn scan(
         &self,
         compute: &Compute<'_, '_>,

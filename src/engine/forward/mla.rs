@@ -19,7 +19,8 @@ use crate::model::{Latent, Layer, Role, Rope, Scaling, Spec, Temperature, Weight
 const EPS: f32 = 1e-6;
 
 impl Forward<'_, '_> {
-    /// `x += output(attention(norm(x)))`; also adds the rows' keys and values to the cache.
+    /// Runs the attention of a layer, `x += output(attention(norm(x)))`, and adds the rows' keys and values to the
+    /// cache.
     #[inline(never)] // keeps its temporaries off the stack of other layers
     pub(super) fn latent_attention(&mut self, layer: &Layer, latent: &Latent, view: &View) {
         let Self { spec, weights, compute, hidden, branch, inner, rows: count, .. } = self;
@@ -75,9 +76,9 @@ impl Forward<'_, '_> {
     }
 }
 
-/// Intermediate values of all rows, with the sizes of [`Latent::pieces`].
+/// Memory for the intermediate values of all rows of a pass. The sizes are those of [`Latent::pieces`].
 struct Pieces<'a> {
-    /// Queries, keys and values in the layout of attention; afterwards, the values of all heads.
+    /// Queries, keys and values, arranged as attention reads them. Later the same memory holds the values of all heads.
     qkv: &'a mut [f32],
     /// Projected queries; later the output of attention.
     out: &'a mut [f32],
@@ -85,7 +86,8 @@ struct Pieces<'a> {
     made: &'a mut [f32],
     /// The input of a matrix product.
     low: &'a mut [f32],
-    /// For each head, a key without its rotated part, and a value. Only used if heads' keys and values are cached.
+    /// For each head, the part of the key that is not rotated, then the value. Only used if the cache holds the keys
+    /// and values of heads instead of latent vectors.
     both: &'a mut [f32],
 }
 
@@ -99,7 +101,8 @@ struct Heads<'a> {
 }
 
 impl Heads<'_> {
-    /// Multiplies each head's value by the sigmoid of a gate, which a linear layer computes from attention's input.
+    /// Multiplies each head's value by the sigmoid of a gate. The gates are the outputs of a linear layer, which reads
+    /// the same input as attention.
     fn gate(&self, compute: &mut Compute<'_, '_>, input: &[f32], pieces: &mut Pieces<'_>) {
         let Pieces { qkv, out, .. } = pieces;
         let (heads, value) = (self.layer.heads, self.latent.value);
@@ -119,8 +122,8 @@ impl Heads<'_> {
         self.layer.heads * (self.latent.nope + self.latent.rope)
     }
 
-    /// Computes the queries (with one matrix, or with two low-rank matrices), and the latent vectors with their rotated
-    /// keys.
+    /// Computes the queries, with one matrix or with two low-rank matrices. Also computes the latent vectors, together
+    /// with the parts of the keys that are rotated.
     fn project(&self, compute: &mut Compute<'_, '_>, input: &[f32], pieces: &mut Pieces<'_>) {
         let Latent { q_rank, rank, rope, .. } = *self.latent;
         let count = self.count;
@@ -138,7 +141,7 @@ impl Heads<'_> {
         }
     }
 
-    /// Normalizes latent vectors, and rotates the rotated parts of keys and queries.
+    /// Normalizes the latent vectors. Rotates those parts of the keys and of the queries that depend on the position.
     fn turn(&self, compute: &Compute<'_, '_>, rotary: &Rotary<'_>, pieces: &mut Pieces<'_>) {
         let Latent { rank, nope, rope, .. } = *self.latent;
         let weight = self.weights.vector(Role::AttnKvANorm, self.layer.index);
@@ -153,7 +156,8 @@ impl Heads<'_> {
         }
     }
 
-    /// Applies each head's key matrix to its query, or computes keys and values of all heads.
+    /// If latent vectors are cached (`absorbed`), multiplies each head's query by the head's key matrix. Otherwise
+    /// computes keys and values of all heads from the latent vectors.
     fn expand(&self, compute: &mut Compute<'_, '_>, pieces: &mut Pieces<'_>) {
         let Latent { rank, nope, rope, value, absorbed, .. } = *self.latent;
         let Pieces { qkv, out, made, low, both } = pieces;
@@ -230,21 +234,23 @@ impl Heads<'_> {
     }
 }
 
-/// Copies `width` elements from offset `at` of each row of `stride` elements. The copies are adjacent.
+/// Copies a part of each row, `width` elements from index `at` on, and places the copies one after the other. Rows are
+/// `stride` elements apart.
 fn gather(from: &[f32], count: usize, (stride, at): (usize, usize), to: &mut [f32], width: usize) {
     for (to, from) in rows_mut(to, width).zip(rows(from, stride)).take(count) {
         copy(to, from.get(at..).unwrap_or(&[]));
     }
 }
 
-/// Copies `first`, then `second`, and fills the rest with zeros.
+/// Writes `first` and then `second` to `to`, and zeros after them.
 fn put(to: &mut [f32], first: &[f32], second: &[f32]) {
     to.fill(0.0);
     copy(to, first);
     copy(to.get_mut(first.len()..).unwrap_or_default(), second);
 }
 
-/// Multiplies queries by the model's temperature at their positions.
+/// Multiplies each query by the attention temperature for the query's position, if the model has such a temperature (it
+/// grows with the position).
 fn warm(spec: &Spec<'_>, segments: &[Segment], heads: &Heads<'_>, qkv: &mut [f32]) {
     let Some(Temperature { scale: by, length, .. }) = spec.temperature() else { return };
     for (row, qkv) in rows_mut(qkv, heads.shape.stride).take(heads.count).enumerate() {

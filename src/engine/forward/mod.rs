@@ -87,12 +87,13 @@ pub(crate) struct Forward<'m, 'w> {
     pub source: Option<Source<'m, 'w>>,
     /// `[batch][dim]`: the residual stream.
     hidden: &'w mut [f32],
-    /// `[batch][dim]`: input of attention or feed-forward; afterwards, its output.
+    /// `[batch][dim]`: the input of a layer's attention or feed-forward. Later, the output of the same part of the
+    /// layer.
     branch: &'w mut [f32],
     /// Intermediate values of attention or feed-forward.
     inner: &'w mut [f32],
-    /// Additional inputs of layers, `[batch][layers][per_layer_input]`, followed by the vectors that [`Spec::beside`]
-    /// counts.
+    /// The additional input that each layer has per token, `[batch][layers][per_layer_input]`. After it come the
+    /// vectors that [`Spec::beside`] counts.
     inputs: &'w mut [f32],
     /// Scratch of attention, in equal shares per worker.
     sums: &'w mut [f32],
@@ -233,7 +234,8 @@ impl<'m, 'w> Forward<'m, 'w> {
         }
     }
 
-    /// Fills the table of the model's weights and the table of the encoder's weights.
+    /// Fills the table with the places of the model's weights and, if the model has an encoder, the table of the
+    /// encoder's weights.
     pub fn fill_tables(model: &Model<'_>, pieces: &mut Pieces<'_>) -> Result<(), Error> {
         Weights::fill(model.gguf(), model.spec(), pieces.weights, pieces.vectors)?;
         #[cfg(feature = "drafts")]
@@ -261,8 +263,8 @@ impl<'m, 'w> Forward<'m, 'w> {
         if self.parts < self.segments.len() { self.batch().saturating_sub(self.rows) } else { 0 }
     }
 
-    /// Adds at most [`room`](Self::room) rows of a context. The pages of these rows are already reserved. Returns the
-    /// index of the first row.
+    /// Adds the next tokens of a context to the pass, as rows. There must be [`room`](Self::room) for them, and their
+    /// pages must be reserved. Returns the index of the first of these rows.
     pub fn add(&mut self, segment: Segment, tokens: &[TokenId]) -> usize {
         let first = self.rows;
         let Some(place) = self.segments.get_mut(self.parts) else { return first };
@@ -280,7 +282,8 @@ impl<'m, 'w> Forward<'m, 'w> {
         first
     }
 
-    /// Replaces the embedding of a row. Most models take the vectors of pictures as they are.
+    /// Replaces the embedding of a row by the vector of a picture, multiplied by `picture_scale`, which is 1 for most
+    /// models.
     #[cfg(feature = "vision")]
     pub fn replace(&mut self, row: usize, vector: &[f32]) {
         let Self { spec, hidden, .. } = self;
@@ -297,7 +300,7 @@ impl<'m, 'w> Forward<'m, 'w> {
         add(self.hidden.get_mut(row * dim..(row + 1) * dim).unwrap_or_default(), vector);
     }
 
-    /// Computes the rotations of row `row`, whose position has three axes: time, line and column.
+    /// Computes the rotations of row `row` in a model whose positions have three axes: time, line and column.
     #[cfg(feature = "vision")]
     pub fn turn(&mut self, row: usize, axes: [usize; 3]) {
         if let Some(sections) = self.spec.sections() {
@@ -363,7 +366,7 @@ impl<'m, 'w> Forward<'m, 'w> {
         self.show(Stage::After, index, observer)
     }
 
-    /// Applies the final norm between two runs of the layers, in models whose layers run several times.
+    /// In a model whose layers run several times, applies the final norm between two of these runs.
     fn norm_between(&mut self, index: usize) {
         let Self { spec, weights, compute, hidden, rows, .. } = self;
         if let (Some(loops), Some(hidden)) = (spec.loops(), hidden.get_mut(..*rows * spec.dim))
@@ -439,8 +442,9 @@ impl<'m, 'w> Forward<'m, 'w> {
         }
     }
 
-    /// Byte range of the tiles that a layer attends to. These tiles may belong to a different layer. Must be called in
-    /// layer order, because `tiles_end` adds up the tiles of the previous layers.
+    /// Returns the byte range of the cache's tiles that a layer attends to. A layer without keys of its own attends to
+    /// the tiles of another layer. The function must be called for the layers in order, because `tiles_end` adds up the
+    /// tiles of the layers before.
     fn tiles(&mut self, layer: &Layer) -> Range<usize> {
         if layer.index == 0 {
             self.tiles_end = 0;
@@ -456,8 +460,8 @@ impl<'m, 'w> Forward<'m, 'w> {
         start..start + self.store.layer_bytes(&self.spec.layer(owner), layer.pool())
     }
 
-    /// Computes the logits of the first `count` rows of `branch`, as stored by [`final_norm`](Self::final_norm), into
-    /// rows `to..` of the logits.
+    /// Computes the logits of the first `count` rows of `branch`, which [`final_norm`](Self::final_norm) has stored
+    /// there. Writes them to the rows of the logits from row `to` on.
     pub fn head(&mut self, count: usize, to: usize) {
         let Self { spec, weights, compute, branch, logits, .. } = self;
         let vocab = spec.vocab;
@@ -482,7 +486,8 @@ impl<'m, 'w> Forward<'m, 'w> {
         compute.done(Section::Head);
     }
 
-    /// Applies the final norm to some rows and stores the results in rows `to..` of `branch`. Returns the number of rows.
+    /// Applies the final norm to the rows `rows`, and stores the results in `branch` from row `to` on. Returns the
+    /// number of these rows.
     pub fn final_norm(&mut self, rows: Range<usize>, to: usize) -> usize {
         let Self { spec, weights, compute, hidden, branch, .. } = self;
         let count = rows.end.saturating_sub(rows.start); // `rows.len()` has an assertion that the compiler may keep
@@ -504,7 +509,7 @@ impl<'m, 'w> Forward<'m, 'w> {
         self.show_states(self.hidden, stage, layer, observer)
     }
 
-    /// Shows the observer `states`, one context after the other.
+    /// Calls `observer` with the `states` of the pass, once for each context.
     fn show_states<O: Observer>(
         &self,
         states: &[f32],
@@ -602,7 +607,8 @@ fn norm_sum(
     }
 }
 
-/// Norms every `dim` elements of `x` in place, with the weight and bias of these roles.
+/// Norms each row of `x`, which has `dim` elements, in place. The weight and the bias are the tensors of the given
+/// roles.
 fn norm(
     compute: &Compute<'_, '_>,
     spec: &Spec<'_>,
@@ -658,7 +664,7 @@ fn scale(x: &mut [f32], factor: f32) {
     }
 }
 
-/// Adds a bias of little-endian f32 to every `stride` elements of `x`; the bias may be empty.
+/// Adds a bias to each row of `x`, which has `stride` elements. The bias is little-endian f32, and may be empty.
 pub(crate) fn add_bias(x: &mut [f32], stride: usize, bias: &[u8]) {
     if bias.is_empty() {
         return;

@@ -16,33 +16,38 @@ use crate::engine::profile::Section;
 use crate::kernel::copy_row;
 use crate::model::{Layer, Role, Spec, Weights};
 
-/// The layers that predict further tokens, and what they read.
+/// The predicting layers of a forward pass, and the tokens and states that they read.
 pub(crate) struct Next<'m, 'w> {
-    /// Spec of the layers; swapped with the model's spec while the layers run, as are weights and rotations.
+    /// Spec of the predicting layers. Their spec, weights and rotations change places with the model's while these
+    /// layers run.
     pub spec: &'m Spec<'m>,
     pub weights: Weights<'m, 'w>,
     pub rotary: [Rotary<'w>; 2],
-    /// Byte ranges of the tiles that global and local layers attend to.
+    /// Byte ranges of the cache's tiles to which the predicting layers attend: in global layers, and in local layers.
     pub tiles: [Range<usize>; 2],
     /// Number of positions that are kept of each context.
     pub kept: usize,
-    /// `[contexts][kept]`: the token of position `p` at index `p % kept`.
+    /// `[contexts][kept]`: the last tokens of each context. The token at position `p` has the index `p % kept`.
     pub tokens: &'w mut [u32],
-    /// `[contexts][kept][width]`: the final state of position `p` at index `p % kept`.
+    /// `[contexts][kept][width]`: the final states of the last positions of each context. The state of position `p` has
+    /// the index `p % kept`.
     pub states: &'w mut [f32],
-    /// `[batch][width]`: final states of the rows of the last pass.
+    /// `[batch][width]`: the final states of the rows of the pass that was run last.
     pub fresh: &'w mut [f32],
 }
 
-/// Rows that the predicting layers read: tokens, each with the state of the position before it.
+/// Rows on which the predicting layers run. A row is a token, together with the model's state at the position before
+/// the token.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Rows<'t> {
     /// `count` kept positions.
     Kept { count: usize },
-    /// The token that is `drafted` positions after the context. Only for layers without keys of their own: they read
-    /// all drafted tokens at one position, and attend to the positions before it.
+    /// The token that is `drafted` positions after the context. This is only for predicting layers that have no keys of
+    /// their own: such layers process all drafted tokens as if they were at one position, and attend to the positions
+    /// before it.
     Drafted { drafted: usize },
-    /// Rows of the last pass from `row` on. The state before row `row` is kept.
+    /// The rows of the model's last pass from `row` on, with their tokens. The model's state before row `row` is kept
+    /// from the previous pass.
     Fresh { row: usize, tokens: &'t [TokenId] },
 }
 
@@ -52,7 +57,7 @@ impl Next<'_, '_> {
         self.spec.next().map_or(self.spec.dim, |next| next.width)
     }
 
-    /// True if the layers have keys and values of their own, which must be computed for every position.
+    /// True if the predicting layers have keys and values of their own, which must be computed for every position.
     pub fn owns_keys(&self) -> bool {
         !self.spec.assists()
     }
@@ -83,7 +88,8 @@ impl Next<'_, '_> {
         self.states.get_mut(entry * width..(entry + 1) * width).unwrap_or_default()
     }
 
-    /// Keeps tokens of the last pass and their states. The first token is in row `row`.
+    /// Keeps the last of the given tokens, and the states that the last pass computed for them. The state of the first
+    /// token of `tokens` is in row `row` of the pass.
     pub fn keep(&mut self, context: usize, position: usize, tokens: &[TokenId], row: usize) {
         let (width, skipped) = (self.width(), tokens.len().saturating_sub(self.kept));
         for (i, token) in tokens.iter().enumerate().skip(skipped) {
@@ -108,7 +114,8 @@ impl Next<'_, '_> {
         copy_row(self.states, kept * width, from, to);
     }
 
-    /// Writes a token's embedding and a state to `out`, `[2][width]`; an absent state is written as zeros.
+    /// Writes the two inputs of a predicting layer to `out`, `[2][width]`: the embedding of a token and a state of the
+    /// model. If there is no state, zeros are written instead.
     fn join(
         &self,
         (compute, target, words): (&mut Compute<'_, '_>, &Spec<'_>, &Weights<'_, '_>),
@@ -132,7 +139,8 @@ impl Next<'_, '_> {
     }
 }
 
-/// Byte ranges of the tiles that global and local layers of `next` attend to, in the cache of the model `spec`.
+/// Returns the byte ranges of the tiles in the cache of `spec` that the predicting model `next` attends to: one range
+/// for its global layers, and one for its local layers.
 pub(super) fn tiles(store: &Store, spec: &Spec<'_>, next: &Spec<'_>) -> [Range<usize>; 2] {
     let before = |end: usize| {
         let layers = (0..end).map(|index| spec.layer(index)).filter(|layer| layer.owns_kv);
@@ -150,7 +158,7 @@ pub(super) fn tiles(store: &Store, spec: &Spec<'_>, next: &Spec<'_>) -> [Range<u
 }
 
 impl Forward<'_, '_> {
-    /// Stores the final states of all rows of the pass in `fresh`.
+    /// Stores the final states of all rows of the pass in `fresh`, where the predicting layers read them.
     pub fn keep_fresh(&mut self) {
         let normed = self.next.as_ref().and_then(|next| next.spec.next()).is_some_and(|next| next.normed);
         if normed {
@@ -164,8 +172,8 @@ impl Forward<'_, '_> {
         }
     }
 
-    /// Adds rows of a context to a pass of the predicting layers; the first row is at `position`. States before
-    /// position `from` are not kept.
+    /// Adds rows of a context to a pass of the predicting layers. The first row is for the position `position`. The
+    /// model's states at positions before `from` are no longer available.
     pub fn add_next(&mut self, context: usize, position: usize, from: usize, rows: Rows<'_>) {
         let (first, batch) = (self.rows, self.batch());
         let Self { spec, weights, compute, inner, next: Some(next), segments, parts, .. } = self else { return };
@@ -208,7 +216,8 @@ impl Forward<'_, '_> {
         compute.done(Section::Embedding);
     }
 
-    /// Runs the predicting layers on all rows. Afterwards [`guess`](Self::guess) can be called.
+    /// Runs the layers that predict further tokens on all rows of the pass. After this, [`guess`](Self::guess) can be
+    /// called.
     pub fn run_next(&mut self) {
         if self.rows == 0 {
             return;
@@ -231,7 +240,8 @@ impl Forward<'_, '_> {
         self.swap_next();
     }
 
-    /// Forgets that the predicting layer has read the rows of the pass, because the storage has failed.
+    /// Marks the rows of the current pass as not read by the predicting layer. Called if the storage has failed in this
+    /// pass.
     #[cold]
     pub fn unread_next(&mut self) {
         for segment in self.segments.iter().take(self.parts) {
@@ -241,7 +251,7 @@ impl Forward<'_, '_> {
         }
     }
 
-    /// Runs one of the predicting layers; the stacks are swapped.
+    /// Runs one of the predicting layers, which have already changed places with the layers of the model.
     fn next_layer(&mut self, layer: &Layer) {
         let Some(next) = &self.next else { return };
         let [global, local] = &next.tiles;
@@ -258,8 +268,8 @@ impl Forward<'_, '_> {
         self.layer_end(layer, self.rows);
     }
 
-    /// Computes logits for the last row of each of the first `count` segments, and stores them in rows `to..` of the
-    /// logits. Keeps the state after that row's position.
+    /// For each of the first `count` segments, computes the logits that follow the segment's last row, and stores them
+    /// in the rows of the logits from row `to` on. Keeps the final state of this last row.
     pub fn guess(&mut self, count: usize, to: usize) {
         self.swap_next();
         let dim = self.spec.dim;
@@ -274,7 +284,7 @@ impl Forward<'_, '_> {
                 copy(to, from);
             }
             compute.select(i, last);
-            // Moves the raw states of the last rows to the front, so that they can be kept.
+            // The states of the last rows, before the final norm, are moved to the front, where they can be kept.
             copy_row(hidden, dim, last, i);
         }
         let Self { spec, weights, compute, branch, inner, hidden, segments, undo, next: Some(next), .. } = self else {
@@ -307,7 +317,7 @@ impl Forward<'_, '_> {
         self.swap_next();
     }
 
-    /// Swaps the predicting layers with the layers of the model.
+    /// Lets the predicting layers change places with the layers of the model, so that the same code runs them.
     fn swap_next(&mut self) {
         if let Some(next) = &mut self.next {
             core::mem::swap(&mut self.spec, &mut next.spec);

@@ -13,7 +13,8 @@ pub enum Stage {
     FeedForward,
     /// After a layer: the input of the next layer. In most models this is the same as `FeedForward`.
     After,
-    /// After the final norm, before the head computes logits. The layer number is then the number of layers.
+    /// The states after the final norm, before the head computes logits. The layer number given to the observer is then
+    /// the number of layers.
     Logits,
 }
 

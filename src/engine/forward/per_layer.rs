@@ -6,7 +6,8 @@ use crate::model::{Layer, Need, Role};
 use crate::quant::le_f32;
 
 impl Forward<'_, '_> {
-    /// Stores the tokens' additional embeddings for all layers in rows `first..` of `inputs`.
+    /// Looks up the additional embeddings that each layer adds per token, and stores them in rows `first..` of
+    /// `inputs`.
     pub(super) fn embed_for_layers(&mut self, tokens: &[TokenId], first: usize) {
         let Self { spec, weights, compute, inputs, .. } = self;
         let width = spec.per_layer_input();
@@ -47,8 +48,8 @@ impl Forward<'_, '_> {
         scale(inputs, core::f32::consts::FRAC_1_SQRT_2);
     }
 
-    /// `x += norm(projection(f(gate(x)) * input))`, then `x *= scale` or `x += scale * embedding`. Steps that the model
-    /// does not have are left out.
+    /// Ends a layer: `x += norm(projection(f(gate(x)) * input))`, where `input` is the layer's own input for the token,
+    /// then `x *= scale` or `x += scale * embedding`. Steps that the model does not have are left out.
     pub(super) fn layer_end(&mut self, layer: &Layer, tokens: usize) {
         let at = self.beside_at();
         let Self { spec, weights, compute, hidden, branch, inner, inputs, .. } = self;

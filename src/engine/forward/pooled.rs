@@ -5,8 +5,8 @@ use crate::kernel::{Activation, Kernels};
 use crate::model::{PooledActivation, Role};
 
 impl Forward<'_, '_> {
-    /// Applies the model's layers after pooling, if there are any, to `x` in place. `x` is as long as the input or the
-    /// output, whichever is longer.
+    /// Applies the linear layers after pooling, if the model has any, to the pooled state in `x`. The result replaces
+    /// it. `x` is as long as the state or the result, whichever is longer.
     pub fn pooled_head(&mut self, x: &mut [f32]) {
         let Self { spec, weights, compute, inner, .. } = self;
         let Some(head) = spec.pooled_head() else { return };

@@ -18,7 +18,8 @@ use crate::memory::Pool;
 use crate::model::{Layer, Recurrent, RecurrentKind, Role, Spec, Weights};
 use crate::quant::le_f32;
 
-/// Offsets in a token's row. Short convolutions do not use them.
+/// Offsets, in a token's row of projections, of the vectors that a recurrent layer reads. Short convolutions do not use
+/// them.
 #[derive(Clone, Copy)]
 struct Row {
     channels: usize,
@@ -49,8 +50,8 @@ impl Row {
         group.unwrap_or(0)
     }
 
-    /// Offsets of a head's decay and factor. If one matrix computes decays and factors, a group's factors are adjacent
-    /// and the group's decays follow them.
+    /// Offsets in a row of a head's decay and of its factor. If one matrix computes both, the factors of a group of
+    /// heads are adjacent, and the group's decays follow them.
     fn gates(&self, mixer: &Recurrent, head: usize) -> (usize, usize) {
         if mixer.kind != RecurrentKind::DeltaNet || mixer.in_turns {
             return (self.decay + head, self.factor + head);
@@ -62,8 +63,8 @@ impl Row {
 }
 
 impl Forward<'_, '_> {
-    /// `x += output(mix(projections(norm(x))))`; also advances the states. In a layer that also has attention, the
-    /// input is the hidden state saved by [`hold`](Self::hold).
+    /// Runs a recurrent layer: `x += output(mix(projections(norm(x))))`. Also advances the recurrent states. In a layer
+    /// that also has attention, the input is the hidden state saved by [`hold`](Self::hold).
     #[inline(never)] // keeps its temporaries off the stack of other layers
     pub(super) fn recurrent(&mut self, layer: &Layer, mixer: &Recurrent) {
         let Self { spec, weights, compute, hidden, branch, inner, rows: count, .. } = self;
@@ -118,7 +119,7 @@ impl Forward<'_, '_> {
         }
     }
 
-    /// Takes the pending rows of a segment into the state of a layer.
+    /// Updates a context's state in one layer with the pending rows of accepted tokens.
     #[cfg(feature = "drafts")]
     pub(super) fn settle_layer(&mut self, layer: &Layer, mixer: &Recurrent, segment: &Segment) {
         let Self { spec, weights, compute, undo, .. } = self;
@@ -129,7 +130,8 @@ impl Forward<'_, '_> {
         }
     }
 
-    /// Saves the input of a layer for the layer's second mixer, at the end of the intermediate values.
+    /// Saves the hidden states at the end of the intermediate values. They are the input of a layer's second mixer, if
+    /// the layer has two.
     pub(super) fn hold(&mut self) {
         let len = self.rows * self.spec.dim;
         let start = self.inner.len() - len.min(self.inner.len());
@@ -151,8 +153,9 @@ pub(super) fn state_of<'k>(
     bytemuck::try_cast_slice_mut(kv.get_mut(range)?).ok()
 }
 
-/// Advances the matrices of a context's heads by `tokens` tokens; workers share the heads. `update` describes the work
-/// on a head, which takes `cost` operations per element and token. `out` is `[heads][tokens][width]`.
+/// Updates the states of a context's heads for `tokens` tokens. The heads are divided among the workers. `update`
+/// describes the work on a head, which takes `cost` operations per element and token. `out` is
+/// `[heads][tokens][width]`.
 pub(super) fn advance_heads<'u>(
     compute: &Compute<'_, '_>,
     mixer: &Recurrent,
@@ -190,7 +193,7 @@ impl core::ops::Deref for Mixer<'_> {
 }
 
 impl Mixer<'_> {
-    /// Matrices of the projections. Each has the offset of its outputs in a row.
+    /// The matrices of the layer's projections, each with the offset of its outputs in a row.
     fn projections(&self) -> [Product<'_>; 4] {
         let of = |role, at| (self.weights.matrix(role, self.index), at);
         match self.kind {
@@ -211,7 +214,7 @@ impl Mixer<'_> {
         }
     }
 
-    /// Splits a segment's rows and outputs off the front of the remaining rows and outputs.
+    /// Takes the rows and outputs of a segment from the front of the rows and outputs that are left.
     fn next<'x>(
         &self,
         segment: &Segment,
@@ -224,8 +227,8 @@ impl Mixer<'_> {
         Some((x, out))
     }
 
-    /// Advances a context's state over the rows of a segment. `out` is `[heads][tokens][width]`; for a short
-    /// convolution, `out` is the layer's output.
+    /// Advances a recurrent layer's state of one context over the rows of a segment. `out` receives
+    /// `[heads][tokens][width]`; for a short convolution, it receives the layer's output.
     fn advance(&self, compute: &Compute<'_, '_>, state: &mut [f32], x: &mut [f32], out: &mut [f32]) {
         let Some(window) = state.get_mut(..self.window_len()) else { return };
         if self.kind == RecurrentKind::ShortConvolution {
@@ -264,8 +267,9 @@ impl Mixer<'_> {
         });
     }
 
-    /// Takes the pending rows of a segment into `state`. Returns the state that the rows `x` of the pass advance. If
-    /// the rows are tentative, this is a copy of `state`, and the rows are saved as pending.
+    /// Advances `state` over the segment's pending rows: rows that were read as proposals and are now accepted. Returns
+    /// the state that the rows `x` of this pass advance next. If the rows `x` are themselves proposals, the returned
+    /// state is a copy of `state`, and the rows are saved as pending.
     #[cfg(feature = "drafts")]
     fn settled<'s>(
         &self,
@@ -299,7 +303,8 @@ impl Mixer<'_> {
         Some(copied)
     }
 
-    /// `out = second gate * convolution(first gate * x)`. A row holds the first gate, the second gate, and `x`.
+    /// Gated short convolution: `out = second gate * convolution(first gate * x)`. A row of projections holds the first
+    /// gate, the second gate, and `x`.
     fn convolve_gated(&self, kernels: &Kernels, x: &mut [f32], window: &mut [f32], out: &mut [f32]) {
         let dim = self.width;
         for row in rows_mut(x, 3 * dim) {
@@ -319,8 +324,8 @@ impl Mixer<'_> {
         }
     }
 
-    /// Computes the decay and factor of each head from its two projected values. For delta nets, also scales keys and
-    /// queries to length 1, and then queries by `1 / sqrt(keys)`.
+    /// Computes the decay of each head's state and the factor on new values, from the head's two projected values. In
+    /// delta nets, also scales keys and queries to length 1, and then queries by `1 / sqrt(keys)`.
     fn gates(&self, kernels: &Kernels, x: &mut [f32]) {
         let (weights, row) = (self.weights, self.row);
         let (a, bias) = (weights.vector(Role::SsmA, self.index), weights.vector(Role::SsmDtBias, self.index));
@@ -347,7 +352,8 @@ impl Mixer<'_> {
         }
     }
 
-    /// Replaces the gate of token `t` by the output of the token. `out` is `[heads][tokens][width]`.
+    /// Computes the final output of token `t` from the recurrent outputs `out`, `[heads][tokens][width]`, and from the
+    /// token's gate in `x`. Writes it over the gate.
     fn combine(&self, (kernels, eps): (&Kernels, f32), x: &mut [f32], out: &[f32], (t, tokens): (usize, usize)) {
         let (mixer, row) = (self.mixer, self.row);
         let vector = |role| self.weights.vector(role, self.index);

@@ -13,8 +13,8 @@ use crate::quant::le_f32;
 /// Distances of at least this many positions share T5's last bucket. All files use this value.
 const FURTHEST: usize = 128;
 
-/// Biases of one stack, in the order of the keys' positions: `[heads][distances]`, once if all layers share them, else
-/// once per layer.
+/// Relative-position biases of a stack of layers: `[heads][distances]`, in the order of the keys' positions. There is
+/// one such table if all layers share it, otherwise one per layer.
 #[derive(Default)]
 pub(crate) struct Relative<'w> {
     table: &'w [f32],
@@ -22,12 +22,13 @@ pub(crate) struct Relative<'w> {
     stride: usize,
     /// Index of distance 0.
     middle: usize,
-    /// Number of heads in the table per layer; 0 if all layers share the biases.
+    /// Number of heads in each layer's part of the table; 0 if all layers share one set of biases.
     layer: usize,
 }
 
 impl<'w> Relative<'w> {
-    /// Computes the biases and stores them in `table`, which has [`biases`](crate::engine::layout::biases) elements.
+    /// Computes the biases on attention scores for all distances and heads. Stores them in `table`, which has
+    /// [`biases`](crate::engine::layout::biases) elements.
     pub fn new(spec: &Spec<'_>, weights: &Weights<'_, '_>, context: usize, table: &'w mut [f32]) -> Self {
         let (buckets, steepest) = match spec.positions() {
             Positions::Relative { buckets, .. } => (Some(buckets), 0.0),
@@ -40,7 +41,8 @@ impl<'w> Relative<'w> {
             let (layer, head) = (row.checked_div(heads).unwrap_or(0), row.checked_rem(heads).unwrap_or(0));
             let learned = weights.vector(Role::AttnRelB, layer);
             for (i, number) in numbers.iter_mut().enumerate() {
-                // Distance from the query back to an earlier key, or ahead to a later one.
+                // `back` is the distance from the query back to an earlier key, and `ahead` is the distance ahead to a
+                // later key. One of them is 0.
                 let (back, ahead) = (middle.saturating_sub(i), i.saturating_sub(middle));
                 let ahead = if causal { 0 } else { ahead };
                 *number = match buckets {
@@ -52,7 +54,8 @@ impl<'w> Relative<'w> {
         Self { table, stride, middle, layer: if spec.own_biases() { heads } else { 0 } }
     }
 
-    /// Biases of a layer for heads from `head` on and tokens from `position` on.
+    /// Returns the biases on attention scores in a layer, for the heads from `head` on and for queries from `position`
+    /// on.
     pub fn bias(&self, layer: usize, head: usize, position: usize) -> Bias<'_> {
         if !built::RELATIVE_POSITIONS {
             return Bias::NONE;
@@ -62,9 +65,9 @@ impl<'w> Relative<'w> {
     }
 }
 
-/// ALiBi's slope per position of distance: `2^(-steepest (head + 1) / n)`, where `n` is the largest power of two that
-/// is at most the number of heads. The exponents of further heads are halfway between the exponents of the first `n`
-/// heads.
+/// ALiBi's slope for a head: what is subtracted from a score per position of distance. It is `2^(-steepest (head + 1) /
+/// n)` for the first `n` heads, where `n` is the largest power of two that is at most the number of heads. The
+/// exponents of the remaining heads are halfway between those of the first heads.
 fn slope(steepest: f32, head: usize, heads: usize) -> f32 {
     let n = 1usize << heads.max(1).ilog2();
     let steps = if head < n { (head + 1) as f64 } else { (head - n) as f64 + 0.5 };

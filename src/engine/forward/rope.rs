@@ -11,13 +11,13 @@ use crate::model::Sections;
 use crate::model::{Role, Rope, RopeStyle, Scaling, Spec, Weights};
 use crate::quant::le_f32;
 
-/// Frequencies for one kind of heads (global or local), and cosines and sines for the rows of the pass.
+/// The rotary frequencies of one kind of heads (global or local), and the cosines and sines for the rows of a pass.
 #[derive(Default)]
 pub(crate) struct Rotary<'w> {
     rope: Option<Rope>,
     /// `dim / 2` frequencies, in radians per position.
     frequencies: &'w [f32],
-    /// For each row of a pass, `dim / 2` cosines, then `dim / 2` sines.
+    /// The rotations of each row of a pass: `dim / 2` cosines, then `dim / 2` sines.
     rotations: &'w mut [f32],
     /// Factor on cosines and sines.
     magnitude: f32,
@@ -35,8 +35,8 @@ impl<'w> Rotary<'w> {
         rotations: &'w mut [f32],
     ) -> Self {
         let Some(rope) = spec.rope(kind > 0) else { return Self::default() };
-        // The file's divisors are for global layers. Local layers use these divisors only if global layers do not
-        // rotate.
+        // The divisors in the file are for global layers. Local layers use them only if the global layers have no
+        // rotary positions.
         let divisors = match rope.scaling {
             _ if kind > 0 && spec.rope(false).is_some() => &[],
             Scaling::Long { original, .. } if context > original => weights.vector(Role::RopeFactorsLong, 0),
@@ -61,7 +61,8 @@ impl<'w> Rotary<'w> {
         Self { rope: Some(rope), frequencies, rotations, magnitude }
     }
 
-    /// Computes the rotations of rows `first..first + tokens`; row `first` is at `position`.
+    /// Computes the rotations of `tokens` rows for consecutive positions. The first one is row `first`, whose position
+    /// is `position`.
     pub fn turn_to(&mut self, first: usize, position: usize, tokens: usize) {
         let half = self.frequencies.len();
         if half == 0 {
@@ -78,7 +79,7 @@ impl<'w> Rotary<'w> {
         }
     }
 
-    /// Computes the rotations of row 0 that move rotated heads from position `from` to position `to`.
+    /// Computes rotations in row 0 by which heads that were rotated for position `from` become heads for position `to`.
     pub fn turn_from(&mut self, from: usize, to: usize) {
         let half = self.frequencies.len();
         let rotation = self.rotations.get_mut(..2 * half).unwrap_or_default();
@@ -89,7 +90,8 @@ impl<'w> Rotary<'w> {
         }
     }
 
-    /// Computes the rotations of row `row`, whose pairs of elements rotate by the positions on several axes.
+    /// Computes the rotations of row `row`, in which each pair of elements rotates by the row's position on one of
+    /// several axes.
     #[cfg(feature = "vision")]
     pub fn turn_axes(&mut self, row: usize, axes: [usize; 3], sections: Sections) {
         let half = self.frequencies.len();
@@ -126,8 +128,8 @@ impl<'w> Rotary<'w> {
 struct Scaled {
     scaling: Scaling,
     factor: f32,
-    /// YaRN keeps the frequencies of pairs up to `low`, divides the frequencies from `high` on, and blends between the
-    /// two in between.
+    /// YaRN treats the pairs of a head by their index: it keeps the frequencies of pairs up to `low`, divides the
+    /// frequencies of pairs from `high` on, and blends both for the pairs between them.
     low: f32,
     high: f32,
 }
@@ -137,7 +139,8 @@ impl Scaled {
         let (factor, low, high) = match rope.scaling {
             Scaling::Linear { factor } => (factor, 0.0, 0.0),
             Scaling::Yarn { factor, original, beta_fast, beta_slow, whole_pairs, .. } => {
-                // The pair that makes `rotations` turns over the original context.
+                // The number of the rotary pair, with a fraction, that makes `rotations` full turns over the context of
+                // the original model.
                 let pair = |rotations: f32| {
                     let dim = rope.dim as f32;
                     let turns = libm::logf(original / (rotations * 2.0 * core::f32::consts::PI));

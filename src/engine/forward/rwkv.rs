@@ -22,15 +22,16 @@ const KEY_EPS: f32 = 1e-24;
 
 /// Intermediate values of a layer, each `[rows][dim]`.
 struct Pieces<'a> {
-    /// Each row's difference from the previous row; later the replacement keys.
+    /// The difference between each row and the previous row. Later the same memory holds the replacement keys.
     shift: &'a mut [f32],
-    /// Input of a matrix product; later the removal keys, and finally the output.
+    /// First the input of a matrix product, later the removal keys, and finally the output of the layer's mixer.
     x: &'a mut [f32],
     query: &'a mut [f32],
     decay: &'a mut [f32],
     key: &'a mut [f32],
     value: &'a mut [f32],
-    /// Learning rates; later the outputs of the state, `[heads][tokens][width]` for each context.
+    /// Learning rates of RWKV-7. Later the same memory holds the outputs that are read from the state,
+    /// `[heads][tokens][width]` for each context.
     rate: &'a mut [f32],
     gate: &'a mut [f32],
     /// Low-rank vectors.
@@ -38,7 +39,8 @@ struct Pieces<'a> {
 }
 
 impl Forward<'_, '_> {
-    /// `x += output(gate * heads(norm(x)))`; also advances the states over the rows.
+    /// Runs the time mixing of an RWKV layer: `x += output(gate * heads(norm(x)))`. Also advances the recurrent states
+    /// over the rows.
     #[inline(never)] // keeps its temporaries off the stack of other layers
     pub(super) fn time_mix(&mut self, layer: &Layer, mixer: &Recurrent) {
         let at = self.beside_at();
@@ -184,7 +186,8 @@ impl Mixing<'_> {
         self.weights.vector(role, self.index)
     }
 
-    /// `x = row + lerp * (previous row - row)`, with vector `number` of the layer's `lerp` vectors.
+    /// Mixes each row with the previous row: `x = row + lerp * (previous row - row)`. `shift` has the differences;
+    /// `number` selects one of the layer's `lerp` vectors.
     fn lerp(&self, compute: &Compute<'_, '_>, rows_in: &[f32], shift: &[f32], number: usize, x: &mut [f32]) {
         let all = self.vector(Role::TimeMixLerp);
         let lerp = all.get(4 * number * self.dim..).unwrap_or(&[]);
@@ -217,7 +220,8 @@ impl Mixing<'_> {
         }
     }
 
-    /// Projects rows in RWKV-6, where each row determines how much of the previous row is mixed in.
+    /// Computes the projections of RWKV-6's time mixing. In RWKV-6, each row itself determines how much of the previous
+    /// row is mixed into it.
     fn project_by_data(&self, compute: &mut Compute<'_, '_>, input: &[f32], pieces: &mut Pieces<'_>) {
         let Pieces { shift, x, query, decay, key, value, gate, low, .. } = pieces;
         let (dim, rank) = (self.dim, self.mixer.ranks[1]);
@@ -288,7 +292,8 @@ impl Mixing<'_> {
         pieces.shift.fill(0.0);
     }
 
-    /// Computes all projections of the rows. Values of later layers are mixed with the first layer's values.
+    /// Computes all projections of RWKV-7's time mixing. The values of later layers are mixed with the values of the
+    /// first layer, which are kept in `first`.
     fn project(&self, compute: &mut Compute<'_, '_>, input: &[f32], pieces: &mut Pieces<'_>, first: &mut [f32]) {
         let Pieces { shift, x, query, decay, key, value, rate, gate, low } = pieces;
         let (dim, none): (_, fn(&Kernels, &mut [f32])) = (self.dim, |_, _| {});
@@ -337,7 +342,8 @@ impl Mixing<'_> {
         compute.by_tokens(rate, dim, &|_, x| compute.kernels.activate(Activation::Sigmoid, x, None));
     }
 
-    /// Computes a row's removal keys, each of length 1, the replacement keys, and the keys for the state.
+    /// Computes a row's removal keys, which have length 1, and the row's replacement keys. Then overwrites `key` with
+    /// the keys that are written to the state.
     fn keys(&self, kernels: &Kernels, key: &mut [f32], rate: &[f32], removal: &mut [f32], replace: &mut [f32]) {
         let (k_k, k_a) = (self.vector(Role::TimeMixKk), self.vector(Role::TimeMixKa));
         let n = self.mixer.keys as f32;
@@ -358,7 +364,8 @@ impl Mixing<'_> {
         }
     }
 
-    /// Advances the state of a context over the rows in `range`. The outputs of the state replace the learning rates.
+    /// Advances the recurrent state of a context over the elements `range` of its rows. The outputs of the state are
+    /// written over the learning rates.
     fn advance(
         &self,
         compute: &Compute<'_, '_>,
@@ -380,7 +387,7 @@ impl Mixing<'_> {
         });
     }
 
-    /// Computes the outputs of the rows in `range`, which belong to one context.
+    /// Computes the outputs of time mixing for the elements `range`, which belong to the rows of one context.
     fn combine(&self, kernels: &Kernels, range: core::ops::Range<usize>, pieces: &mut Pieces<'_>) {
         let Pieces { x, query, key, value, rate, .. } = pieces;
         let [query, key, value, made] = [query, key, value, rate].map(|piece| piece.get(range.clone()).unwrap_or(&[]));
@@ -392,8 +399,8 @@ impl Mixing<'_> {
         }
     }
 
-    /// Stores the output of token `t` of a context in `out`: each head's normed output and, in RWKV-7, the contribution
-    /// of the token's own key.
+    /// Computes the output of the mixing for token `t` of a context and stores it in `out`: the normed output of each
+    /// head and, in RWKV-7, what the token's own key contributes.
     fn combine_row(
         &self,
         kernels: &Kernels,

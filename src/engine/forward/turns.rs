@@ -13,8 +13,8 @@ use super::{Role, rows_mut};
 use crate::quant::le_f32;
 
 impl Forward<'_, '_> {
-    /// Prepares the input of a stack before its first layer: adds the two hidden states. Does nothing if the model has
-    /// no stacks that run in turns.
+    /// In a model whose two stacks of layers run in turns, adds the hidden states of both stacks before the first layer
+    /// of a turn. In all other models, does nothing.
     pub(super) fn take_turn(&mut self, index: usize) {
         let at = self.beside_at();
         let Self { spec, hidden, inputs, rows, .. } = self;
@@ -39,7 +39,8 @@ impl Forward<'_, '_> {
         }
     }
 
-    /// Stores the embeddings of the pass, if the model adds embeddings at the end of every layer.
+    /// Saves the token embeddings of the pass, if the model adds them to the hidden states again at the end of every
+    /// layer.
     pub(super) fn keep_embedding(&mut self) {
         let at = self.beside_at();
         let Self { spec, hidden, inputs, rows, .. } = self;

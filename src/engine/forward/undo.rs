@@ -10,13 +10,17 @@ use crate::model::Spec;
 
 use super::Forward;
 
-/// Progress of the contexts' drafts, and rows that recurrent states do not contain yet.
+/// What is needed to remove the last tokens of contexts: how far the predicting layers have read, and the rows that are
+/// not yet part of the recurrent states.
 pub(crate) struct Undo<'w> {
-    /// Progress of each context's drafts; empty if no drafts are planned.
+    /// What the predicting layers have read of each context, and what its recurrent states lack; empty if no drafts are
+    /// planned.
     ahead: &'w mut [Ahead],
-    /// The pending rows, which are outputs of projections: `[contexts][layers with a state][rows]`.
+    /// The rows that recurrent layers have computed for proposed tokens, until these tokens are accepted or removed:
+    /// `[contexts][layers with a state][rows]`.
     pending: &'w mut [f32],
-    /// A copy of one layer's state, then room for the outputs of pending rows, which nothing reads.
+    /// Scratch memory for advancing a copy of one layer's state over pending rows. It holds the copy and, after it, the
+    /// outputs that are computed meanwhile, which nothing reads.
     pub scratch: &'w mut [f32],
     contexts: usize,
 }
@@ -54,7 +58,8 @@ impl<'w> Undo<'w> {
 }
 
 impl Forward<'_, '_> {
-    /// Takes the pending rows of a context into the context's states. The rows end before `position`.
+    /// Updates the recurrent states of a context with those rows that the states do not contain yet. The last of these
+    /// rows is before `position`.
     pub fn settle(&mut self, context: usize, position: usize) {
         if let Some(pool) = self.pools.get_mut(STATES) {
             pool.claim(context, 0, 0);

@@ -10,12 +10,12 @@ pub(crate) struct Window<'m, 'w> {
     /// The window's two halves. The rows in one half are multiplied while the storage reads into the other. Each half
     /// has room for a row of any matrix.
     bytes: &'w mut [u8],
-    /// The first error of the storage in this run. Until the error is taken, nothing more is read and all results are
-    /// void.
+    /// The first error of the storage in this run. Once there is an error, nothing more is read, and all results are
+    /// invalid until the error is taken.
     fault: Option<Error>,
 }
 
-/// Size of a window in bytes: `bytes`, or more if two rows of `row` bytes do not fit in `bytes`.
+/// Size of a window in bytes: `bytes`, but at least enough for two rows of `row` bytes.
 pub(crate) const fn window_bytes(bytes: usize, row: usize) -> Option<usize> {
     let half = if bytes / 2 > row { bytes / 2 } else { row };
     match half.checked_next_multiple_of(ALIGN) {
@@ -48,15 +48,16 @@ impl<'m, 'w> Window<'m, 'w> {
         if fault.is_some() { &[] } else { bytes }
     }
 
-    /// Reads a matrix in bands of rows, and calls `multiply` with each band and the index of the band's first row. On
-    /// error the remaining bands are left out.
+    /// Reads a matrix from the storage in bands of rows. Calls `multiply` with each band and with the index of the
+    /// band's first row. After an error, no more bands are read.
     pub fn bands(&mut self, w: &Matrix<'_>, multiply: &mut dyn FnMut(usize, Matrix<'_>)) {
         let Self { storage, bytes, fault } = self;
         let (half, row, Some(start)) = (bytes.len() / 2, w.row_bytes(), w.stored()) else { return };
         let (mut now, mut next) = bytes.split_at_mut_checked(half).unwrap_or_default();
         let most = band_rows(half, row);
         debug_assert!(most > 0, "the window is smaller than a row");
-        // Each step reads a band and multiplies the band before it. That band has `count` rows, from row `first` on.
+        // Each step of this loop reads the next band of rows, and meanwhile multiplies the band that was read before.
+        // The band that was read before has `count` rows, from row `first` on.
         let (mut first, mut count) = (0, 0);
         while most > 0 && fault.is_none() {
             let after = first + count;
@@ -77,8 +78,8 @@ impl<'m, 'w> Window<'m, 'w> {
     }
 }
 
-/// Number of rows in a band. If there is room, these are whole panels or whole pairs of rows, because kernels multiply
-/// such rows together.
+/// Returns the number of rows that are read at a time. If `bytes` suffices, these are whole panels or whole pairs of
+/// rows, because kernels multiply such rows together.
 fn band_rows(bytes: usize, row: usize) -> usize {
     let fit = bytes.checked_div(row).unwrap_or(0);
     let unit = if fit >= PANEL_ROWS { PANEL_ROWS } else { 2 };
@@ -100,7 +101,7 @@ fn read(
             work();
         }
     });
-    // Calls `work` here if the storage did not, because a storage with this mistake must not change results.
+    // Calls `work` here if the storage did not call it, because such a mistake of the storage must not change results.
     if let Some(work) = work {
         work();
     }

@@ -18,7 +18,8 @@ pub(super) trait Dot: Copy {
     /// The processor has the instruction.
     unsafe fn new() -> Self;
 
-    /// Adds the dot product of 32 weights and 32 quants to `sums`, distributed among the four lanes in any way.
+    /// Adds the dot product of 32 weights and 32 quants to `sums`. Only the total of the four lanes matters, so the
+    /// products may be divided among the lanes in any way.
     fn dot(self, sums: int32x4_t, w: [int8x16_t; 2], x: [int8x16_t; 2]) -> int32x4_t;
 
     /// [`dot`](Self::dot) for 16 weights and 16 quants.
@@ -74,7 +75,7 @@ const fn is_simple<F: Format>() -> bool {
     F::M.is_none() && matches!(F::D, Some((0, _))) && matches!(F::SHAPE, Shape::Bytes(2) | Shape::Nibbles(2, _))
 }
 
-/// Eight rows of format `F`, multiplied with the instruction of `D`.
+/// Multiplies eight rows of format `F` with a token by the instruction of `D`.
 pub(super) struct Rows<F, D>(PhantomData<(F, D)>);
 
 // SAFETY: `dot` reads the blocks of eight rows, reads the activations of as many blocks as a row has, and writes eight
@@ -107,8 +108,8 @@ unsafe impl<F: Format, D: Dot> Blocks for Rows<F, D> {
 }
 
 impl<F: Format, D: Dot> Rows<F, D> {
-    /// Multiplies eight rows of a format that [`load`] can read. The integer sums are never cleared: they grow from
-    /// block to block, modulo 2^32, and the sum of a block is the growth during this block.
+    /// Multiplies eight rows of a format that [`load`] can read with a token. The integer sums are never cleared: they
+    /// grow from block to block, modulo 2^32, and the sum of a block is the growth during this block.
     #[inline(always)]
     unsafe fn simple(w: *const u8, row_bytes: usize, x: Row<'_>, out: *mut f32) {
         // SAFETY: each step reads one block of each of eight rows and 32 quants of `x`, which has as many blocks as a
@@ -200,7 +201,8 @@ impl<F: Format, D: Dot> Rows<F, D> {
                 let q = x.q.as_ptr().add(i * 256);
                 let group_sums = group_sums::<F>(&*x.sums.as_ptr().add(i * 16).cast());
                 let scales = Scales::of::<F>(blocks);
-                // Computes both sums here, so that the registers of the sums' inputs are free in the loop below.
+                // Both sums are computed before the loop below, so that the registers of their inputs are free in the
+                // loop.
                 let mut total = vdupq_n_s32(0);
                 if bias::<F>() > 0 {
                     total = vmulq_n_s32(times_sums::<F>(scales.scales, group_sums), -i32::from(bias::<F>()));
@@ -274,8 +276,9 @@ fn prefetch<const AT: usize>(p: *const u8) {
     }
 }
 
-/// Integer sums of four rows, which are never cleared (see [`Rows::simple`]): one set for the even groups and one for
-/// the odd groups. `before` has the sums of each row as they were at the last call of [`grown`](Self::grown).
+/// Integer sums of four rows: one set for the even groups of weights, and one for the odd groups. The sums are never
+/// set to 0 (see [`Rows::simple`]). `before` has what the sums of each row were when [`grown`](Self::grown) was called
+/// last.
 struct Run {
     sums: [[int32x4_t; 4]; 2],
     before: [int32x4_t; 2],
@@ -306,7 +309,7 @@ fn reread<B>(blocks: [&B; 4]) -> [&B; 4] {
     })
 }
 
-/// Forces the value to be computed here instead of at its use.
+/// Forces the compiler to compute `x` here instead of where `x` is used.
 #[inline(always)]
 fn pinned(mut x: int32x4_t) -> int32x4_t {
     // SAFETY: contains no instruction.
@@ -314,8 +317,8 @@ fn pinned(mut x: int32x4_t) -> int32x4_t {
     x
 }
 
-/// [`join`], but computed here instead of at its use, because otherwise the compiler would delay the computation and
-/// copy the running sums.
+/// Does the same as [`join`], but at once. Otherwise the compiler would delay the computation until the result is used,
+/// and would copy the running sums.
 #[inline(always)]
 fn join_now([a, b, c, d]: [int32x4_t; 4]) -> int32x4_t {
     let x;

@@ -39,7 +39,7 @@ impl Pair {
     }
 }
 
-/// The bias that remains in the signed bytes of [`Pair::signed`].
+/// The bias that must still be subtracted from the bytes that [`Pair::signed`] returns.
 pub(super) const fn bias<F: Format>() -> u8 {
     if F::MAX > 127 { 0 } else { F::BIAS }
 }
@@ -135,7 +135,7 @@ impl Bytes for Pair {
             3 => x.map(|x| vshlq_n_u8::<3>(x)),
             _ => x.map(|x| vshlq_n_u8::<4>(x)),
         };
-        // If the mask has all bits that remain after the shift, it is left out, because a right shift fills with zeros.
+        // A right shift fills with zeros. If the mask keeps all other bits, it has no effect and is left out.
         if left < 0 && mask == 0xff >> -left { shifted } else { self.and(shifted, self.splat(mask)) }
     }
     #[inline(always)]
@@ -145,7 +145,7 @@ impl Bytes for Pair {
     }
     #[inline(always)]
     fn spread(self, bits: u32) -> Self::V {
-        // Copies each byte to eight lanes, then tests one bit per lane.
+        // Each of the four bytes is copied to eight lanes; then each lane tests one bit.
         let bytes = vreinterpretq_u8_u32(vdupq_n_u32(bits));
         let bit = vreinterpretq_u8_u64(vdupq_n_u64(0x8040_2010_0804_0201));
         let eight = |byte: u8| vdup_n_u8(byte);

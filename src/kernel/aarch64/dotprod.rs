@@ -54,7 +54,7 @@ impl Dot for Sdot {
 }
 
 impl Sdot {
-    /// Adds a dot product to each lane: of the lane's four bytes of `w` and the four bytes in lane `LANE` of `x`.
+    /// Adds a dot product of four bytes to each lane: the lane's bytes of `w` times the bytes in lane `LANE` of `x`.
     #[inline(always)]
     fn lane<const LANE: usize>(self, sum: int32x4_t, w: int8x16_t, x: int8x16_t) -> int32x4_t {
         let out;

@@ -32,12 +32,12 @@ unsafe fn smmla(sum: &mut int32x4_t, x: int8x16_t, w: int8x16_t) {
     }
 }
 
-/// Vectors for pairs of tokens, with one token in the lower half and the other token in the upper half. Only even
-/// indices are used; an odd last token is paired with itself.
+/// One vector for each pair of tokens, with the first of the two tokens in its lower half and the second in its upper
+/// half. Only the even indices are used. If the last token has no partner, it is paired with itself.
 type Pairs<V, const T: usize> = [[V; 4]; T];
 
-/// The index of the first token of each pair, computed so that the compiler knows, even without unrolling, that the
-/// index is below `T`.
+/// The index of the first token of each pair of tokens. The index is computed from the pair's number, so that the
+/// compiler knows, even without unrolling, that it is below `T`.
 #[inline(always)]
 fn evens<const T: usize>() -> impl Iterator<Item = usize> {
     (0..T.div_ceil(2)).map(|pair| 2 * pair)
@@ -93,7 +93,7 @@ unsafe impl Panel for Smmla {
         let pairs = vld4q_dup_f64(w);
         [pairs.0, pairs.1, pairs.2, pairs.3].map(|pair| vreinterpretq_f32_f64(pair))
     }
-    /// A chunk takes four steps of eight codes each. Two steps belong to each half of the chunk.
+    /// Multiplies a chunk of 32 codes per row in four steps of eight codes. Two steps belong to each half of the chunk.
     #[inline(always)]
     unsafe fn products<const T: usize>(
         codes: &mut *const u8,
@@ -153,8 +153,8 @@ unsafe impl Panel for Smmla {
             for t in evens::<T>() {
                 let (even, odd) = (sums[t], if t + 1 < T { sums[t + 1] } else { sums[t] });
                 let (even, odd) = (eight_sums::<GROUP>(even, eight), eight_sums::<GROUP>(odd, eight));
-                // Each vector holds the sums of two groups: for each group, the even token's sum twice, then the odd
-                // token's sum twice.
+                // Each vector has sums of two groups of quants. For each group, the sum of the even token comes twice,
+                // then the sum of the odd token twice.
                 let (low, high) = (vzip1q_s16(even, odd), vzip2q_s16(even, odd));
                 let two = [vzip1q_s16(low, low), vzip2q_s16(low, low), vzip1q_s16(high, high), vzip2q_s16(high, high)];
                 for (i, sums) in two.into_iter().enumerate() {
@@ -218,7 +218,7 @@ unsafe fn load(p: &mut *const u8) -> [int8x16_t; 2] {
     [a, b]
 }
 
-/// The float at `p` in both lanes; moves `p` to the next float.
+/// Loads the float at `p` into both lanes, and moves `p` to the next float.
 #[inline(always)]
 unsafe fn next(p: &mut *const f32) -> float32x2_t {
     let out;

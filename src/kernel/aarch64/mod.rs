@@ -1,6 +1,6 @@
 //! 64-bit Arm: tables for NEON, which every core has, for dot products (`sdot`) and for matrix products (`smmla`).
 
-// Closures that only call an intrinsic stay closures, because they name the operands.
+// Some closures only call an intrinsic. They are not replaced by its name, because the closure names the operands.
 #![allow(clippy::redundant_closure)]
 
 mod blocks;
@@ -37,8 +37,8 @@ formats_list!(choose neon_matmul floats neon_blocks);
 formats_list!(choose dotprod_matmul floats dotprod_blocks);
 formats_list!(choose i8mm_matmul floats i8mm_blocks);
 
-/// The matrix product of float weights. A sum takes four registers. A tile of only four sums therefore leaves registers
-/// for the inputs.
+/// Multiplies float weights. The sum of a row and a token takes four registers, so a tile has only four sums, and
+/// registers are left for the inputs.
 fn floats<W: float::Weight>(job: &mut Job<'_>) {
     if job.x.tokens == 1 {
         float::matmul::<_, W, 4, 1>(Neon, job);

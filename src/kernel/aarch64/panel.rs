@@ -24,7 +24,7 @@ pub(super) const LINE: usize = ROWS * 4;
 /// Bytes of a chunk of eight rows with one scale.
 const CHUNK: usize = CODES + LINE;
 
-/// Products of eight rows of a panel with `T` tokens.
+/// Multiplies eight rows of a panel with `T` tokens at a time.
 ///
 /// # Safety
 ///
@@ -49,9 +49,10 @@ pub(super) unsafe trait Panel {
     unsafe fn scales<const T: usize>(d: &mut [*const f32; T]) -> Self::Scales<T>;
     /// Reads a float of each row.
     fn line(w: &[u8; LINE]) -> Self::Line;
-    /// Returns the sums of the products of a chunk of eight rows with each token, and moves `codes` to the end of the
-    /// chunk. `halves` selects the first 16 codes of the chunk, the last 16, or both. The caller promises that the
-    /// quants that `q` was made from are still valid and that the processor has the instruction.
+    /// Multiplies a chunk of eight rows with each token and returns the sums of the products. Moves `codes` to the end
+    /// of the chunk. `halves` says which codes of the chunk are multiplied: the first 16, the last 16, or all. The
+    /// caller promises that the quants from which `q` was made are still valid and that the processor has the
+    /// instruction.
     unsafe fn products<const T: usize>(
         codes: &mut *const u8,
         q: Self::Quants<T>,
@@ -59,12 +60,14 @@ pub(super) unsafe trait Panel {
     ) -> Self::Sums<T>;
     /// Zeros.
     fn no_sums<const T: usize>() -> Self::Sums<T>;
-    /// Adds `sums` times the i32 of each row in `scale` to `totals`.
+    /// Adds products to `totals`: the sum of each row and token, times the row's i32 in `scale`.
     fn add_scaled<const T: usize>(totals: &mut Self::Sums<T>, sums: Self::Sums<T>, scale: &[u8; LINE]);
-    /// For each token, the sum of its 32 quants, repeated for every row. `sums` has the sums of each 16 quants.
+    /// Returns the sum of the 32 quants of a chunk for each token, repeated for every row. `sums` has the sums of the
+    /// chunk's first and last 16 quants.
     fn of_chunk<const T: usize>(sums: [&[i16; 2]; T]) -> Self::Sums<T>;
-    /// For each row and token, the sum over the groups of a block of `minimum * (sum of the group's quants)`. `w` has
-    /// the minimums of eight rows per group, as i16. `sums` has the sums of each 16 quants.
+    /// Adds up the products of the minimums: for each row and token, the sum of `minimum * (sum of the group's quants)`
+    /// over the groups of a block. `w` has the minimums of eight rows for each group, as i16. `sums` has the sums of
+    /// each 16 quants.
     fn minimums<const T: usize, const GROUP: usize>(w: &[[u8; 16]], sums: [&[i16; 16]; T]) -> Self::Sums<T>;
     /// Zeros.
     fn zero<const T: usize>() -> Self::Floats<T>;
@@ -86,8 +89,8 @@ pub(super) unsafe trait Along {
     unsafe fn products<const T: usize>(w: *const u8, q: [*const i8; T], halves: Range<usize>) -> [[int32x4_t; 2]; T];
 }
 
-// SAFETY: `put` and `products` of [`Along`] make the same promises; the other methods read only the elements that their
-// docs name.
+// SAFETY: `put` and `products` only call the methods of [`Along`] that make the same promises. The other methods read
+// only the elements that their docs name.
 unsafe impl<A: Along> Panel for A {
     type Quants<const T: usize> = [*const i8; T];
     type Sums<const T: usize> = [[int32x4_t; 2]; T];
@@ -371,7 +374,7 @@ pub(super) unsafe fn blocks<P: Panel, const T: usize, const GROUP: usize, const 
     }
 }
 
-/// The sums of the activations of eight groups, from group `8 * eight` on.
+/// The sums of the activations for groups `8 * eight` up to `8 * eight + 8` of a block.
 #[inline(always)]
 pub(super) fn eight_sums<const GROUP: usize>(sums: &[i16; 16], eight: usize) -> int16x8_t {
     let [first, last] = must_cast(*sums);

@@ -42,8 +42,8 @@ impl Scales {
         let (scales, minimums) = (bytes(vtrn1q_u64(ab13, cd13)), bytes(vtrn2q_u64(ab02, cd02)));
         let rest = bytes(vtrn2q_u64(ab13, cd13));
 
-        // Values 0 to 3 are the low six bits of `first`. Values 4 to 7 have their low four bits in `rest` and their
-        // high two bits in the high bits of `first`.
+        // `first` has values 0 to 3 in the low six bits of its bytes. Values 4 to 7 are split: their low four bits are
+        // in `rest`, and their high two bits are the high bits of `first`.
         let columns = |first, rest| {
             let second = vsliq_n_u8::<4>(rest, vshrq_n_u8::<6>(first));
             let both = [vandq_u8(first, vdupq_n_u8(0x3f)), second].map(|x| vreinterpretq_s32_u8(x));
@@ -58,7 +58,8 @@ impl Scales {
     }
 }
 
-/// Arranges sixteen bytes of each of four rows as in [`Scales`], or eight bytes of each if groups have 32 weights.
+/// Arranges the scales of four rows as in [`Scales`]. Each row has sixteen one-byte scales, or eight if a scale is for
+/// 32 weights.
 #[inline(always)]
 fn columns<F: Format>([a, b, c, d]: [[u64; 2]; 4]) -> [int32x4_t; 4] {
     let two = |a: u64, b: u64| vreinterpretq_s32_u64(vcombine_u64(vcreate_u64(a), vcreate_u64(b)));
@@ -83,7 +84,8 @@ pub(super) fn column<const GROUP: usize>(columns: [int32x4_t; 4]) -> int32x4_t {
     })
 }
 
-/// For every four groups, a vector that has the four sums of the groups' activations in both halves.
+/// The sums of activations of the 16 groups, in four vectors. Vector `i` has the sums of groups `4 * i` to `4 * i + 3`
+/// in its lower half, and the same sums in its upper half.
 #[inline(always)]
 pub(super) fn group_sums<F: Format>(sums: &[i16; 16]) -> [int16x8_t; 4] {
     let sums: [int16x8_t; 2] = must_cast(*sums);
@@ -95,7 +97,8 @@ pub(super) fn group_sums<F: Format>(sums: &[i16; 16]) -> [int16x8_t; 4] {
     [a[0], a[1], b[0], b[1]]
 }
 
-/// For each row, the sum over the groups of the row's scale (or minimum) times the group's sum.
+/// Multiplies the scales (or minimums) of the groups by the groups' sums of activations, and adds up these products for
+/// each of four rows.
 #[inline(always)]
 pub(super) fn times_sums<F: Format>(columns: [int32x4_t; 4], sums: [int16x8_t; 4]) -> int32x4_t {
     let mut rows = [vdupq_n_s32(0); 4];
@@ -109,7 +112,7 @@ pub(super) fn times_sums<F: Format>(columns: [int32x4_t; 4], sums: [int16x8_t; 4
     join(rows)
 }
 
-/// `d` and `m` of four blocks, for the weights from element `at` on.
+/// The f16 scales `d` and, if the format has them, `m` of four blocks, as floats, for the weights from element `at` on.
 #[inline(always)]
 pub(super) fn floats<F: Format>(blocks: [&F::Block; 4], at: usize) -> [float32x4_t; 2] {
     match (F::D, F::M) {

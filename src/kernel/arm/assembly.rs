@@ -3,7 +3,7 @@
 /// The start values of sums.
 pub(super) static ZEROS: [f32; 16] = [0.0; 16];
 
-/// The assembler directive that enables instructions that are detected at run time.
+/// The assembler directive that makes the assembler accept instructions that are only detected at run time.
 #[cfg(arm_linux)]
 macro_rules! unit {
     () => {
@@ -46,7 +46,7 @@ macro_rules! fpu {
 }
 pub(super) use fpu;
 
-/// For each pair of registers, adds the second register to the first.
+/// Assembly that, for each pair of registers, adds the second register to the first.
 macro_rules! sums {
     ($($x:literal $y:literal),*) => { concat!($("vadd.f32 ", $x, ", ", $x, ", ", $y, "\n",)*) };
 }

@@ -76,9 +76,10 @@ struct Shape<'a> {
     sums: *mut f32,
 }
 
-/// The positions of a block that a token attends to, relative to the first tile that contains such a position.
+/// The positions of a block that a token attends to. They are counted from the start of the first tile that contains
+/// one of them.
 struct BlockRange {
-    /// The distance in bytes from the start of a head to each tile.
+    /// For each tile of the block, the distance in bytes from the start of a head's keys or values to the tile.
     at: [*const f32; BLOCK / TILE],
     /// The first position, and one past the last.
     lane: usize,
@@ -111,7 +112,7 @@ impl BlockRange {
 /// width.
 #[inline(always)]
 unsafe fn row(shape: &Shape<'_>, first: &BlockRange, hi: usize, base: *const f32, q: *const f32, out: *mut f32) {
-    // Room for a block of positions, and for the zeros after the block's last score.
+    // Room for the scores of a block of positions, and for the zeros after the last score.
     let mut weights = MaybeUninit::<[f32; BLOCK + TILE]>::uninit();
     let mut total = MaybeUninit::<[f32; TILE]>::uninit();
     let (weights, total) = (weights.as_mut_ptr().cast::<f32>(), total.as_mut_ptr().cast::<f32>());
@@ -163,8 +164,9 @@ unsafe fn later(
     }
 }
 
-/// Adds the values of a block, each times its weight, to the sums. `from` has the sums so far; it moves on by `step`
-/// floats after every 16 elements of a value.
+/// Adds the values of a block of positions, each times its weight, to a row's sums in `shape.sums`. The start value of
+/// sums `i..i + 16` is read from `from`, which then moves on by `step` floats: a `step` of 0 reads the same zeros for
+/// all sums.
 ///
 /// # Safety
 ///
@@ -179,7 +181,7 @@ unsafe fn add_values(
 ) {
     let rows = (range.end - range.lane, TILE - range.lane);
     for i in (0..shape.width).step_by(16) {
-        // SAFETY: the caller promises the tiles and the sums, and `i` is less than the width of the sums.
+        // SAFETY: the caller promises that the tiles and the sums are valid, and `i` is less than the number of sums.
         unsafe {
             let (values, to) = (base.wrapping_add(shape.tiles.values + i), shape.sums.add(i));
             let lanes = (shape.width, shape.dim - i);

@@ -2,8 +2,8 @@
 
 use super::assembly::{ZEROS, fpu, sums, tree};
 
-/// Adds eight floats of a row, times a factor, to the lower or the upper lanes. With `!`, the pointer moves past the
-/// floats.
+/// Assembly that adds eight floats of a row, times a factor, to `s0` to `s7` (`low!`) or `s8` to `s15` (`high`). A `!`
+/// also moves the row's pointer past these eight floats.
 macro_rules! eight {
     (low! $row:literal, $x:literal) => {
         concat!("vldmia ", $row, "!, {{s16-s23}}\n", eight!(@ $x, "s0" "s1" "s2" "s3" "s4" "s5" "s6" "s7"))
@@ -25,22 +25,24 @@ macro_rules! eight {
     };
 }
 
-/// Adds 16 floats of a row, times a factor, to the lanes, and moves the pointer to the next row.
+/// Multiplies 16 floats of a row by a factor and adds them to the sums in the lanes. Moves the row's pointer to the
+/// next row.
 macro_rules! row {
     ($row:literal, $x:literal) => {
         concat!(eight!(low! $row, $x), eight!(high $row, $x), "add ", $row, ", ", $row, ", {step}\n")
     };
 }
 
-/// Adds a row of 16 keys, times an element of the query, to the lanes, and moves the pointer to the next row.
+/// Assembly that multiplies a row of 16 key elements by one element of the query, and adds the products to the sums in
+/// `s0` to `s15`. Then moves the pointer to the next row.
 macro_rules! keys {
     ($x:literal) => {
         concat!(eight!(low! "{k}", $x), eight!(high "{k}!", $x))
     };
 }
 
-/// Adds the first eight floats of a row of 16, times a factor, to the lanes. All 16 floats are loaded, so that the
-/// pointer moves to the next row.
+/// Multiplies the first eight floats of a row by a factor and adds them to the sums in the lanes. All 16 floats of the
+/// row are loaded, so that the pointer moves to the next row.
 macro_rules! half {
     ($row:literal, $x:literal) => {
         concat!(
@@ -79,7 +81,7 @@ macro_rules! larger {
     };
 }
 
-/// Computes the largest of the `n` floats at `at`, into `top`.
+/// Stores the largest of the `n` floats at `at` in `top`.
 ///
 /// Floats are compared as integers. A float is larger than a negative maximum if it is lower as an unsigned integer,
 /// and larger than any other maximum if it is greater as a signed integer.
@@ -104,7 +106,7 @@ macro_rules! largest {
             larger!("gt" "r0" "34" "44", "r1" "35" "45", "r2" "36" "46", "r3" "37" "47"),
             "subs {n}, {n}, #4\n",
             "bge 52b\n",
-            // One to three floats remain: compares the last four floats, some of which were compared before.
+            // If one to three floats remain, compares the last four floats. Comparing some of them twice does no harm.
             "54:\n",
             "adds {n}, {n}, #4\n",
             "beq 59f\n",
@@ -273,10 +275,11 @@ pub(super) unsafe fn sum_rows(rows: *const f32, x: *const f32, n: usize, from: *
     }
 }
 
-/// `to = from + sum(row[i] * x[i])` for `all` rows of 16 floats, with one fma per row, in order. `at` has the distance
-/// of each tile's rows from `base`, in bytes; rows are `stride` floats apart. The first tile contributes `first` rows,
-/// beginning `skip` floats after its first row; every other tile contributes up to sixteen rows. Only the first `lanes`
-/// lanes of the result are needed.
+/// Computes `to = from + sum(row[i] * x[i])` for `all` rows of 16 floats, with one fma per row, in order. The rows lie
+/// in several tiles: `at` has the distance in bytes of each tile's rows from `base`, and rows of a tile are `stride`
+/// floats apart. From the first tile, `first` rows are used, from the row on that begins `skip` floats after the tile's
+/// first row. From every other tile, up to sixteen rows are used. Only the first `lanes` lanes of the result are
+/// needed.
 ///
 /// # Safety
 ///
@@ -327,7 +330,7 @@ pub(super) unsafe fn add_rows(
             "subs {n}, {n}, #1",
             "bne 4b",
             "b 8f",
-            // If only eight lanes of the result or fewer are needed, half of a row is enough.
+            // If at most eight lanes of the result are needed, only multiplies the first half of each row.
             "7:",
             "vldmia {x}!, {{s24-s27}}",
             half!("{rows}", "s24"),
@@ -376,7 +379,8 @@ macro_rules! sixteen_sums {
     };
 }
 
-/// Adds every sixteen floats that begin before `end` to the sixteen sums at `from`, and stores the sums to `to`.
+/// Adds the floats from `x` to `end` to sixteen sums: every run of sixteen floats that begins before `end` is added to
+/// the sums at `from`. Stores the new sums to `to`.
 ///
 /// # Safety
 ///

@@ -18,10 +18,12 @@ use crate::kernel::lanes::Elements;
 use crate::memory::kv::Store;
 use crate::memory::{HeadLayout, KvType, TILE};
 
-/// Maximum number of query rows that a conversion serves. More rows would need more stack than other parts of a pass.
+/// Maximum number of query rows that share one conversion of keys and values to floats. With more rows, attention would
+/// need more stack than the rest of a pass.
 const ROWS: usize = 3;
 
-/// With this start value, a fused multiply-add is a product, whatever its sign.
+/// If a fused multiply-add starts with negative zeros, its result is the product itself, also if the product is a
+/// negative zero.
 static NEGATIVE_ZEROS: [f32; 16] = [-0.0; 16];
 
 /// A query row and its softmax so far.
@@ -36,13 +38,13 @@ struct Row {
     total: [f32; 16],
     /// The sum of the values, each times its weight.
     sums: *mut f32,
-    /// The scores, then the weights of a block of positions. The last 16 floats hold the sums of a block of dimensions,
-    /// then the weights of a tile, multiplied by the scales of the values.
+    /// The scores of a block of positions, later replaced by the weights. The last 16 floats are scratch memory: for
+    /// the sums over a block of dimensions, then for the weights of a tile, multiplied by the scales of the values.
     scores: *mut f32,
 }
 
-/// [`attend`](super::attend::attend), if [`Attention::is_plain`], the type of the cache is not f32, and values are
-/// stored separately.
+/// Does the same as [`attend`](super::attend::attend), for caches of a type other than f32. Only for jobs with
+/// [`Attention::is_plain`] whose values are stored separately.
 #[inline(never)]
 pub(super) fn attend(job: &Attention<'_>, out: &mut [f32], out_stride: usize, scratch: &mut [f32]) {
     let (dim, width, count) = (job.layout.dim, job.layout.padded(), job.tokens * job.group);
@@ -96,8 +98,8 @@ unsafe fn run(tiles: &Tiles<'_>, layout: HeadLayout, scale: f32, base: *const u8
     let width = layout.padded();
     for block in (reach.lo / BLOCK * BLOCK..reach.hi).step_by(BLOCK) {
         let seen = reach.clip(block, BLOCK);
-        // SAFETY: the caller promises rows and tiles; `score` writes the scores of every tile that a row attends to,
-        // and `weigh` their weights.
+        // SAFETY: the caller promises that the rows and tiles are valid. `score` writes the scores of every tile that a
+        // row attends to, and `weigh` then replaces the scores by weights.
         unsafe {
             for t in seen.tiles() {
                 score(layout, base.add(tiles.at(block / TILE + t)), rows, t);
@@ -116,7 +118,8 @@ unsafe fn run(tiles: &Tiles<'_>, layout: HeadLayout, scale: f32, base: *const u8
     }
 }
 
-/// The type of elements `16 * i..16 * i + 16`, and the offset in bytes of these elements of a value.
+/// Returns the element type of elements `16 * i..16 * i + 16` of a value in the cache, and the offset of these elements
+/// in bytes.
 fn sixteen(store: Store, i: usize) -> (Elements, usize) {
     match store {
         Store::Q8 => (Elements::I8, 16 * i),
@@ -130,7 +133,7 @@ fn has_scales(layout: HeadLayout) -> bool {
     (KvType::Q8_0.is_built() || KvType::Q4_0.is_built()) && layout.kind != KvType::F16
 }
 
-/// Writes the dot products of each row's query with the keys of tile `t` of a block to the scores.
+/// Multiplies each row's query with the keys of tile `t` of a block, and stores the dot products in the row's scores.
 ///
 /// # Safety
 ///
@@ -166,8 +169,8 @@ unsafe fn score(layout: HeadLayout, tile: *const u8, rows: &mut [Row], t: usize)
 }
 
 impl Row {
-    /// Turns the scores of the block of positions from `block` on into weights, and rescales the sums if a score is the
-    /// largest so far.
+    /// Turns the scores of the block of positions that begins at `block` into weights. If one of these scores is the
+    /// largest so far, the sums of the earlier blocks are rescaled.
     ///
     /// # Safety
     ///
@@ -180,13 +183,14 @@ impl Row {
         }
         let (scores, total) = (self.scores, self.total.as_mut_ptr());
         let first = lo / TILE * TILE;
-        // SAFETY: the caller promises the scores of the tiles from `first` to `hi`, and the sums.
+        // SAFETY: the caller promises that the scores of the tiles from `first` to `hi` are written, and that the row's
+        // sums are valid.
         unsafe {
             let at = scores.add(first);
             multiply(at, at, scale, hi - first);
             let top = largest(scores.add(lo), hi - lo);
             if top > self.best {
-                // Nothing is rescaled before the first score, because the sums are zero.
+                // Before the first score, there is nothing to rescale, because all sums are zero.
                 if self.best > f32::NEG_INFINITY {
                     let mut rescale = [self.best - top; 4];
                     exp(rescale.as_mut_ptr(), 0.0, 1);
@@ -205,8 +209,8 @@ impl Row {
     }
 }
 
-/// Adds the values of tile `t` of the block of positions from `block` on, each times its weight, to the sums of each
-/// row. `seen` are the positions of the block that a row attends to.
+/// Multiplies the values of tile `t` by their weights and adds them to the sums of each row. The tile belongs to the
+/// block of positions that begins at `block`. `seen` has the positions of the block that a row attends to.
 ///
 /// # Safety
 ///

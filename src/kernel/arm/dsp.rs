@@ -14,10 +14,11 @@ use crate::kernel::Job;
 use crate::quant::formats::{iq4_nl, mxfp4};
 use crate::quant::{Format, Shape, TensorType};
 
-/// Number of blocks that are processed at once: 256 columns.
+/// Number of blocks of 32 columns that are processed together.
 const BLOCKS: usize = 8;
 
-/// Spreads eight words to sixteen words of pairs: the word `first` and the seven words at `rest`.
+/// Spreads the bytes of eight words to pairs of i16, in sixteen words. The first word is `first`, and the other seven
+/// are at `rest`.
 ///
 /// # Safety
 ///
@@ -54,9 +55,9 @@ unsafe fn spread_all(first: u32, rest: *const i8, to: *mut u32) {
 }
 
 impl Spread {
-    /// Writes the block in the order in which the kernel reads it. If the scale of the `next` block is given, the last
-    /// two quants come first. (The block is written in place, because copying the block would take as long as writing
-    /// it.)
+    /// Writes the block's activations in the order in which the kernel reads them. If the block is the first of two
+    /// that are read together in words, `next` is the scale of the second; the last two activations are then written
+    /// first. (The block is written in place, because copying it would take as long as writing it.)
     #[inline(always)]
     fn write<F: Format>(to: &mut MaybeUninit<Self>, q: &[i8; 32], [a, b]: [i16; 2], scale: f32, next: Option<f32>) {
         let words: &[[u8; 4]; 8] = bytemuck::must_cast_ref(q);
@@ -91,8 +92,9 @@ pub(super) const fn has<F: Format>() -> bool {
     of_halves::<F>().is_some() || matches!(F::SHAPE, Shape::Bytes(2) | Shape::Halves(_))
 }
 
-/// For formats with four bits of each weight in the halves of bytes: a function from a word of quants for the low
-/// halves and a word of quants for the high halves to four words of pairs.
+/// Returns a function for formats in which each byte has four bits of one weight in its low half and four bits of
+/// another in its high half; `None` for other formats. The function takes a word of the activations for the low halves
+/// and a word for the high halves, and returns four words with a pair of i16 each.
 const fn of_halves<F: Format>() -> Option<fn(u32, u32) -> [u32; 4]> {
     match F::KIND {
         TensorType::Q4_0 | TensorType::Q4_1 => Some(of_nibbles),
@@ -102,7 +104,8 @@ const fn of_halves<F: Format>() -> Option<fn(u32, u32) -> [u32; 4]> {
     }
 }
 
-/// The words of quants of a block in the order in which the kernel reads them, by twos.
+/// The order in which the kernel reads the words of a token's block, which have four activations each. Two words are
+/// read at a time.
 const fn order<F: Format>() -> [[usize; 2]; 4] {
     match F::KIND {
         TensorType::Q5_0 | TensorType::Q5_1 => [[0, 1], [4, 5], [2, 3], [6, 7]],
@@ -121,7 +124,7 @@ pub(super) unsafe fn matmul<F: Format>(job: &mut Job<'_>) {
         return unsafe { super::halves::matmul::<F>(job, place) };
     }
     let row_bytes = job.w.len() / job.rows.max(1);
-    // Rows with an even number of blocks can be read in words: two blocks of 34 bytes are 17 words.
+    // If all rows start at multiples of four bytes, they can be read in words: two blocks of 34 bytes are 17 words.
     let in_words = matches!(F::SHAPE, Shape::Bytes(_)) && (job.w.as_ptr().addr() | row_bytes).is_multiple_of(4);
     let kernel = match F::KIND {
         TensorType::Q4_0 => two_rows_of_nibbles,
@@ -226,8 +229,8 @@ macro_rules! eight {
     };
 }
 
-/// Loads eight quants and eight weights of each of two rows, and multiplies the quants with the weights of both rows.
-/// With `words`, the weights are aligned to four bytes.
+/// Multiplies eight quants with eight weights of each of two rows. All of them are loaded first. With `words`, the
+/// weights are aligned to four bytes.
 macro_rules! eights {
     ($($first:ident)?) => {
         concat!(
@@ -244,7 +247,8 @@ macro_rules! eights {
         concat!(quants!(), eights!(@ $on))
     };
     (words first) => {
-        // The load also reads the fields `start` and `scale` of the block, which are not used.
+        // Loads six words at once, because a single instruction does so. Two of them are the fields `start` and `scale`
+        // of the block, which are not used.
         concat!("ldmia r0!, {{r3, r4, r5, r8, r9, r10}}\n", eights!(@ "8" first))
     };
     (@ $on:literal $($first:ident)?) => {
@@ -257,9 +261,10 @@ macro_rules! eights {
     };
 }
 
-/// Multiplies the first eight weights of two blocks. The first word has the first block's scale and two weights, and
-/// the second word has four weights. The ninth word has the block's last two weights and the scale of the second block.
-/// The scales go to `$scale`.
+/// Assembly that multiplies the first eight weights that are read of two neighbouring blocks of Q8_0. The first word
+/// has the first block's scale and its first two weights; the ninth word has the first block's last two weights and the
+/// second block's scale. Therefore the four weights of these two words are joined to one word. The other four weights
+/// are the second word. Both scales go to `$scale`.
 macro_rules! first {
     ($w:literal, $sum:literal, $scale:literal) => {
         concat!(
@@ -272,15 +277,15 @@ macro_rules! first {
     };
 }
 
-/// Loads the scales of both rows' blocks to s6 and s8. A block's scale precedes its weights.
+/// Loads the scales of the current blocks of two rows to s6 and s8. In a block, the scale comes before the weights.
 macro_rules! scales {
     () => {
         concat!("ldrh r6, [r1], #2\n", "vmov s6, r6\n", "ldrh r6, [r2], #2\n", "vmov s8, r6\n")
     };
 }
 
-/// Multiplies eight weights of a row with the quants: four weights are in the low halves of a word's bytes, four in the
-/// high halves.
+/// Multiplies eight weights of a row with the quants. The low halves of a word's bytes have four of the weights, the
+/// high halves the other four.
 macro_rules! nibbles {
     ($w:literal, $sum:literal) => {
         concat!(
@@ -433,7 +438,7 @@ kernel! {
     "vmov s6, s7, r6, r11",
     add!("b", "s6", "s7", "s5", ""),
 }
-// See `Mxfp4::d`. The code before label 2 handles exponents below 2, which are rare.
+// The code before label 2 computes the scale for exponents below 2, which are rare: see `Mxfp4::d`.
 kernel! {
     two_rows_of_mxfp4 of OF_MXFP4,
     "b 5f

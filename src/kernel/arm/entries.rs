@@ -15,8 +15,8 @@ pub(super) unsafe fn activate(f: Activation, x: &mut [f32], up: Option<&[f32]>) 
         return other_activation(f, x, up);
     }
     let len = up.map_or(x.len(), |up| up.len().min(x.len()));
-    // Floats after the last whole group of four are computed one by one. Without an `up`, all floats are computed one
-    // by one.
+    // The assembly computes groups of four floats, the last `len % 4` floats are computed one by one. If there is no
+    // `up`, all floats are computed one by one.
     let whole = if up.is_some() { len & !3 } else { 0 };
     let x = x.as_mut_ptr();
     // SAFETY: `x` has at least `len` floats, and so has `up`.

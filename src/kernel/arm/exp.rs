@@ -2,17 +2,19 @@
 
 use super::assembly::{ZEROS, fpu, on_words};
 
-/// The constants of [`exp`](crate::kernel::lanes::exp), for x or for -x.
+/// The constants for computing [`exp`](crate::kernel::lanes::exp) of x or of -x.
 #[repr(C)]
 struct Constants {
-    /// The constants that stay in s22 to s27: the first coefficient of the polynomial, the constants of `n` and `r`,
-    /// and a number that is less than the square of either end of the range of arguments.
+    /// The constants that stay in registers s22 to s27: the first coefficient of the polynomial; the constants that
+    /// compute the integer part `n` and the remainder `r` of the exponent; and a number below the square of the
+    /// smallest and of the largest argument.
     kept: [f32; 6],
     /// The start value of `n`, for four floats.
     whole: [f32; 4],
     /// The coefficients that the steps of two polynomials add.
     polynomials: [[f32; 2]; 7],
-    /// NaN, and the two ends of the range that arguments are clamped to.
+    /// NaN, and the smallest and the largest argument of the function. Other arguments are replaced by the nearest of
+    /// these two.
     ends: [f32; 3],
 }
 
@@ -103,16 +105,17 @@ macro_rules! parts {
     };
 }
 
-/// Evaluates the polynomial of r or, with VFMS, the polynomial of -r. The coefficients and partial results are in every
-/// second register.
+/// Assembly that evaluates the polynomial of r or, with VFMS as the instruction, the polynomial of -r. The coefficients
+/// and the partial results are in every second register.
 macro_rules! polynomial {
     ($fma:literal, $r:literal, $($q:literal $next:literal),*) => {
         concat!($($fma, ".f32 ", $next, ", ", $q, ", ", $r, "\n",)*)
     };
 }
 
-/// `exp` of two floats in two core registers: each polynomial times a power of two. The power is added to the exponent
-/// bits, which is right because the results are not denormal.
+/// Assembly that finishes `exp` of two floats, in two core registers: computes a polynomial for each float and
+/// multiplies it by a power of two. The multiplication adds to the exponent bits, which is right because no result is
+/// denormal.
 macro_rules! two {
     ($fma:literal, $x:literal, $y:literal, $n:literal, $m:literal, $a:literal, $b:literal $(, $again:literal)?) => {
         concat!(
@@ -127,7 +130,8 @@ macro_rules! two {
     };
 }
 
-/// Writes `exp` of s0 to s3, or of their negatives, to r0 to r3. Preserves s22 to s28.
+/// Assembly that computes `exp` of s0 to s3, or of their negatives, as the constants at `{constants}` say. The results
+/// go to r0 to r3; s22 to s28 are preserved.
 macro_rules! exps {
     ($fma:literal) => {
         concat!(
@@ -197,8 +201,8 @@ pub(super) unsafe fn exp(x: *mut f32, best: f32, fours: usize) {
 /// `x` points to the scores, `end` is greater than `lane`, and there is room for 16 floats from `end` on.
 #[inline(always)]
 pub(super) unsafe fn weigh(x: *mut f32, lane: usize, end: usize, best: f32) {
-    // SAFETY: the loop writes fours from `lane & !3` to at most `end + 3`; then zeros are written from `end` to
-    // `end + 16`, and from 0 to `lane`. All of these floats are the caller's.
+    // SAFETY: the loop writes groups of four floats, from `lane & !3` to at most `end + 3`. Then zeros are written from
+    // `end` to `end + 16`, and from 0 to `lane`. All of these floats are the caller's.
     unsafe {
         fpu!(
             on_words!(),

@@ -1,7 +1,7 @@
 //! Blocks of 32 codes of five bits (Q5_0, Q5_1), by SMLAD.
 //!
-//! A block has a bit of each code in four bytes, and four bits of each code in four words. For each byte of bits, a
-//! table has the two words that complete eight codes.
+//! A block stores the high bits of its codes in four bytes, and the low four bits in four words. A table gives, for
+//! each byte of high bits, the two words that these bits add to eight codes.
 
 use core::arch::asm;
 
@@ -40,7 +40,8 @@ macro_rules! eight_codes {
     };
 }
 
-/// Loads a word to the first register, and the low or the high halves of its bytes to the second.
+/// Assembly that loads a word with two codes per byte to the first register, and copies the low or the high halves of
+/// its bytes to the second register.
 macro_rules! halves {
     (low $w:literal $at:expr, $word:literal $to:literal) => {
         concat!("ldr ", $word, ", [", $w, ", #", $at, "]\n", "and ", $to, ", ", $word, ", #0x0f0f0f0f\n")
@@ -53,9 +54,10 @@ macro_rules! halves {
     };
 }
 
-/// Multiplies sixteen codes of each of two rows: the words at the offsets `$at + $p` and `$at + $q`, and the fifth bits
-/// at `$at + $low` and `$at + $high`. `$quants` loads the first quants; the sums begin with `$a` and `$b`. The words of
-/// the first row stay in r11 and r6 for their high halves; there is no register for those of the second row.
+/// Multiplies sixteen codes of each of two rows. The codes' low bits are in the words at the offsets `$at + $p` and
+/// `$at + $q`, and their fifth bits at `$at + $low` and `$at + $high`. `$quants` loads the first quants. The sums begin
+/// with `$a` and `$b`. The words of the first row stay in r11 and r6, because their high halves have further codes.
+/// There are no registers to keep the words of the second row.
 macro_rules! sixteen_codes {
     (
         $quants:expr, $multiply:literal $a:literal $b:literal, $at:literal, $low:literal $high:literal,
@@ -87,7 +89,8 @@ macro_rules! sixteen_codes {
     };
 }
 
-/// Multiplies a block of each of two rows, whose fifth bits begin at offset `$at`. `$head` loads the first quants.
+/// Multiplies a block of each of two rows with the quants. In the block, the bytes with the fifth bits of the codes
+/// begin at offset `$at`. `$head` loads the first quants.
 macro_rules! block_of_codes {
     ($head:literal, $multiply:literal $start:literal, $at:literal) => {
         concat!(

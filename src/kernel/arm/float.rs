@@ -34,8 +34,8 @@ macro_rules! of_one {
     }};
 }
 
-/// Sixteen or eight multiply-adds of the floats at `$a` and `$b`. The pointers move past the floats. The sums are in s0
-/// to s15.
+/// Multiplies sixteen or eight floats at `$a` with those at `$b`, and adds the products to the sums in s0 to s15. Moves
+/// the pointers past these floats.
 macro_rules! products {
     (16, $a:literal, $b:literal) => {
         concat!(

@@ -12,10 +12,11 @@ use crate::quant::{Format, TensorType};
 
 /// The order in which the codes of a block are multiplied.
 enum Order {
-    /// The words of each of four chunks, in this order. The first groups of 16 of all chunks come first, then the
-    /// second groups.
+    /// The groups have 16 weights. The four numbers select the words of each of four chunks, in the order in which they
+    /// are multiplied. The first groups of all chunks come first, then the second groups.
     Groups([usize; 4]),
-    /// The words of each of four chunks; a chunk's 32 weights are one group.
+    /// A group is the 32 weights of a chunk. The words of four chunks are multiplied in turn: one word of each chunk,
+    /// then the next word of each.
     Chunks,
     /// Bytes of two indices each.
     Indices,
@@ -35,12 +36,12 @@ pub(super) const fn has<F: Format>() -> bool {
     order(F::KIND).is_some()
 }
 
-/// A block of a token's activations, rearranged once for all rows.
+/// A block of a token's activations, rearranged once in the order in which all rows are multiplied with them.
 struct Token {
-    /// For each unit (a group of each of four chunks): the start values of the four sums, then the pairs of quants in
-    /// the order in which the codes are multiplied. All products have the factor 256. The sums of all groups follow as
-    /// pairs of i16: groups 0 and 2, 1 and 3, and so on. For [`Order::Indices`], there are only the pairs of quants for
-    /// each byte of indices.
+    /// The activations for each unit, which is a group of each of four chunks: the start values of the four sums, then
+    /// pairs of quants in the order in which the codes are multiplied. All products have the factor 256. After the last
+    /// unit come the sums of all groups as pairs of i16: groups 0 and 2, 1 and 3, and so on. For [`Order::Indices`],
+    /// there are only the pairs of quants for each byte of indices.
     words: [u32; 4 * (4 + 32) + 8],
 }
 
@@ -92,7 +93,7 @@ fn push<'a>(to: &mut impl Iterator<Item = &'a mut u32>, pair: [u32; 2]) {
     pair.into_iter().zip(to).for_each(|(word, to)| *to = word);
 }
 
-/// Multiplies all rows with all tokens. Between two blocks, the output holds the unfinished sums.
+/// Multiplies all rows with all tokens, block by block. After each block, the output holds the sums so far.
 ///
 /// # Safety
 ///
@@ -126,8 +127,9 @@ pub(super) unsafe fn matmul<F: Format>(job: &mut Job<'_>) {
     }
 }
 
-/// Puts four codes of a chunk together in r12: the bits `$low` of r2 and the bits `$high` of r7, which `$shift` moves. With a
-/// register for `$low`, r2 is shifted first. r8 is overwritten.
+/// Assembly that joins the low and high bits of four codes of a chunk, in r12. `$low` selects the low bits: r2 and a
+/// mask, or a register with the mask and a shift of r2. `$high` is the mask of the high bits in r7, which are then
+/// shifted by `$shift`. r8 is overwritten.
 macro_rules! codes {
     ($low:literal, $high:literal $shift:literal) => {
         concat!("and r12, ", $low, "\n", "and r8, r7, #", $high, "\n", "orr r12, r12, r8, ", $shift, "\n")
@@ -164,7 +166,8 @@ macro_rules! quants {
     };
 }
 
-/// Puts the codes of two chunks together and multiplies the codes with the quants.
+/// Assembly that joins the low and high bits of codes, for four codes of each of two chunks, and multiplies the codes
+/// by the activations.
 macro_rules! two {
     ($a:literal, $high_a:literal $shift_a:literal, $sum_a:literal; $b:literal, $high_b:literal $shift_b:literal, $sum_b:literal) => {
         concat!(
@@ -184,8 +187,8 @@ macro_rules! words {
     };
 }
 
-/// Loads the total to r7, the pointer to the scales to r10, and two words of scales to r8 and r9, in which two of the
-/// four bytes become the high bytes of i16.
+/// Assembly that loads the total to r7, the pointer to the scales to r10, and two words of scales to r8 and r9. Two of
+/// the four bytes in a word become the high bytes of i16.
 macro_rules! scales {
     ($first:literal, $second:literal) => {
         concat!(
@@ -202,17 +205,17 @@ macro_rules! scales {
     };
 }
 
-/// Adds the sums of two groups to the total, times the scales in a register. (SMLAW drops the low 16 bits of a product,
-/// which removes the factor 256 of the sum and the factor 256 of the scale.)
+/// Multiplies the sums of two groups by their scales, which are in a register, and adds them to the total. (The sum and
+/// the scale each have the factor 256. SMLAW drops the low 16 bits of a product, which removes both factors.)
 macro_rules! scaled {
     ($bottom:literal $top:literal, $scales:literal) => {
         concat!("smlawb r7, ", $bottom, ", ", $scales, ", r7\n", "smlawt r7, ", $top, ", ", $scales, ", r7\n")
     };
 }
 
-/// Defines a loop over rows. `$scales` sets r7 to the byte before the scales, for which there is room at sp + 20;
-/// `$products` leaves the total in s0, and moves r1 by `$moved`; `$finish` adds to the output in s2. The factor of the
-/// activations is in s6, `$lr` in lr.
+/// Defines a function that processes rows one by one. `$scales` unpacks the scales, for which there is room at sp + 20,
+/// and sets r7 to the byte before them. `$products` leaves the row's total in s0 and moves r1 by `$moved`. `$finish`
+/// adds the total to the output in s2. s6 has the factor of the activations, and lr has `$lr`.
 macro_rules! rows {
     ($name:ident, $lr:expr, $moved:literal, $scales:expr, $products:expr, $finish:expr) => {
         /// # Safety
@@ -274,7 +277,8 @@ macro_rules! add {
     };
 }
 
-/// `s2 += low * s6 * total - high * s6 * minimum`: the f16 `low` and `high` are in r8, the integer `minimum` in s1.
+/// Assembly that adds a block's product to s2: `s2 += low * s6 * s0 - high * s6 * s1`. `low` and `high` are the f16 in
+/// the lower and upper half of r8. s0 has the integer sum of the codes, s1 that of the minimums.
 macro_rules! add_with_minimum {
     () => {
         "vmov s3, r8
@@ -290,7 +294,8 @@ macro_rules! add_with_minimum {
     };
 }
 
-/// The units of both groups of 16 weights. `$half` multiplies one half of the block; its argument is `0` or `1`.
+/// Runs a block's units for the first groups of 16 weights of its chunks, then for the second groups. `$first` and
+/// `$second` multiply the two halves of a block.
 macro_rules! both_groups {
     ($first:expr, $second:expr) => {
         concat!(

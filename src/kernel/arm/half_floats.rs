@@ -3,7 +3,8 @@
 use super::assembly::{ZEROS, fpu, on_words, sums, tree};
 use crate::kernel::Job;
 
-/// Multiplies the bf16 of a register with two columns: a bf16 is the upper half of a float.
+/// Assembly that multiplies the two bf16 of a register by two columns of a token. A bf16 is converted by shifting,
+/// because it is the upper half of a float.
 macro_rules! bf16s {
     ($w:literal, $a:literal $x:literal, $b:literal $y:literal) => {
         concat!(
@@ -50,15 +51,15 @@ macro_rules! bf16_group {
     };
 }
 
-/// Multiplies the low (`b`) or the high (`t`) f16 of a register with a column.
+/// Assembly that converts the low (`b`) or high (`t`) f16 of a register and multiplies it by a column of the token.
 macro_rules! f16 {
     ($($half:literal $w:literal $sum:literal $x:literal),*) => {
         concat!($("vcvt", $half, ".f32.f16 s31, ", $w, "\n", "vfma.f32 ", $sum, ", s31, ", $x, "\n",)*)
     };
 }
 
-/// Multiplies sixteen f16. The second load of columns also fills registers of weights that are not needed any more, so
-/// that three loads are enough.
+/// Assembly that multiplies sixteen f16 weights. Three loads are enough, because the second load of columns also fills
+/// registers of weights that are not needed any more.
 macro_rules! f16_group {
     () => {
         concat!(
@@ -74,10 +75,11 @@ macro_rules! f16_group {
     };
 }
 
-/// Groups of sixteen columns in an iteration of the loop over a row.
+/// Number of groups of sixteen columns that one iteration of the loop over a row multiplies.
 const UNROLLED: usize = 4;
 
-/// Defines a loop over rows. `$group` multiplies sixteen columns; its code has `$bytes` bytes.
+/// Defines a function that multiplies all rows with a token. `$group` is the code for sixteen columns, which takes
+/// `$bytes` bytes.
 macro_rules! rows {
     ($name:ident, $group:ident, $bytes:literal) => {
         /// # Safety
@@ -87,10 +89,13 @@ macro_rules! rows {
         /// bytes.
         #[inline(never)]
         unsafe fn $name(w: *const u8, x: *const f32, end: *const f32, out: *mut f32, out_end: *const f32) {
-            // A row enters the loop behind the groups that its first iteration does not have.
+            // The code of the loop multiplies `UNROLLED` groups of columns per iteration. If the number of groups is
+            // not a multiple of `UNROLLED`, a row begins in the middle of the first iteration: the jump skips the
+            // missing groups.
             let missing = ((end.addr() - x.addr()) / 64).wrapping_neg() % UNROLLED;
             let mut start = [x.addr(), missing * $bytes];
-            // SAFETY: reads these weights and floats, and writes the outputs and `start`.
+            // SAFETY: the assembly reads the weights and the floats of the caller's promise, and writes only the
+            // outputs and `start`.
             unsafe {
                 fpu!(
                     on_words!(),

@@ -20,8 +20,8 @@ struct Token {
     /// The quants in order.
     #[cfg(helium)]
     quants: [i8; 256],
-    /// The sums of the groups as pairs of i16. For every four groups: the sums of the even groups, then the sums of the
-    /// odd groups.
+    /// For each group of quants, the sum of the group's quants, as i16. For every four groups, there is first a pair
+    /// with the sums of the even groups, then a pair with the sums of the odd groups.
     sums: [[u32; 2]; 2],
 }
 
@@ -39,7 +39,7 @@ impl Token {
         Self { quants, sums }
     }
 
-    /// Rearranges the quants in the order of the words of codes.
+    /// Arranges the quants in the order in which the words of codes are multiplied with them.
     #[cfg(not(helium))]
     fn spread(q: &[i8; 256]) -> [[u32; 4]; 32] {
         let mut quants = [[0; 4]; 32];
@@ -74,15 +74,15 @@ impl Token {
     }
 }
 
-/// The scales of two rows' groups. Afterwards, for each row, the sum over the groups of the sum of products times the
-/// scale.
+/// The input and the output of a kernel for two rows: the scales of each row's groups; then, per row, the sum over the
+/// groups of the group's products times its scale.
 #[repr(C, align(8))]
 struct Totals {
     scales: [u64; 2],
     totals: [i32; 2],
 }
 
-/// Multiplies all rows with all tokens. Between two blocks, the output holds the unfinished sums.
+/// Multiplies all rows with all tokens, block by block. After each block, the output holds the sums so far.
 ///
 /// # Safety
 ///
@@ -123,8 +123,8 @@ pub(super) unsafe fn matmul<F: Format>(job: &mut Job<'_>, place: usize) {
     }
 }
 
-/// Multiplies eight codes of a row with the quants in r8 to r11: four codes are in the low halves of a word's bytes,
-/// four in the high halves.
+/// Multiplies eight codes of a row with the quants in r8 to r11. The low halves of a word's bytes have four of the
+/// codes, and the high halves the other four.
 #[cfg(not(helium))]
 macro_rules! eight {
     ($w:literal, $low:literal, $high:literal) => {
@@ -160,7 +160,8 @@ macro_rules! eight {
     };
 }
 
-/// For both rows, adds the sum of a group, times the group's scale, to the row's total.
+/// Assembly that multiplies the sum of a group by the group's scale and adds the product to a row's total; for both
+/// rows.
 #[cfg(not(helium))]
 macro_rules! scaled {
     ($a:literal, $b:literal) => {

@@ -73,9 +73,9 @@ pub(super) unsafe fn matmul<F: Format>(job: &mut Job<'_>) -> bool {
     true
 }
 
-/// Defines a kernel that multiplies four rows at a time. `$row` takes two registers: it multiplies the block of a row
-/// at the address in the first register with the token's block in q0 and q1, and writes the sum to the second register.
-/// `$bias` corrects the sums in q5.
+/// Defines a kernel that multiplies four rows at a time. `$row` is the code for a block of a row. It is given two
+/// registers: the first one has the address of the block, and the second one gets the sum of the block's products with
+/// the token's block in q0 and q1. `$bias` is the code that corrects the sums in q5.
 macro_rules! kernel {
     ($name:ident, $row:ident, $bias:literal) => {
         /// # Safety
@@ -85,8 +85,9 @@ macro_rules! kernel {
         /// many rows as floats from `out` to the operands' `end`, a multiple of four and not 0.
         #[inline(never)]
         unsafe fn $name(operands: &Operands, w: *const u8, row_bytes: usize, out: *mut f32) {
-            // Each group of four rows begins with a step over three rows, from the end of the previous group's first
-            // row.
+            // The code begins each group of four rows by adding `operands.step` to the address, which then still points
+            // to the end of the previous group's first row. The step skips three rows. It is subtracted here, before
+            // the first group.
             let first = w.wrapping_sub(operands.step);
             // SAFETY: reads the blocks and writes the outputs that the caller promises. r6 and r7, which cannot be
             // operands, are kept in s28 and s29.
@@ -191,8 +192,8 @@ kernel!(four_rows, bytes, "");
 // Subtracts eight times the sum of the activations.
 kernel!(four_rows_of_nibbles, nibbles, "vaddv.s8 r2, q0\nvaddva.s8 r2, q1\nlsl r2, r2, #3\nvsub.i32 q5, q5, r2\n");
 
-/// Multiplies 16 bytes of codes of a row: the low halves with the quants in `$x`, and the high halves with the quants
-/// in `$y`. The sums go to `$low` and `$high`.
+/// Assembly that multiplies 16 bytes of a row, each with two four-bit codes: the low halves of the bytes by the
+/// activations in `$x`, and the high halves by the activations in `$y`. The sums go to `$low` and `$high`.
 macro_rules! halves {
     ($w:literal, $multiply:literal, $low:literal $x:literal, $high:literal $y:literal) => {
         concat!(

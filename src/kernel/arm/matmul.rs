@@ -5,16 +5,16 @@ use core::mem::MaybeUninit;
 use super::assembly::{ZEROS, fpu, on_words, sums, tree};
 use crate::kernel::Job;
 
-/// The data that is loaded at the start of every row: the first 24 floats of a token, in groups of eight, and zeros as
-/// start values of sums. The order is first group, third group, zeros, second group, zeros, because in this order one
-/// load fills several groups of registers.
+/// The data that is loaded at the start of every row: three groups of eight floats of a token, and zeros as start
+/// values of sums. The order in memory is: first group, third group, zeros, second group, zeros. In this order one load
+/// fills several groups of registers.
 struct Start(MaybeUninit<[[f32; 8]; 5]>);
 
 impl Start {
     const EMPTY: Self = Self(MaybeUninit::uninit());
 
-    /// Writes the data and returns the address of the data. (This is assembly, because the compiler would copy the data
-    /// twice.)
+    /// Writes the start data of a kernel and returns their address. (This is assembly, because the compiler would copy
+    /// the data twice.)
     ///
     /// # Safety
     ///
@@ -67,8 +67,9 @@ macro_rules! fmas {
     ($($sum:literal $w:literal $x:literal),*) => { concat!($("vfma.f32 ", $sum, ", ", $w, ", ", $x, "\n",)*) };
 }
 
-/// Multiplies eight columns and adds the products to the sums of the lower or the upper lanes. `$x` points to the
-/// token's floats; with a `!`, the pointer moves past them.
+/// Assembly that multiplies eight columns of the weights by eight floats of a token. The products are added to the sums
+/// of the lower lanes (`low`) or the upper lanes. `$x` points to the token's floats; with a `!`, the pointer moves past
+/// them.
 macro_rules! eight {
     (@ low) => {
         concat!(
@@ -87,8 +88,8 @@ macro_rules! eight {
     };
 }
 
-/// Multiplies the first 24 columns. The sums of the lower lanes are in s24 to s31, the sums of the upper lanes in s16
-/// to s23.
+/// Assembly that multiplies the first 24 columns of a row. The sums of the lower lanes are in s24 to s31, the sums of
+/// the upper lanes in s16 to s23.
 macro_rules! start {
     () => {
         concat!(
@@ -140,8 +141,9 @@ unsafe fn times_64(job: &Job<'_>, start: *const f32, x: *const f32, out: *mut f3
     // SAFETY: reads 64 floats of the token and of each row, and writes a float per row.
     unsafe {
         fpu!(
-            // An iteration multiplies four rows. If `rows` is not a multiple of four, the code first jumps into the
-            // loop, so that the first iteration multiplies the remaining one to three rows.
+            // Each iteration of the loop multiplies four rows. If `rows` is not a multiple of four, the code jumps into
+            // the middle of the loop at first, so that the first iteration multiplies the one to three rows that are
+            // left over.
             "ands {over}, {rows}, #3",
             "add {rows}, {rows}, #3",
             "lsr {rows}, {rows}, #2",
@@ -176,7 +178,8 @@ unsafe fn times_64(job: &Job<'_>, start: *const f32, x: *const f32, out: *mut f3
     }
 }
 
-/// Multiplies four columns of a row with the token, and adds the products to the sums in the registers `$a` to `$d`.
+/// Multiplies four columns of a row with those of the token, and adds the four products to the sums in the registers
+/// `$a` to `$d`.
 macro_rules! four {
     ($a:literal, $b:literal, $c:literal, $d:literal) => {
         concat!(
@@ -200,12 +203,12 @@ unsafe fn times(job: &Job<'_>, start: *const f32, x: *const f32, out: *mut f32) 
     unsafe {
         fpu!(
             on_words!(),
-            // `after` becomes the address at which each row enters the loop after its first 24 columns. There, the
-            // second half of a group of sixteen columns begins. The loop is unrolled five times, with 80 bytes of code
-            // per group.
+            // `after` becomes the address at which each row enters the loop after the row's first 24 columns. At this
+            // address, the second half of a group of sixteen columns begins. The loop is unrolled five times, and each
+            // group has 80 bytes of code.
             "adr {go}, 5f",
             "add {after}, {after}, {go}",
-            // `go` becomes the address of the code for the remaining columns.
+            // `go` becomes the address of the code that processes the columns after the last whole group.
             "adr {go}, 8f",
             "cmp {rest}, #8",
             "it eq",
@@ -236,8 +239,8 @@ unsafe fn times(job: &Job<'_>, start: *const f32, x: *const f32, out: *mut f32) 
             "7:",
             eight!(low "{at}!"),
             four!("s16", "s17", "s18", "s19"),
-            // Adds one 0 for all missing products of the last sixteen columns. One is enough, because zeros only change
-            // a sum if it is -0.
+            // The last sixteen columns are fewer than sixteen in this row: adds a single 0 for all missing products.
+            // One is enough, because adding zeros only changes a sum that is -0.
             "3:",
             "vldr s0, [{start}, #64]",
             "vadd.f32 s23, s23, s0",

@@ -66,8 +66,8 @@ use float::Fpu as Here;
 #[cfg(arm_linux)]
 pub(super) use neon::available;
 
-/// The table of this target. A function is in assembly if assembly takes fewer instructions (`benches/functions.sh`
-/// counts the instructions per token; the model was stories260K).
+/// The kernels of this target. A kernel is written in assembly if this takes fewer instructions, as counted per token
+/// by `benches/functions.sh` with the model stories260K.
 const OF_UNIT: Kernels = Kernels {
     #[cfg(arm_fpu)]
     attend: attend::attend,

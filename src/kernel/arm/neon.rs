@@ -38,8 +38,8 @@ macro_rules! quants {
     };
 }
 
-/// Multiplies the quants with a row's codes and adds the products to two sums. A 16-bit lane has room for the sum of
-/// two products. Clobbers q2 to q4.
+/// Multiplies the quants with the codes of a row and adds the products to two sums. The products are first added in
+/// pairs, because a 16-bit lane has room for two of them. Clobbers q2 to q4.
 macro_rules! row {
     (16, $codes:literal, $less:literal, $sums:literal) => {
         concat!(
@@ -74,7 +74,8 @@ macro_rules! row {
     };
 }
 
-/// Computes [`Vectors::dots`] of 16 or 32 codes; `$less` subtracts the bias.
+/// Computes [`Vectors::dots`] for blocks of 16 or 32 codes. `$less` is the instruction that subtracts the bias from the
+/// codes.
 macro_rules! dots {
     ($n:tt, $less:literal, $codes:ident, $bias:ident, $q:ident, $out:ident) => {
         asm!(
@@ -139,7 +140,7 @@ unsafe impl Vectors for Fpu {
     }
 }
 
-/// Byte operations on 32 bytes, eight in each of four registers.
+/// Operations on 32 bytes. Each of four registers has eight of the bytes.
 #[derive(Clone, Copy)]
 pub(in crate::kernel) struct Neon;
 

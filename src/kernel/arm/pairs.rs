@@ -2,7 +2,7 @@
 
 use core::arch::asm;
 
-/// Spreads four bytes to two pairs of i16: bytes 0 and 2, then bytes 1 and 3.
+/// Extends four bytes to i16. The first word of the result has bytes 0 and 2, the second word has bytes 1 and 3.
 #[inline(always)]
 pub(super) fn spread(four: u32) -> [u32; 2] {
     let (even, odd);
@@ -39,7 +39,7 @@ pub(super) fn of_codes(low: u32, high: u32) -> [u32; 4] {
     [a, b, c, d]
 }
 
-/// The quants that a word of codes is multiplied with: see [`of_codes`].
+/// The pairs of activations for one word of codes, as described at [`of_codes`].
 #[inline(always)]
 pub(super) fn of_code(quants: u32) -> [u32; 2] {
     let [even, odd] = spread(quants);
@@ -57,8 +57,8 @@ pub(super) fn of_code(quants: u32) -> [u32; 2] {
     [out, odd]
 }
 
-/// The quants that a word of indices is multiplied with: for each byte of the word, a quant of `low`, then a quant of
-/// `high`.
+/// Arranges the quants that a word of indices is multiplied with. For each byte of the word, there is a quant of `low`,
+/// then a quant of `high`.
 #[inline(always)]
 pub(super) fn of_indices(low: u32, high: u32) -> [u32; 4] {
     let ([even, odd], [high_even, high_odd]) = (spread(low), spread(high));
@@ -66,8 +66,8 @@ pub(super) fn of_indices(low: u32, high: u32) -> [u32; 4] {
     [first, odd & 0xffff | high_odd << 16, third, odd >> 16 | high_odd & 0xffff_0000]
 }
 
-/// For every value of a byte, a pair of weights. The byte's halves are indices into `codes`: the low half gives the
-/// first weight, the high half the second.
+/// Makes a table with a pair of weights for every value of a byte. The two halves of the byte are indices into `codes`:
+/// the low half gives the first weight of the pair, and the high half the second.
 pub(super) const fn table(codes: &[u8; 16], bias: u8) -> [u32; 256] {
     let (mut table, mut byte) = ([0; 256], 0);
     while byte < 256 {
@@ -78,7 +78,8 @@ pub(super) const fn table(codes: &[u8; 16], bias: u8) -> [u32; 256] {
     table
 }
 
-/// For every index of four bits, a word. Byte `i` of the word is 16 if bit `i` of the index is set, and otherwise 0.
+/// A table that spreads four bits to the bytes of a word. Byte `i` of the word is 16 if bit `i` of the index is set,
+/// and 0 otherwise.
 pub(super) static FLAGS: [u32; 16] = {
     let (mut flags, mut i) = ([0; 16], 0);
     while i < 16 {
@@ -88,7 +89,7 @@ pub(super) static FLAGS: [u32; 16] = {
     flags
 };
 
-/// For every byte, the words of [`FLAGS`] for its low and its high half.
+/// For every byte, two words: the entry of [`FLAGS`] for the byte's low half, and the entry for its high half.
 pub(super) static BYTE_FLAGS: [[u32; 2]; 256] = {
     let (mut flags, mut byte) = ([[0; 2]; 256], 0);
     while byte < 256 {

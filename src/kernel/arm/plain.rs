@@ -36,8 +36,9 @@ pub(super) fn rms_norm(x: &mut [f32], weight: &[u8], eps: f32) {
     }
 }
 
-/// Returns the sum of `n` products in sixteen lanes, which are added up by the same tree as in all other kernels.
-/// Missing products of the last sixteen are 0. `next` is `dyn`, so that the code exists once.
+/// Adds up `n` products in sixteen lanes, which are then added by the same tree as in all other kernels. If the last
+/// sixteen products are incomplete, the missing ones are 0. `next` returns the products' factors; it is `dyn`, so that
+/// the code exists only once.
 #[inline(never)]
 fn dot(next: &mut dyn FnMut() -> Option<(f32, f32)>, n: usize) -> f32 {
     let mut acc = [0.0; 16];

@@ -30,8 +30,8 @@ pub(super) fn quantize(x: &[f32], q: &mut [i8], sums: &mut [i16]) -> f32 {
     largest
 }
 
-/// Compares magnitudes (their bits times 2) with the largest magnitude so far. A new maximum is rare, so its branch is
-/// out of line.
+/// Assembly that compares magnitudes, as bits shifted left by 1 to drop the sign, with the largest magnitude so far. A
+/// new maximum is rare, so its branch is out of line.
 macro_rules! compare {
     ($($x:literal $then:literal $on:literal),*) => {
         concat!($("cmp {most}, ", $x, ", lsl #1\n", "blo ", $then, "f\n", $on, ":\n",)*)
@@ -41,7 +41,7 @@ macro_rules! compare {
     };
 }
 
-/// The bits of the largest magnitude.
+/// Returns the largest magnitude of the floats, as bits shifted left by 1 to drop the sign.
 ///
 /// # Safety
 ///
@@ -75,7 +75,8 @@ unsafe fn largest(x: *const f32, sixteens: usize) -> u32 {
     most >> 1
 }
 
-/// Packs, stores and sums the low bytes of four rounded floats; the sums are kept as pairs.
+/// Assembly that packs the low bytes of four rounded floats to a word and stores the word. Also adds the bytes to the
+/// sums, as pairs of i16.
 macro_rules! four {
     ($s0:literal, $s1:literal, $s2:literal, $s3:literal) => {
         concat!(
@@ -99,8 +100,8 @@ macro_rules! four {
     };
 }
 
-/// Multiplies floats by the inverse and rounds the products. s17 is 1.5 * 2^23, and the last bit of a float of this
-/// size is worth 1.
+/// Assembly that multiplies floats by s16, the inverse of the scale, and rounds the products. s17 is 1.5 * 2^23: adding
+/// it rounds to an integer, because the last bit of a float of this size is worth 1.
 macro_rules! rounded {
     ($($s:literal)*) => {
         concat!($("vmul.f32 ", $s, ", ", $s, ", s16\n", "vadd.f32 ", $s, ", ", $s, ", s17\n",)*)

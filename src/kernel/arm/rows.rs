@@ -1,4 +1,4 @@
-//! Converts rows of sixteen elements of the KV cache to floats.
+//! Assembly that converts rows of the KV cache, each of sixteen elements, to floats.
 
 use core::mem::MaybeUninit;
 
@@ -14,7 +14,8 @@ macro_rules! halves {
     };
 }
 
-/// Converts four signed fields of each of r0 to r3. The fields have `$bits` bits and begin at the bits `$i` to `$l`.
+/// Extracts four signed fields from each of the words r0 to r3, and converts them to floats. The fields have `$bits`
+/// bits and begin at the bits `$i`, `$j`, `$k` and `$l`.
 macro_rules! fields {
     ($bits:literal, $i:literal $j:literal $k:literal $l:literal) => {
         concat!(
@@ -43,7 +44,8 @@ macro_rules! fields {
     };
 }
 
-/// Converts fields of four bits. Inverting the highest bit of a field first subtracts 8.
+/// Assembly that converts fields of four bits to floats. Inverts the highest bit of each field first: read as a signed
+/// number, the field is then 8 less.
 macro_rules! nibbles {
     ($i:literal $j:literal $k:literal $l:literal) => {
         concat!(
@@ -56,7 +58,8 @@ macro_rules! nibbles {
     };
 }
 
-/// Defines a loop over rows. `$load` loads a row, `$row` converts it to s0 to s15.
+/// Defines a function that processes rows one by one. `$load` loads 16 elements of a row, and `$row` converts them to
+/// floats in s0 to s15.
 macro_rules! conversion {
     ($name:ident, $load:literal, $row:expr $(, $operand:ident = $value:expr)?) => {
         /// # Safety
@@ -99,8 +102,8 @@ conversion!(of_bytes, "ldmia {rows}, {{r0-r3}}", fields!("8", "0" "8" "16" "24")
 conversion!(of_low_halves, "ldmia {rows}, {{r0-r3}}", nibbles!("0" "8" "16" "24"), flip = 0x0808_0808u32);
 conversion!(of_high_halves, "ldmia {rows}, {{r0-r3}}", nibbles!("4" "12" "20" "28"), flip = 0x8080_8080u32);
 
-/// Converts `n` rows of sixteen elements, `stride` bytes apart, to contiguous rows of floats. Elements of a type that
-/// is not built are not converted.
+/// Converts `n` rows of sixteen elements, `stride` bytes apart, to contiguous rows of floats. Does nothing if the
+/// features of this build do not include the element type.
 ///
 /// # Safety
 ///
@@ -118,7 +121,7 @@ pub(super) unsafe fn convert(elements: Elements, to: *mut f32, rows: *const u8, 
     unsafe { convert(to, rows, stride, n) };
 }
 
-/// Adds `n` rows, each times its factor, to the sums. Rows are `stride` bytes apart.
+/// Multiplies `n` rows by their factors and adds them to the sums. Rows are `stride` bytes apart.
 ///
 /// # Safety
 ///

@@ -45,8 +45,8 @@ fn main() {
     let (mut cpu_has_dsp, mut dsp) = (false, None);
     for (name, value) in settings(&flags) {
         match name {
-            // These values are refused, because for these processors the compiler would use vector instructions that
-            // flush denormals, which changes results.
+            // These processors are refused: for them, the compiler would use vector instructions that flush denormals,
+            // which changes results.
             "target-cpu" if ["cortex-m52", "cortex-m55", "cortex-m85"].contains(&value) => refuse_vectors(name, value),
             "target-cpu" => cpu_has_dsp = ["cortex-m33", "cortex-m35p"].contains(&value),
             "target-feature" => {

@@ -2,11 +2,11 @@
 
 use crate::kernel::attention::Attention;
 
-/// The locations of the tiles in the memory of a head. All heads have the same locations.
+/// Where the tiles are in the memory of a head. They are at the same places in all heads.
 pub(super) struct Tiles<'a> {
     pages: &'a [u32],
-    /// Number of bytes per head; `bytes` is the number of bytes per tile, and `last` is the index of a head's last
-    /// tile.
+    /// `head` is the number of bytes of a KV head's tiles, `bytes` the number of bytes of a tile, and `last` the index
+    /// of a head's last tile.
     pub head: usize,
     bytes: usize,
     last: usize,

@@ -1,24 +1,24 @@
-//! What kernels that multiply blocks of two rows by SMLAD have in common.
+//! Data and assembly shared by the kernels that multiply blocks of two rows with SMLAD (two products of 16 bits at
+//! once).
 
 /// A block of a token's quants as pairs of i16, prepared once for all rows. Four bytes become two pairs: bytes 0 and 2,
 /// and bytes 1 and 3.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(super) struct Spread {
-    /// For formats with codes in the halves of bytes: the start value of the integer sums, `-256 * bias * sum(quants)`,
-    /// or, if the format has minimums, the sum of the quants as bits of an f32. For rows that are read in words, the
-    /// first of two blocks stores the bits of the second block's scale in this field. The field is 0 in all other
-    /// cases.
+    /// In formats whose bytes have one code in each half: the start value of the integer sums, which is `-256 * bias *
+    /// sum(quants)` or, if the format has minimums, the sum of the quants as the bits of an f32. In formats of which
+    /// two blocks are read together, in words: the bits of the second block's scale, in the first block of the two.
+    /// Otherwise 0.
     pub(super) start: i32,
     pub(super) scale: f32,
     pub(super) pairs: [[u32; 4]; 4],
 }
 
-/// Defines a kernel, which adds the dot products of one or more blocks of rows to the outputs. `$start` runs first for
-/// each two rows.
-/// `$block` multiplies one or two blocks of the token at r0 with blocks of two rows at r1 and r2; s0 and s1 are the
-/// sums. `$block` may use s2 to s11. Code outside of `$block` leaves r12 as `$start` set it, or as the address of
-/// `$table`.
+/// Defines a kernel that adds the dot products of one or more blocks of rows to the outputs. `$start` is the code that
+/// runs before each pair of rows. `$block` multiplies one or two blocks of the token at r0 with the blocks of two rows
+/// at r1 and r2, and adds the results to the sums in s0 and s1. `$block` may use s2 to s11. All other code leaves r12
+/// as `$start` has set it, or as the address of `$table`.
 macro_rules! kernel {
     ($name:ident, $start:expr, $($block:expr,)*) => {
         kernel!($name(out("r12") _,), $start, $($block,)*);
@@ -145,9 +145,9 @@ macro_rules! add {
 }
 pub(super) use add;
 
-/// Adds a block of each of two rows, whose scales and minimums are the halves of r6 and r11, to the sums in s0 and s1.
-/// The integer sums are in r3 and r4 with eight bits after the binary point, the token's scale is in s5, and the sum of
-/// the token's quants is in s4.
+/// Adds the products of a block to the sums of two rows, which are in s0 and s1. The halves of r6 and r11 are the
+/// blocks' scales and minimums. r3 and r4 have the integer sums, with eight bits after the binary point. s5 has the
+/// scale of the token, and s4 the sum of its quants.
 macro_rules! add_with_minimums {
     () => {
         "vmov s6, s7, r6, r11

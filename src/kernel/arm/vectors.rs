@@ -133,8 +133,8 @@ pub(super) unsafe fn add(x: *mut f32, y: *const f32, n: usize) {
     }
 }
 
-/// Rotates pairs by cosines and sines, and leaves the results in new registers. (VMLA and VMLS round the product before
-/// the sum, as the reference does.)
+/// Assembly that rotates pairs (`$a`, `$b`) by cosines and sines, and writes the results to `$x` and `$y`. VMLA and
+/// VMLS round each product before they add it, as the reference implementation does.
 macro_rules! turned {
     ($($a:literal $b:literal, $cos:literal $sin:literal, $x:literal $y:literal);*) => {
         concat!($(

@@ -37,7 +37,8 @@ fn in_register(mut x: u32) -> u32 {
     x
 }
 
-/// The bits of `mask` in `x`, shifted to the left (to the right if `left` is negative).
+/// Some bits of a word: those of `mask`, after the word was shifted to the left by `left` bits (to the right if `left`
+/// is negative).
 #[derive(Clone, Copy)]
 struct Field {
     x: u32,
@@ -64,8 +65,8 @@ impl Field {
             (mask, left) => shifted(self.x, left) & in_register(shifted(mask, left)),
         }
     }
-    /// Returns the field's bits, shifted. This takes one instruction and no register for the mask, because the
-    /// instruction that uses the result also does the shift.
+    /// Returns the field's bits as an operand that may still have to be shifted. This takes one instruction and no
+    /// register for the mask, because the instruction that uses the operand also shifts it.
     #[inline(always)]
     fn operand(self) -> u32 {
         match (self.mask, self.left) {
@@ -262,15 +263,15 @@ fn add_two_scaled(f16: bool, factors: [u32; 2], scale: f32, sums: [i32; 2], frac
 enum Order {
     /// Words of four codes, as [`Format::unpack`] returns them.
     Words,
-    /// Fields of this many bits, in the order of the weights. They begin at byte 2 of the block.
+    /// Codes of this many bits, packed without gaps in the order of the weights. They begin at byte 2 of the block.
     Fields(usize),
-    /// Bytes that store several weights as a fraction in base 3, as in TQ1_0: see [`sums_of_fractions`].
+    /// Each byte stores several codes as a fraction in base 3, as in TQ1_0: see [`sums_of_fractions`].
     Fractions,
 }
 
-/// The runs of bytes of a block of [`Order::Fractions`]: for each run, the number of words, and the number of digits in
-/// a byte. The first weights of a run are the first digits of all its bytes, the next weights are the second digits,
-/// and so on.
+/// The runs of bytes of a block of [`Order::Fractions`]: for each run, the number of its words, and the number of
+/// digits in each of its bytes. The first weights of a run are the first digits of all its bytes, the next weights are
+/// the second digits, and so on.
 const FRACTIONS: [(usize, usize); 3] = [(8, 5), (4, 5), (1, 4)];
 /// Words of a block, and most digits of a byte.
 const FRACTION_WORDS: usize = 13;
@@ -284,21 +285,21 @@ trait Layout: Format {
         TensorType::TQ1_0 => Order::Fractions,
         _ => Order::Words,
     };
-    /// Number of groups of 16 weights whose codes are in the same bytes and are therefore unpacked together. These
-    /// groups are halves of several chunks or, in blocks of fewer than 256, the two halves of a chunk.
+    /// Number of groups of 16 weights that are unpacked together, because their codes are in the same bytes. These
+    /// groups are halves of several chunks. In blocks of fewer than 256 weights, they are the two halves of a chunk.
     const TOGETHER: usize = match Self::KIND {
         TensorType::Q2_0 => 1, // each half has its own word
         _ if Self::ELEMENTS < SPAN => 2,
         _ => 4,
     };
-    /// True if a block of 256 has one scale, so that all products have one sum.
+    /// True if a block of 256 weights has only one scale, so that all products of a block can be added to one sum.
     const ONE_SCALE: bool = matches!(Self::KIND, TensorType::TQ1_0 | TensorType::TQ2_0);
     /// Number of rows that are multiplied together. (The registers cannot hold the sums of more rows.)
     const ROWS: usize = match Self::KIND {
         _ if Self::ONE_SCALE || Self::TOGETHER <= 2 => 2,
         _ => 1,
     };
-    /// Number of words that each chunk has in a unit: the words of a group of 32 or 16 weights.
+    /// Number of words that a chunk has in a unit. They contain the codes of a group of 32 or of 16 weights.
     const WORDS: usize = if Self::ELEMENTS == SPAN && Self::GROUP == 32 && !Self::ONE_SCALE { 8 } else { 4 };
     /// Sums of a unit.
     const SUMS: usize = match Self::ELEMENTS {
@@ -312,7 +313,7 @@ trait Layout: Format {
 }
 impl<F: Format> Layout for F {}
 
-/// Pair `i` of a half of a chunk, in an order other than [`Order::Words`]. A pair has two weights or two codes.
+/// Returns pair `i` of a half of a chunk, as two weights or two codes in one word, for any order but [`Order::Words`].
 #[inline(always)]
 fn pair<F: Layout>(block: &F::Block, chunk: usize, half: usize, i: usize) -> u32 {
     let bytes = block.as_ref();
@@ -334,10 +335,10 @@ fn word_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(*bytes_at(bytes, at))
 }
 
-/// The activations of a span, prepared in the order in which the kernels read them.
+/// The activations of a span, prepared once in the order in which the kernels read them for each row.
 struct Spread {
-    /// A unit is the groups that are unpacked together. For each unit: the start values of its sums, then the pairs for
-    /// each word of each group.
+    /// The words of each unit, which is the groups that are unpacked together: first the start values of the unit's
+    /// sums, then the pairs of activations for each word of each group.
     words: [MaybeUninit<u32>; SPAN / 2 + SPAN / 16],
     scales: [f32; SPAN / 32],
 }
@@ -382,7 +383,8 @@ fn spread_all(
         }
     };
     let groups = q.len().min(SPAN) / 16;
-    // Without a fraction, the even codes are multiplied with the even quants.
+    // If there is no fraction, the words of codes are separated into even and odd codes, so that the first pair is the
+    // even quants. Otherwise the first pair is the even quants times `2^fraction`, minus the odd quants.
     let (even_bits, odd_bits) = if fraction == 0 { (u32::MAX, 0) } else { (0x00ff_00ff, u32::MAX) };
     for first in (0..groups).step_by((together * apart).max(1)) {
         for first in (first..first + apart).step_by((in_chunk / HALF).max(1)) {
@@ -417,8 +419,9 @@ fn spread_all(
     }
 }
 
-/// Writes [`Spread::words`] for [`sums_of_fractions`]: the start value of a row's sum, then, for each word of four
-/// bytes and each of [`DIGITS`] digits, the pair for bytes 0 and 2, and the pair for bytes 1 and 3.
+/// Writes [`Spread::words`] in the order in which [`sums_of_fractions`] reads them. First comes the start value of a
+/// row's sum. Then come, for each word of four bytes and for each of its [`DIGITS`] digits, the pair for bytes 0 and 2
+/// and the pair for bytes 1 and 3.
 #[inline(never)]
 fn spread_fractions(q: &[i8], sums: &[i16], words: &mut [MaybeUninit<u32>]) {
     let mut to = words.iter_mut();
@@ -484,8 +487,8 @@ unsafe fn sums_of_fractions<F: Layout, const R: usize>(blocks: [&F::Block; R], m
                 // SAFETY: as above.
                 let [a, b] = unsafe { two(&mut words) };
                 for ([even, odd], sum) in thirds.iter_mut().zip(&mut sums) {
-                    // The values pass through a register, because otherwise the compiler would multiply by 27, 81 and
-                    // 243 instead.
+                    // The values are passed through registers. Otherwise the compiler would replace the repeated
+                    // multiplications by 3 by multiplications by 27, 81 and 243.
                     (*even, *odd) = (in_register(*even * 3), in_register(*odd * 3));
                     *sum = smlad(high_bytes(*even), a, *sum);
                     *sum = smlad(high_bytes(*odd), b, *sum);
@@ -497,9 +500,9 @@ unsafe fn sums_of_fractions<F: Layout, const R: usize>(blocks: [&F::Block; R], m
     sums
 }
 
-/// Computes `S` sums of products for each of `R` rows. The sums are over the `K` chunks from `first` on, or over half
-/// `half` of each of these chunks. In blocks of fewer than 256, they are over the two halves of a chunk. `words` moves
-/// past the words of this unit.
+/// Computes the integer sums of one unit for each of `R` rows. In a block of 256, sum `k` is over chunk `first + k`, of
+/// all `K` chunks or only of their half `half`. In smaller blocks, the two sums are over the two halves of a chunk.
+/// Moves `words` past the activations of this unit.
 ///
 /// # Safety
 ///
@@ -548,7 +551,8 @@ unsafe fn unit<F: Layout, const K: usize, const S: usize, const R: usize>(
     sums
 }
 
-/// For each row, the sum of all products of a block of 256 weights, each times the scale of its group.
+/// The integer dot product of a block of 256 weights with a token, for each of `R` rows. Each group's sum of products
+/// is multiplied by the group's scale.
 ///
 /// # Safety
 ///
@@ -582,7 +586,8 @@ unsafe fn sums_of_block<F: Layout, const K: usize, const S: usize, const R: usiz
     totals
 }
 
-/// Adds `sums / 2^fraction`, times the scale of the activations and the factor of the blocks, to `acc`.
+/// Adds the sums of `R` rows to `acc` as floats: `sum / 2^fraction`, times the scale of the activations and the factor
+/// of the row's block.
 #[inline(always)]
 fn add_scaled<F: Layout, const R: usize>(
     blocks: [&F::Block; R],
@@ -661,7 +666,7 @@ unsafe fn add_rows<F: Layout, const R: usize>(
     }
 }
 
-/// Multiplies all rows with all tokens. Between two spans, the output holds the unfinished sums.
+/// Multiplies all rows with all tokens, span by span. After each span, the output holds the sums so far.
 ///
 /// # Safety
 ///

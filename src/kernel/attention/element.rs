@@ -6,11 +6,12 @@ use super::tiles::Tile;
 use crate::kernel::lanes::{Elements, Isa, Lanes};
 use crate::memory::{HeadLayout, TILE};
 
-/// An element type of keys.
+/// The operations of attention on keys of one element type.
 ///
 /// # Safety
 ///
-/// `scores` writes the scores of every tile. All reads are inside a tile of the layout.
+/// An implementation of `scores` writes the scores of every tile. All methods read only inside the given tiles, as
+/// `layout` describes them.
 pub unsafe trait Keys {
     /// Computes the dot products of each query with the 16 keys of each tile. Stores a query's products at its pointer
     /// in `to`, tile after tile.
@@ -34,11 +35,14 @@ pub unsafe trait Keys {
 pub unsafe trait Values {
     /// Offset in bytes of elements `i..i + 16` of a value.
     fn offset(i: usize) -> usize;
-    /// The storage type of elements `i..i + 16`, if [`Isa::add_rows`] can convert elements of this type.
+    /// The type in which elements `i..i + 16` of a value are stored; `None` if [`Isa::add_rows`] cannot convert this
+    /// type.
     fn elements(i: usize) -> Option<Elements>;
-    /// Elements `i..i + 16` of the value at `at`, not yet multiplied by their scale.
+    /// Loads elements `i..i + 16` of the value whose row is at `at`, as floats that are not yet multiplied by the
+    /// value's scale.
     unsafe fn value<S: Isa>(s: S, at: *const u8, i: usize) -> S::V;
-    /// The scales of elements `i..i + 16` of the 16 values of a tile; `None` if this element type has no scales.
+    /// Returns the scales of elements `i..i + 16` of the values in a tile. `None` if values of this type have no
+    /// scales.
     #[inline(always)]
     unsafe fn scales<S: Isa>(_s: S, _tile: *const u8, _layout: HeadLayout, _i: usize) -> Option<S::V> {
         None
@@ -58,14 +62,16 @@ pub fn value_at(tile: *const u8, layout: HeadLayout, position: usize) -> *const 
 /// `tile` is a tile of this layout, whose values have scales, and values have an element `i`.
 #[inline(always)]
 unsafe fn value_scales<S: Isa>(s: S, tile: *const u8, layout: HeadLayout, i: usize) -> S::V {
-    // SAFETY: the values are followed by a row of 16 f16 per block, and element `i` is in block `i / 32`.
+    // SAFETY: after the values, the tile has a row of 16 scales (f16) for each block of 32 elements, and element `i` is
+    // in block `i / 32`.
     unsafe { s.load_f16(&*tile.add(layout.value_scales() + i / 32 * TILE * 2).cast()) }
 }
 
 macro_rules! float_element {
     ($name:ident, $bytes:literal, $load:ident, $elements:expr) => {
         pub struct $name;
-        // SAFETY: `scores` stores a vector per tile and query; reads are inside the tile, as argued at each block.
+        // SAFETY: `scores` stores a vector of scores for every tile and query. All reads are inside the tile, for the
+        // reason that is given at each block.
         unsafe impl Keys for $name {
             #[inline(always)]
             unsafe fn scores<S: Isa, const R: usize, const N: usize>(
@@ -177,8 +183,8 @@ unsafe fn block_scores<S: Isa, const R: usize, const N: usize>(
     }
 }
 
-/// Adds products to the sums of each tile and query: for each dimension in `range`, in order, the keys' codes times the
-/// query's element.
+/// Multiplies the codes of the keys by the elements of the query, for each dimension in `range`, in order, and adds the
+/// products to the sums of each tile and query.
 ///
 /// # Safety
 ///
@@ -301,7 +307,8 @@ unsafe impl Values for Q4 {
     }
 }
 
-/// Stores the scores of `N` tiles, tile after tile, for each row.
+/// Stores the scores of `N` tiles, each with one vector per query row. `to` has a pointer per query row, to which the
+/// scores of all tiles are written, tile after tile.
 ///
 /// # Safety
 ///

@@ -8,8 +8,8 @@ pub const TILES: usize = 4;
 /// Positions per block.
 pub const BLOCK: usize = TILES * TILE;
 
-/// A tile of the cache, and the tile to prefetch while this one is used. `later` is several tiles ahead, because with
-/// few rows the time spent on one tile is too short to fetch the next tile from memory.
+/// A tile of the cache, and the later tile that is prefetched while this one is used. `later` is several tiles ahead,
+/// because with few rows, using one tile takes less time than fetching one from memory.
 #[derive(Clone, Copy)]
 pub struct Tile {
     pub at: *const u8,
@@ -22,16 +22,16 @@ pub struct Tiles<'a> {
     tile_bytes: usize,
     /// Number of tiles of the head in the cache.
     pages: usize,
-    /// The first tile that any row attends to, and the number of tiles from there to the last tile that any row attends
-    /// to.
+    /// The first tile that has a position to which any row attends, and the number of tiles from this tile to the last
+    /// one of this kind.
     first: usize,
     count: usize,
-    /// Distance, in tiles, from the tile in use to the tile that is prefetched.
+    /// How many tiles ahead of the tile in use a tile is prefetched.
     distance: usize,
 }
 
 impl<'a> Tiles<'a> {
-    /// The tiles of `job` that `reach` touches; `None` if the cache has no tiles.
+    /// The tiles of the cache that hold the positions `reach`; `None` if the cache has no tiles.
     #[inline(always)]
     pub fn new(job: &'a Attention<'a>, reach: Range, distance: usize) -> Option<Self> {
         let tile_bytes = job.layout.tile_bytes();
@@ -43,7 +43,8 @@ impl<'a> Tiles<'a> {
     #[inline(always)]
     fn at(&self, tile: usize) -> *const u8 {
         let entry = tile.checked_rem(self.job.pages.len()).and_then(|entry| self.job.pages.get(entry));
-        // An entry without a page gets any page, because no row attends to the positions of such an entry.
+        // An entry of the page table may have no page. The address is then that of any page, because no row attends to
+        // the entry's positions.
         let page = entry.map_or(0, |page| *page as usize).min(self.pages - 1);
         self.job.tiles.as_ptr().wrapping_add(page * self.tile_bytes)
     }
@@ -51,8 +52,8 @@ impl<'a> Tiles<'a> {
     /// The four tiles of a block of positions.
     #[inline(always)]
     pub fn block(&self, block: usize) -> [Tile; TILES] {
-        // This does not use `from_fn`, because that would compile to a call, and would compute `later` even if it is
-        // unused.
+        // The four tiles are listed instead of using `from_fn`: it would compile to a call, and would also compute the
+        // tiles to prefetch (`later`) where they are not used.
         let first = block * TILES;
         [self.tile(first), self.tile(first + 1), self.tile(first + 2), self.tile(first + 3)]
     }
@@ -64,8 +65,8 @@ impl<'a> Tiles<'a> {
         if !cfg!(target_arch = "x86_64") {
             return Tile { at, later: at };
         }
-        // After the last tile of this head comes the first tile of the next head, whose memory follows the memory of
-        // this head.
+        // After the last tile of this head, the first tile of the next head is prefetched. The memory of that head
+        // follows the memory of this one.
         let later = tile + self.distance;
         let heads = later.saturating_sub(self.first).checked_div(self.count).unwrap_or(0);
         let next = self.at(later.wrapping_sub(heads * self.count));
@@ -81,7 +82,8 @@ pub struct Range {
 }
 
 impl Range {
-    /// The positions of `self` among the `len` positions from `start`, relative to `start`.
+    /// Returns those positions of the range that are among the `len` positions from `start` on. They are counted from
+    /// `start`.
     #[inline(always)]
     pub fn clip(self, start: usize, len: usize) -> Self {
         let cut = |position: usize| position.saturating_sub(start).min(len);
@@ -94,7 +96,7 @@ impl Range {
         self.lo / TILE..self.hi.div_ceil(TILE)
     }
 
-    /// The positions of `self` in tile `t` of the block, relative to the tile.
+    /// The part of this range that lies in tile `t` of the block of positions, relative to the start of the tile.
     #[inline(always)]
     pub fn lanes(self, t: usize) -> core::ops::Range<usize> {
         let lanes = self.clip(t * TILE, TILE);

@@ -115,7 +115,8 @@ impl<F: Format> Rows<F> {
         total
     }
 
-    /// The codes of a chunk as i16; the weights themselves if they are stored as signed bytes.
+    /// The codes of a chunk, widened to i16. If the format stores weights as signed bytes, the result is the weights
+    /// themselves.
     #[inline(always)]
     fn codes(block: &F::Block, chunk: usize) -> [v128; 4] {
         if let Shape::Bytes(offset) = F::SHAPE {
@@ -144,7 +145,8 @@ impl<F: Format> Rows<F> {
         F::M.map_or(f32x4_splat(0.0), |(offset, factor)| halves::<F>(blocks, offset, factor))
     }
 
-    /// For each group, the sum of its quants. With groups of 32, the last eight sums are zeros.
+    /// The sum of the quants of each group. If groups have 32 weights, there are eight sums, and zeros in place of the
+    /// last eight.
     ///
     /// # Safety
     ///
@@ -160,7 +162,8 @@ impl<F: Format> Rows<F> {
         [i16x8_narrow_i32x4(pairs(a), pairs(b)), i16x8_splat(0)]
     }
 
-    /// Four i32 whose sum is the dot product of scales or minimums with the sums of the groups.
+    /// Multiplies the scales or minimums of a block with the sums of activations of its groups. The dot product is the
+    /// sum of the four i32 returned.
     #[inline(always)]
     fn times_sums(bytes: [i8; 16], sums: [v128; 2]) -> v128 {
         // SAFETY: the array has 16 bytes.
@@ -173,7 +176,8 @@ impl<F: Format> Rows<F> {
     }
 }
 
-/// The f16 at byte `offset` of each of four blocks, times `factor`. The format has an f16 at this offset.
+/// Loads the f16 at byte `offset` of each of four blocks and multiplies them by `factor`. The format must have an f16
+/// at this offset.
 #[inline(always)]
 fn halves<F: Format>(blocks: [&F::Block; 4], offset: usize, factor: f32) -> v128 {
     let [a, b, c, d] = blocks.map(|block| {
@@ -202,7 +206,7 @@ fn dot32(codes: [v128; 4], quants: [v128; 4]) -> v128 {
     i32x4_add(dot16(codes, quants, 0), dot16(codes, quants, 1))
 }
 
-/// Like [`dot32`], but only for the first or the second 16 codes and quants.
+/// Like [`dot32`], but multiplies only the first or the second 16 of the 32 codes and quants.
 #[inline(always)]
 fn dot16(codes: [v128; 4], quants: [v128; 4], half: usize) -> v128 {
     let [a, b, c, d] = codes;

@@ -4,7 +4,7 @@ use core::arch::wasm32::*;
 
 use crate::kernel::lanes::{Isa, Lanes};
 
-/// The instruction set with vectors of 128 bits. The module is compiled for this instruction set.
+/// WebAssembly's instructions for 128-bit vectors. This whole module is compiled for them.
 #[derive(Clone, Copy)]
 pub(super) struct Simd128;
 
@@ -69,8 +69,8 @@ fn each(a: v128, b: v128, c: v128) -> v128 {
     f32x4(lane!(0), lane!(1), lane!(2), lane!(3))
 }
 
-/// Converts four f16, each in the lower half of 32 bits. A multiplication corrects the exponents, including those of
-/// subnormals; infinity and NaN are corrected separately.
+/// Converts four f16 to f32. Each f16 is in the lower half of 32 bits. A multiplication corrects the exponents, also of
+/// subnormals. Infinity and NaN are corrected separately.
 #[inline(always)]
 pub(super) fn from_f16(halves: v128) -> v128 {
     let magnitude = i32x4_shl(v128_and(halves, i32x4_splat(0x7fff)), 13);

@@ -115,26 +115,26 @@ impl Scratch {
         Self([MaybeUninit::uninit(); 2])
     }
 
-    /// The address of the sums of group `g`. Each token has a line with the sums of 16 rows. Only the sums of the last
-    /// two multiplied groups are kept.
+    /// Returns the address of the sums of group `g`: for each token a line with the sums of 16 rows. Only the sums of
+    /// the two groups that were multiplied last exist.
     #[inline(always)]
     fn sums(&self, g: usize) -> *const __m512i {
         self.0.as_ptr().wrapping_add(g % 2).cast()
     }
 
-    /// The sums of group `g` and token `t`, one per row.
+    /// Returns the sums of group `g` for token `t`: one sum for each row.
     ///
     /// # Safety
     ///
     /// The processor has AVX-512, and group `g` is one of the last two multiplied groups.
     #[inline(always)]
     pub unsafe fn token(&self, g: usize, t: usize) -> __m512i {
-        // SAFETY: the caller promises that `multiply` has written the sums.
+        // SAFETY: the caller promises that `multiply` has written this group's sums.
         unsafe { _mm512_load_si512(self.sums(g).add(t)) }
     }
 
-    /// Multiplies group `g` of 16 rows with 16 tokens: multiplies the lines of codes at `w` with the activations at
-    /// `q`. The activations of two tokens are `cols` bytes apart.
+    /// Multiplies group `g` of 16 rows with 16 tokens. The rows' lines of codes are at `w`, and the tokens' activations
+    /// are at `q`, `cols` bytes apart.
     ///
     /// # Safety
     ///
@@ -144,8 +144,8 @@ impl Scratch {
         let to = self.0.as_mut_ptr().wrapping_add(g % 2);
         macro_rules! multiply {
             ($sums:tt $q:tt $w:tt) => {
-                // SAFETY: the configuration has these tiles. They are read from the codes and the activations that the
-                // caller promises, and the sums are written to one of the two tiles in memory.
+                // SAFETY: the tiles were configured. Their contents are read from the codes and the activations that
+                // the caller promises. The sums are written to one of the two tiles in memory.
                 unsafe {
                     asm!(
                         concat!("tilezero ", $sums),

@@ -17,7 +17,7 @@ pub(super) struct Avx2(());
 #[derive(Clone, Copy)]
 pub(super) struct Floats(__m256, __m256);
 
-/// Reduces eight lanes: combines lane `i` with lane `i + 4`, then with lane `i + 2`, then `i + 1`.
+/// Combines eight lanes to one value by an operation: lane `i` with lane `i + 4`, then with lane `i + 2`, then `i + 1`.
 macro_rules! tree {
     ($x:expr, $op:ident, $op1:ident) => {{
         let x: __m256 = $x;
@@ -42,8 +42,8 @@ unsafe fn four(kind: TensorType, at: *const u8) -> __m128 {
     }
 }
 
-/// The first four weights of two rows, converted to floats, side by side. The second row is `apart` bytes after the
-/// first.
+/// Loads the first four weights of each of two rows and converts them to floats. The weights of both rows are side by
+/// side. The second row is `apart` bytes after the first.
 #[cfg(feature = "lora")]
 #[inline(always)]
 pub(super) unsafe fn pair(kind: TensorType, at: *const u8, apart: usize) -> __m256 {
@@ -131,7 +131,7 @@ unsafe impl Isa for Avx2 {
         fn load_i4(_s, bytes: &[u8; 16], high: bool) -> Floats {
             let shift = _mm_cvtsi32_si128(if high { 4 } else { 0 });
             let codes = _mm_and_si128(_mm_srl_epi16(must_cast(*bytes), shift), _mm_set1_epi8(15));
-            // The high bytes of the f16 from -8 to 7, whose low bytes are 0.
+            // The table has the high bytes of the f16 values from -8 to 7. Their low bytes are 0.
             let f16 = _mm_setr_epi8(-56, -57, -58, -59, -60, -62, -64, -68, 0, 60, 64, 66, 68, 69, 70, 71);
             let (f16, zero) = (_mm_shuffle_epi8(f16, codes), _mm_setzero_si128());
             Floats(_mm256_cvtph_ps(_mm_unpacklo_epi8(zero, f16)), _mm256_cvtph_ps(_mm_unpackhi_epi8(zero, f16)))

@@ -27,7 +27,8 @@ fn halves(x: __m512) -> (__m256, __m256) {
     (_mm512_castps512_ps256(x), _mm512_extractf32x8_ps::<1>(x))
 }
 
-/// The first four weights of rows 0, 4, 8 and 12, converted to floats, side by side.
+/// Loads the first four weights of the rows 0, 4, 8 and 12 and converts them to floats. The weights of the four rows
+/// are side by side in the result.
 #[cfg(feature = "lora")]
 #[inline(always)]
 unsafe fn four_rows(kind: TensorType, at: *const u8, stride: usize) -> __m512 {
@@ -38,7 +39,7 @@ unsafe fn four_rows(kind: TensorType, at: *const u8, stride: usize) -> __m512 {
     }
 }
 
-/// Loads 16-bit weights: the first eight columns of 16 rows, as four pairs of columns.
+/// Loads the first eight columns of 16 rows of 16-bit weights. Each result has a pair of columns.
 #[cfg(feature = "lora")]
 #[inline]
 #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
@@ -54,8 +55,8 @@ unsafe fn columns_of_halves(rows: *const u8, stride: usize) -> [__m512i; 4] {
         let x = _mm512_inserti32x4::<1>(_mm512_castsi128_si512(row(r)), row(r + 1));
         _mm512_inserti32x4::<3>(_mm512_inserti32x4::<2>(x, row(r + 2)), row(r + 3))
     };
-    // For each word of the result of the last step, the index of its source. Word `i` of the result belongs to row `i %
-    // 16`, in column `i / 16` of the pair.
+    // For each word of the result, the index of the word before the last shuffle. Word `i` of the result belongs to row
+    // `i % 16`, and is in column `i / 16` of a pair of columns.
     let words: [i16; 32] = core::array::from_fn(|i| (i % 4 * 8 + i / 16 * 4 + i % 16 / 4) as i16);
     let order = must_cast(words);
     let (a, b, c, d) = (four(0), four(4), four(8), four(12));

@@ -45,8 +45,9 @@ impl Bytes for Ymm {
             let x = _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(x), _mm_srli_epi16::<4>(x));
             _mm256_and_si256(x, _mm256_set1_epi8(15))
         }
-        /// The first word is hidden from the compiler. Otherwise, under AVX-512, the compiler would gather all eight
-        /// words, which takes twice as long as eight loads.
+        /// Combines eight words, which were read from a grid, to a vector. The compiler must not see where the first
+        /// word comes from. Otherwise, under AVX-512, it would gather all eight words, which takes twice as long as
+        /// eight loads.
         fn grid(_s, words: [u32; 8]) -> __m256i {
             let [mut a, b, c, d, e, f, g, h] = words;
             // SAFETY: contains no instruction.
@@ -72,8 +73,8 @@ impl Bytes for Ymm {
         fn sub(_s, a: __m256i, b: __m256i) -> __m256i {
             _mm256_sub_epi8(a, b)
         }
-        /// The shift moves bits between the bytes of a 16-bit word; the mask keeps only the bits that stay in their
-        /// byte.
+        /// Shifts each byte. The instruction shifts words of 16 bits, so that bits move from byte to byte; the mask
+        /// clears such bits.
         fn shift(_s, x: __m256i, left: i32, mask: u8) -> __m256i {
             let by = _mm_cvtsi32_si128(left.abs());
             let x = if left < 0 { _mm256_srl_epi16(x, by) } else { _mm256_sll_epi16(x, by) };
@@ -84,7 +85,7 @@ impl Bytes for Ymm {
             _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(must_cast(*table)), x)
         }
         fn spread(_s, bits: u32) -> __m256i {
-            // Copies each byte of the word to eight lanes, then tests one bit per lane.
+            // Each byte of the word is copied to eight lanes. Then each of these lanes tests another bit of the byte.
             let byte = _mm256_setr_epi64x(0, 0x0101_0101_0101_0101, 0x0202_0202_0202_0202, 0x0303_0303_0303_0303);
             let bit = _mm256_set1_epi64x(0x8040_2010_0804_0201_u64 as i64);
             let x = _mm256_shuffle_epi8(_mm256_set1_epi32(bits as i32), byte);
@@ -96,8 +97,8 @@ impl Bytes for Ymm {
     }
 }
 
-/// Makes the compiler forget the contents of `x`, so that it reads them from memory. The reason is that a load
-/// broadcasts for free, but broadcasting a register takes a shuffle.
+/// Makes the compiler forget the contents of `x`, so that it loads them from memory again. A load can broadcast a value
+/// at no cost, but broadcasting from a register takes a shuffle.
 #[inline(always)]
 pub(super) fn hide<T>(x: &T) {
     // SAFETY: contains no instruction.
@@ -112,8 +113,8 @@ pub(super) fn in_order() {
     unsafe { asm!("", options(nostack, preserves_flags)) };
 }
 
-/// Returns `x`, and hides from the compiler how `x` was computed. Otherwise the compiler knows that scales were widened
-/// and then shuffled: it shuffles first and then widens each result, which takes five instructions instead of one.
+/// Returns `x`, and hides from the compiler how `x` was computed. If the compiler sees that scales are widened and then
+/// shuffled, it shuffles first and then widens each result, which takes five instructions instead of one.
 #[inline]
 #[target_feature(enable = "avx2")]
 pub(super) fn opaque(mut x: __m256i) -> __m256i {

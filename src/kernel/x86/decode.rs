@@ -26,8 +26,8 @@ pub(super) struct Rows<D, F>(PhantomData<(D, F)>);
 
 impl<D: Dot, F: Format> Rows<D, F> {
     const BYTES: usize = size_of::<F::Block>();
-    /// True if the sums of the next block are computed before the sums of the current block are accumulated, so that
-    /// the loads and products of the next block overlap with the latency of the accumulation.
+    /// True if the sums of the next block are computed before the sums of the current block are scaled and added. The
+    /// loads and products of the next block then overlap with the latency of these additions.
     const AHEAD: bool = matches!(F::SHAPE, Shape::Nibbles(..));
     /// The row lengths, in bytes, for which the next eight rows are prefetched into the first-level cache, so that
     /// memory is read in order of address. The cache has room for the next and the current eight rows. This prefetch is
@@ -67,7 +67,7 @@ unsafe impl<D: Dot, F: Format> Blocks for Rows<D, F> {
             } else {
                 Self::chunks(&rows, x, false)
             };
-            // Lanes 0 to 3 are the even rows, lanes 4 to 7 the odd rows.
+            // The even rows are in the lanes 0 to 3, and the odd rows are in the lanes 4 to 7.
             let in_order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
             for (t, acc) in acc.into_iter().enumerate() {
                 _mm256_storeu_ps(out.add(t * stride), _mm256_permutevar8x32_ps(acc, in_order));
@@ -118,8 +118,8 @@ impl<D: Dot, F: Format> Rows<D, F> {
             let mut acc = [_mm256_setzero_ps(); T];
             let mut ahead = [[[_mm256_setzero_si256(); 4]; 2]; T];
             let chunks = x[0].d.len();
-            // Does not compute ahead for more tokens, because these leave no registers for the next sums, and their
-            // computations overlap anyway.
+            // With more tokens, the next sums are not computed ahead, because no registers are left for these sums. The
+            // computations of several tokens overlap anyway.
             let is_ahead = Self::AHEAD && (T == 1 || D::WIDE && T == 2);
             if is_ahead && chunks > 0 {
                 ahead = Self::sums(rows, &x, 0, next);
@@ -152,8 +152,8 @@ impl<D: Dot, F: Format> Rows<D, F> {
         }
     }
 
-    /// For each token, the sums of chunk `i` of eight rows: a register per two rows, four lanes per row. If each half
-    /// of a chunk has its own scale, the sums of the second halves are separate.
+    /// Multiplies chunk `i` of eight rows with each token. The sums of a row are four lanes, so a register has two
+    /// rows. If each half of a chunk has a scale of its own, the second halves have separate sums.
     #[inline(always)]
     unsafe fn sums<const T: usize>(rows: &EightRows, x: &[Row<'_>; T], i: usize, next: bool) -> [[[__m256i; 4]; 2]; T] {
         // SAFETY: the caller promises the features, and that every row and every token of `x` has a chunk `i`.
@@ -167,8 +167,8 @@ impl<D: Dot, F: Format> Rows<D, F> {
                 let both = x[t].q.as_ptr().add(i * 32);
                 q[t] = [twice_16(both), twice_16(both.add(16))];
                 if F::BIAS > 0 && !D::signed::<F>() {
-                    // The contribution of the bias is subtracted in only one of four lanes, because the result is the
-                    // sum of these lanes.
+                    // The bias is subtracted in only one of the four lanes of a row, because the result is the sum of
+                    // the four lanes.
                     let sums = x[t].sums.as_ptr().add(i * 2).cast::<i32>().read_unaligned();
                     start[t] = biases::<F>(_mm256_set1_epi32(sums));
                 }
@@ -192,8 +192,8 @@ impl<D: Dot, F: Format> Rows<D, F> {
         }
     }
 
-    /// The codes of a chunk of two blocks, `a` in the lower half and `b` in the upper half. The first register has the
-    /// codes of the first 16 weights, the second register the codes of the next 16.
+    /// Unpacks the same chunk of two blocks. In each register, the lower half has codes of block `a` and the upper half
+    /// has codes of block `b`. The first register has the first 16 codes of the chunk, the second register the next 16.
     #[inline]
     #[target_feature(enable = "avx2,fma,f16c")]
     fn halves(s: Ymm, a: &F::Block, b: &F::Block, chunk: usize) -> [__m256i; 2] {
@@ -271,8 +271,9 @@ impl<D: Dot, F: Format> Rows<D, F> {
         }
     }
 
-    /// The dot products of eight rows with each token, even rows first, for the formats of the module [`wide`]. Rows are not
-    /// prefetched into the first-level cache, because whole models did not become faster.
+    /// Multiplies eight rows with each token, for the formats of the module [`wide`]. The results have the even rows
+    /// first, then the odd rows. Rows are not prefetched into the first-level cache, because this did not make whole
+    /// models faster.
     #[inline(always)]
     unsafe fn wide<const T: usize>(rows: &EightRows, x: [Row<'_>; T]) -> [__m256; T] {
         // SAFETY: the caller promises AVX-512 with VNNI, and eight rows that are as long as each token of `x`.
@@ -286,7 +287,7 @@ impl<D: Dot, F: Format> Rows<D, F> {
                     let (q, sums) = (x[t].q.as_ptr().add(b * 256), x[t].sums.as_ptr().add(b * 16));
                     each[t] = wide::Activations::new::<F>(&*q.cast(), &*sums.cast());
                 }
-                // Prefetches 24 rows ahead, because whole models lose 1 % with 16 or 32 rows.
+                // The prefetched rows are 24 rows ahead. With 16 or 32 rows, whole models were 1 % slower.
                 let ahead = rows.rows[0].wrapping_add(3 * 8 * rows.row_bytes + 8 * at);
                 let all = wide::dots::<F, T>(&each, &blocks, ahead);
                 for (t, [sums, of_minimums]) in all.into_iter().enumerate() {
@@ -302,7 +303,8 @@ impl<D: Dot, F: Format> Rows<D, F> {
         }
     }
 
-    /// The scales `d` of eight blocks, for the weights from element `i` on: even rows, then odd rows.
+    /// Returns the scales `d` of eight blocks for the weights from element `i` on. The even rows come first, then the
+    /// odd rows.
     #[inline(always)]
     fn scales(s: Ymm, blocks: &[&F::Block; 8], i: usize) -> __m256 {
         let d = |r: usize| F::d(blocks[r], i, |bytes| s.f16(bytes));
@@ -315,7 +317,8 @@ impl<D: Dot, F: Format> Rows<D, F> {
         }
     }
 
-    /// The `d` and the `m` of eight blocks, for the weights from element `i` on, times `dx`: even rows, then odd rows.
+    /// Returns the scales `d` and the minimums' factors `m` of eight blocks, each multiplied by `dx`. They are those
+    /// for the weights from element `i` on. Each result has the even rows first, then the odd rows.
     #[inline(always)]
     fn scales_and_minimums(s: Ymm, blocks: &[&F::Block; 8], i: usize, dx: __m256) -> [__m256; 2] {
         // SAFETY: `s` proves AVX2 and F16C.
@@ -323,7 +326,7 @@ impl<D: Dot, F: Format> Rows<D, F> {
             let (Some((offset, _)), Some((_, factor))) = (F::D, F::M) else {
                 return [_mm256_mul_ps(Self::scales(s, blocks, i), dx), _mm256_setzero_ps()];
             };
-            // One load reads both, because the f16 of `m` follows the f16 of `d`.
+            // The f16 of `m` follows the f16 of `d` directly, so one load reads both.
             let both = |r: usize| i32::from_le_bytes(*bytes_at(blocks[r].as_ref(), offset));
             let both = _mm256_setr_epi32(both(0), both(2), both(4), both(6), both(1), both(3), both(5), both(7));
             let apart =
@@ -363,7 +366,8 @@ impl<D: Dot, F: Format> Rows<D, F> {
             }
         }
         if Self::NEAR[0] > 0 && !next {
-            // Past the end of a row, the prefetch continues in the row eight rows later.
+            // If the address to prefetch is past the end of a row, prefetches from the row that follows the current
+            // eight rows.
             let near = at + Self::NEAR[usize::from(*row_bytes >= 1024)];
             let near = if near < *row_bytes { near } else { near + 7 * row_bytes };
             // Each cache line is prefetched once.
@@ -388,8 +392,9 @@ unsafe fn twice_16(q: *const i8) -> __m256i {
     unsafe { _mm256_broadcastsi128_si256(_mm_loadu_si128(q.cast())) }
 }
 
-/// The contributions of the bias to the sums of a chunk, in one of four lanes. There is one contribution for the whole
-/// chunk, or one for each half if each half has its own scale. `sums` has the sums of the activations of both halves.
+/// The corrections for the codes' bias in the products of a chunk with the activations. Each correction is in one of
+/// four lanes, the others are 0. There is one correction for the whole chunk, or one for each half if each half has its
+/// own scale. `sums` has the sums of the activations of both halves.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn biases<F: Format>(sums: __m256i) -> [__m256i; 2] {
@@ -401,7 +406,8 @@ fn biases<F: Format>(sums: __m256i) -> [__m256i; 2] {
     if F::FLOAT_GROUPS { [bias(less, 0), bias(0, less)] } else { [bias(less, less), _mm256_setzero_si256()] }
 }
 
-/// The f16 of eight blocks at byte `at`, times `factor`: even rows, then odd rows.
+/// Loads the f16 at byte `at` of each of eight blocks and multiplies them by `factor`. The result has the even rows
+/// first, then the odd rows.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn halves<F: Format>(blocks: &[&F::Block; 8], at: usize, factor: f32) -> __m256 {
@@ -410,8 +416,8 @@ fn halves<F: Format>(blocks: &[&F::Block; 8], at: usize, factor: f32) -> __m256 
     if factor == 1.0 { d } else { _mm256_mul_ps(d, _mm256_set1_ps(factor)) }
 }
 
-/// The scales of eight rows with groups of 32, each as a dword of two equal words. They are broadcast by loads, because
-/// shuffles are the bottleneck here.
+/// The scales of eight rows for groups of 32 weights. Each scale is stored twice in a dword. A scale is broadcast by
+/// loading it from memory and not by a shuffle, because shuffles are the bottleneck here.
 #[repr(align(32))]
 struct Scales([[i32; 8]; 8]);
 
@@ -423,11 +429,12 @@ fn twice([scales, _]: [u64; 2]) -> [i32; 8] {
     must_cast(_mm256_blend_epi16::<0b1010_1010>(low, _mm256_slli_epi32::<16>(low)))
 }
 
-/// The sums of the activations of a block, one sum per group of 16 or 32.
+/// The sums of a block's activations: one for each group of 16 or 32.
 #[derive(Clone, Copy)]
 struct Sums {
-    /// The sums as i16. With groups of 16, even groups are in the lower half and odd groups in the upper half; with
-    /// groups of 32, the same eight sums are in both halves.
+    /// The sums of a group's activations as i16. If groups have 16 elements, the lower half of the register has the
+    /// sums of the even groups and the upper half those of the odd groups. If groups have 32 elements, both halves have
+    /// the same eight sums.
     words: __m256i,
     /// With groups of 32, the sums times minus the bias.
     less: __m256i,
@@ -452,7 +459,7 @@ impl Sums {
     }
 }
 
-/// Sixteen scales or minimums as i16, in the order of [`Sums::words`].
+/// Widens sixteen scales or minimums to i16, and arranges them like the sums in [`Sums::words`].
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn apart([low, high]: [u64; 2]) -> __m256i {
@@ -460,7 +467,8 @@ fn apart([low, high]: [u64; 2]) -> __m256i {
     opaque(_mm256_cvtepi8_epi16(_mm_shuffle_epi8(_mm_set_epi64x(high as i64, low as i64), order)))
 }
 
-/// For each of two rows, the sum of minimums times activation sums, spread over four lanes.
+/// For each of two rows, adds up the products of the minimums and the activations' sums. The total is spread over four
+/// lanes.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 fn minimums<F: Format>(a: [u64; 2], b: [u64; 2], sums: &Sums) -> __m256i {
@@ -471,8 +479,8 @@ fn minimums<F: Format>(a: [u64; 2], b: [u64; 2], sums: &Sums) -> __m256i {
     _mm256_madd_epi16(words, sums.words)
 }
 
-/// For each token, eight i32 whose sum is the integer dot product of a block of 256. `scales` has the scales, if groups
-/// have 32 weights.
+/// The integer dot products of a block of 256 weights with `T` tokens. A token's product is the sum of the eight i32 in
+/// its register. `scales` is only used for formats with a scale per 32 weights.
 #[inline(always)]
 unsafe fn block_sums<D: Dot, F: Format, const T: usize>(
     s: Ymm,
@@ -501,7 +509,7 @@ unsafe fn block_sums<D: Dot, F: Format, const T: usize>(
                 _ => _mm256_mullo_epi32(_mm256_srai_epi32::<16>(must_cast(*scales)), sums.less),
             };
         }
-        // With groups of 16, the byte indices that select the first scale for every word.
+        // Byte indices for a shuffle that copies the first scale to every word, if groups have 16 weights.
         let first = opaque(_mm256_set1_epi16(0x0100));
         macro_rules! chunks {
             ($($chunk:literal)*) => { $({

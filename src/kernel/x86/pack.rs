@@ -17,7 +17,7 @@ use crate::quant::{Bytes, Format};
 
 /// Bytes of the codes of a chunk, for all 16 rows.
 pub(super) const CODES: usize = PANEL_ROWS * 32;
-/// Number of bytes in a line of a panel: four bytes or one f32 per row.
+/// A panel consists of lines. This is the number of bytes of a line, which has four bytes or one f32 for each row.
 pub(super) const LINE: usize = PANEL_ROWS * 4;
 
 /// Layout of a panel for one block of 256, as byte offsets. The codes of eight chunks come first, then a line of i32
@@ -41,14 +41,14 @@ impl BlockLayout {
     }
 }
 
-/// Number of bytes per chunk of a panel, for formats with smaller blocks: the codes, then `floats` lines. The first
-/// line has `d`. If there is a second line, it has `m`, or the `d` of the second half of the chunk.
+/// Number of bytes per chunk of a panel, in formats with blocks of less than 256: the codes, then `floats` lines of
+/// floats. The first of these lines has `d`. A second line has `m`, or the `d` of the second half of the chunk.
 pub(super) const fn chunk_size(floats: usize) -> usize {
     CODES + floats * LINE
 }
 
-/// Transposes eight dwords of every row and writes them: line `k` has dword `k` of all rows. This is a macro, because a
-/// closure that is not inlined would be compiled without the instruction set.
+/// Transposes eight dwords of each row and stores them in lines: line `k` has dword `k` of all rows. It is a macro and
+/// not a function with a closure, because a closure that is not inlined would be compiled without the instruction set.
 macro_rules! transpose {
     ($to:expr, |$r:ident| $row:expr) => {{
         let to: *mut u8 = $to;
@@ -114,9 +114,9 @@ unsafe fn all<F: Format, const WIDE: bool, const MADD: bool>(pack: &Pack<'_>) {
         let mut ahead = Ahead::new(pack.ahead, pack.cols / F::ELEMENTS);
         for b in 0..pack.cols / F::ELEMENTS {
             ahead.step();
-            // These rows are in the second-level cache, prefetched during the previous panel. With 256-bit registers it
-            // helps to prefetch them into the first-level cache, too, because the hardware prefetcher cannot follow
-            // sixteen streams.
+            // The rows were prefetched into the second-level cache while the previous panel was multiplied. With
+            // 256-bit registers, prefetching them into the first-level cache helps, too, because the hardware
+            // prefetcher cannot follow sixteen streams.
             if !WIDE && (b % 2 == 0 || bytes > 64) {
                 for r in 0..PANEL_ROWS {
                     prefetch_near(pack.w.wrapping_add(r * pack.row_bytes + b * bytes + 192), bytes);
@@ -127,8 +127,8 @@ unsafe fn all<F: Format, const WIDE: bool, const MADD: bool>(pack: &Pack<'_>) {
     }
 }
 
-/// Packs block `b` of each row. If `RAW` is true, scales and minimums that are f16 in the file stay f16 in the panel.
-/// `RAW` matters only for blocks of less than 256.
+/// Packs block `b` of each row. `RAW` matters only for blocks of less than 256 weights: if it is true, scales and
+/// minimums that the file stores as f16 are also stored as f16 in the panel.
 ///
 /// # Safety
 ///
@@ -179,7 +179,8 @@ pub(super) unsafe fn block<F: Format, const WIDE: bool, const MADD: bool, const 
     }
 }
 
-/// A block of each row of a panel. Missing rows repeat the last row.
+/// The current block of each of a panel's 16 rows. If the matrix has fewer rows left, the last row stands for the
+/// missing ones.
 #[derive(Clone, Copy)]
 struct SixteenRows {
     first: *const u8,
@@ -192,6 +193,8 @@ impl SixteenRows {
     fn at(self, r: usize) -> *const u8 {
         self.first.wrapping_add(r.min(self.rows - 1) * self.row_bytes)
     }
+    /// Returns a row's block.
+    ///
     /// # Safety
     ///
     /// [`at`](Self::at) is the address of a block of format `F`.
@@ -229,7 +232,7 @@ unsafe fn codes<F: Format, const WIDE: bool, const MADD: bool>(s: Ymm, blocks: S
     }
 }
 
-/// Writes `d` of every row, for the weights from element `at` on.
+/// Writes the scale `d` of every row to the panel, for the weights from element `at` of the block on.
 #[inline(always)]
 unsafe fn scales<F: Format>(s: Ymm, blocks: SixteenRows, at: usize, to: *mut u8) {
     // SAFETY: the caller promises the blocks, and room for a line.
@@ -244,10 +247,11 @@ unsafe fn scales<F: Format>(s: Ymm, blocks: SixteenRows, at: usize, to: *mut u8)
     }
 }
 
-/// Transposes eight dwords of eight rows and writes them: half of the work of `transpose!`.
+/// Transposes eight dwords of each of eight rows and stores them in lines. This is half of the work of the macro
+/// `transpose!`.
 #[inline(always)]
 unsafe fn transpose_eight(first: [__m256i; 4], second: [__m256i; 4], to: *mut u8) {
-    // SAFETY: the caller promises AVX2, and room for half of each of eight lines.
+    // SAFETY: the caller promises AVX2, and that half of each of the eight lines from `to` on may be written.
     unsafe {
         for (k, (a, b)) in columns(first).into_iter().zip(columns(second)).enumerate() {
             let at = to.add(k * LINE);
@@ -271,7 +275,8 @@ fn columns([a, b, c, d]: [__m256i; 4]) -> [__m256i; 4] {
     ]
 }
 
-/// Writes the f16 at byte `offset` of every row's block as f32, times `factor`.
+/// Writes a line of the panel: the f16 at byte `offset` of each row's block, converted to f32 and multiplied by
+/// `factor`.
 #[inline(always)]
 unsafe fn halves(blocks: SixteenRows, (offset, factor): (usize, f32), to: *mut u8) {
     // SAFETY: the caller promises F16C, blocks with an f16 at `offset`, and room for a line.
@@ -301,7 +306,7 @@ fn pairs<F: Format>(block: &F::Block) -> __m256i {
     if F::M.is_some() { words } else { _mm256_mullo_epi16(words, _mm256_set1_epi16(-i16::from(F::BIAS))) }
 }
 
-/// Writes the f16 at byte `offset` of every row's block without conversion.
+/// Writes a line of the panel: the f16 at byte `offset` of each row's block, without converting it.
 #[inline(always)]
 unsafe fn raw(blocks: SixteenRows, offset: Option<(usize, f32)>, to: *mut u8) {
     if let Some((offset, _)) = offset {

@@ -11,8 +11,8 @@ use crate::kernel::panel::{functions, scales};
 use crate::kernel::quantized::{Multiply, PackAndMultiply, Tile, further};
 use crate::quant::Format;
 
-/// The sum of 32 activations, or of the first or the last 16 of them, computed from two sums of 16. This uses integer
-/// registers, which are otherwise idle, because in vector registers it would take 8 % of the total time.
+/// The sum of 32 activations, or of the first or last 16 of them, from the two stored sums of 16. The addition uses the
+/// otherwise idle integer unit, because with vector registers it would take 8 % of the total time.
 #[inline(always)]
 unsafe fn sum(sums: *const i16, selection: Selection) -> i32 {
     // SAFETY: the caller promises two sums.
@@ -37,8 +37,8 @@ enum Selection {
 mod amx;
 mod avx512;
 
-/// Prefetches a cache line of outputs for each of the next `T` tokens, because the lines are too far apart for the
-/// hardware prefetcher.
+/// For each of the next `T` tokens, prefetches the cache line that the outputs will be written to. These lines are too
+/// far apart for the hardware prefetcher.
 #[inline(always)]
 fn prefetch<const T: usize>(tile: &Tile<'_>) {
     for t in T..2 * T {
@@ -46,7 +46,8 @@ fn prefetch<const T: usize>(tile: &Tile<'_>) {
     }
 }
 
-/// Products of eight rows in a 256-bit register. The two halves of a panel are multiplied one after the other.
+/// Multiplies eight rows of a panel at a time, in a 256-bit register. The two halves of the panel are multiplied one
+/// after the other.
 ///
 /// # Safety
 ///
@@ -65,7 +66,7 @@ unsafe trait EightRows {
         q: [*const i8; T],
         scale: Option<__m256i>,
     );
-    /// True if codes are signed, so that there is no bias to subtract.
+    /// True if the codes of the format are signed, so that there is no bias to subtract.
     const SIGNED: bool = false;
 }
 
@@ -100,8 +101,8 @@ unsafe impl EightRows for Vnni {
     }
 }
 
-/// Products by AVX2, for codes such that the sum of `2 * FIT` products with activations fits an i16. `FIT` is 0 if not
-/// even the sum of two products fits; the codes are then signed.
+/// Multiplies by AVX2. `2 * FIT` products of codes and activations can be added in an i16. If `FIT` is 0, not even two
+/// products can, and the codes are signed.
 struct Madd<const FIT: usize>;
 // SAFETY: reads `STEPS` lines of codes, and four activations per line.
 unsafe impl<const FIT: usize> EightRows for Madd<FIT> {
@@ -120,7 +121,8 @@ unsafe impl<const FIT: usize> EightRows for Madd<FIT> {
                 _mm256_or_si256(_mm256_slli_epi32::<16>(scale), _mm256_and_si256(scale, _mm256_set1_epi32(0xffff)))
             });
             if FIT == 0 {
-                // Unrolled by hand, because the compiler would keep the loop for four tokens.
+                // The steps are written out by a macro, because the compiler would not unroll a loop over them for four
+                // tokens.
                 macro_rules! steps {
                     ($($k:literal)*) => { $(
                         if $k < STEPS {
@@ -267,8 +269,8 @@ unsafe fn blocks<E: EightRows, const T: usize, const GROUP: usize, const MINIMUM
     }
 }
 
-/// The largest power of two, at most 8, for which the sum of `2 * fit` products of codes and activations fits an i16; 0
-/// if not even the sum of two products fits.
+/// The largest power of two `fit`, at most 8, for which the sum of `2 * fit` products of codes and activations fits an
+/// i16. 0 if not even the sum of two products fits.
 const fn fit<F: Format>() -> usize {
     let mut fit = 8;
     while fit > 0 && !fits_i16::<F>(2 * fit) {
@@ -277,7 +279,7 @@ const fn fit<F: Format>() -> usize {
     fit as usize
 }
 
-/// Defines the functions over [`EightRows`], compiled for an instruction set.
+/// Defines the functions that multiply with [`EightRows`], in a module that is compiled for an instruction set.
 macro_rules! eight {
     ($name:ident, $features:literal) => {
         mod $name {

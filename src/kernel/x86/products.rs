@@ -13,18 +13,19 @@ use crate::quant::Format;
 pub(super) trait Dot: Sized {
     /// True if the instruction set has 512-bit registers.
     const WIDE: bool = false;
-    /// True if weights in formats that are [`signed`] are multiplied without a bias.
+    /// True if the kernel multiplies signed weights instead of codes, so that no bias is subtracted, in formats that
+    /// are [`signed`].
     fn signed<F: Format>() -> bool {
         false
     }
-    /// Returns `acc` plus the products of `codes` and `x`. Each i32 lane gets the sum of four or more products. A
-    /// product stays in its 128-bit half, in any lane. Codes are at most `F::MAX`.
+    /// Adds the products of `codes` and `x` to `acc`. Each i32 lane gets the sum of four or more products, which may
+    /// come from any places in the same 128-bit half. Codes are at most `F::MAX`.
     unsafe fn dot<F: Format>(acc: __m256i, codes: __m256i, x: __m256i) -> __m256i;
     /// `acc` plus the products of i16, summed in pairs.
     unsafe fn words(acc: __m256i, a: __m256i, b: __m256i) -> __m256i;
 }
 
-/// True if the sum of `n` products of codes and activations fits an i16.
+/// True if `n` products of codes of the format and activations can be added in an i16 without overflow.
 pub(super) const fn fits_i16<F: Format>(n: u32) -> bool {
     F::MAX as u32 * 127 * n <= 32767
 }
@@ -35,7 +36,8 @@ pub(super) const fn signed<F: Format>() -> bool {
     !fits_i16::<F>(2)
 }
 
-/// The products of codes (or of weights, if they are [`signed`]) and activations, summed in pairs to i16.
+/// Multiplies codes with activations and adds the products in pairs, as i16. If the format's products are [`signed`],
+/// weights are multiplied instead of codes.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(super) fn pairs<F: Format>(codes: __m256i, x: __m256i) -> __m256i {
@@ -116,7 +118,7 @@ words!(
     words512, "avx512f,avx512vnni", __m512i, zmm_reg, __m512i, zmm_reg, "vpdpwssd {}, {}, {}"
 );
 words!(
-    /// Like [`words512`], with the two i16 at `b` in every lane of the second factor.
+    /// Like [`words512`], but the second factor has the same two i16, which are at `b`, in every lane.
     ///
     /// # Safety
     ///
@@ -135,7 +137,8 @@ pub(super) fn join(a: __m256i, b: __m256i) -> __m256i {
     _mm256_add_epi32(_mm256_permute2x128_si256::<0x20>(a, b), _mm256_permute2x128_si256::<0x31>(a, b))
 }
 
-/// Sums the four lanes of each half: the lower halves of the four registers, then the upper halves.
+/// Adds the four lanes of each half of four registers. The result has the sums of the four lower halves, then those of
+/// the four upper halves.
 #[inline]
 #[target_feature(enable = "avx2,fma,f16c")]
 pub(super) fn add_across(pairs: [__m256i; 4]) -> __m256i {

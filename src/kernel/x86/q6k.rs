@@ -7,9 +7,10 @@ use bytemuck::must_cast;
 use super::products::words512;
 use crate::quant::bytes_at;
 
-/// For each token, eight i32 whose sum is the dot product. The sum of four products of 6 by 8 bits fits an i16. The
-/// sums of 64 weights and of the next 64 weights are therefore packed to i16, and one instruction multiplies them with
-/// their scales. `extra` is the contribution of the bias, which is subtracted.
+/// Multiplies a Q6_K block with each of `T` tokens. A token's result is a register of eight i32; their sum is the dot
+/// product. The sum of four products of a 6-bit code and an 8-bit activation fits an i16. Therefore the sums of one
+/// half of the weights and of the next are packed into one register of i16, and one instruction multiplies them with
+/// their scales. `extra` is the contribution of the codes' bias, and is subtracted.
 #[inline]
 #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
 pub(super) fn sums512<const T: usize>(block: &[u8], x: &[&[i8; 256]; T], extra: [__m256i; T]) -> [__m256i; T] {
@@ -46,7 +47,7 @@ pub(super) fn sums512<const T: usize>(block: &[u8], x: &[&[i8; 256]; T], extra: 
     })
 }
 
-/// Puts 64 codes together, each from the low nibble of a byte of `low` and two bits of `high`.
+/// Joins the bits of 64 codes. Each code has its low four bits in a byte of `low` and its high two bits in `high`.
 #[inline]
 #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
 fn weights(low: __m512i, high: __m512i) -> __m512i {

@@ -15,8 +15,8 @@ use crate::quant::{Bytes, Format, bytes_at};
 #[derive(Clone, Copy)]
 pub(super) struct Quad<'a>([&'a [u8]; 4]);
 
-/// The codes of one chunk from each of 16 blocks, interleaved, for a [bytewise](Format::BYTEWISE) format: codes 0 to 3
-/// of each block in the first register, codes 4 to 7 in the second, and so on.
+/// Unpacks the same chunk of 16 blocks and interleaves the codes, for a [bytewise](Format::BYTEWISE) format. The first
+/// register has codes 0 to 3 of each block, the second has codes 4 to 7, and so on.
 ///
 /// # Safety
 ///
@@ -48,7 +48,7 @@ pub(super) unsafe fn transposed<F: Format>(blocks: [&F::Block; 16], chunk: usize
 }
 
 impl Quad<'_> {
-    /// Returns `N` bytes of block `r`. Their offset in the block is the offset of `place` in the first block.
+    /// Returns `N` bytes of block `r`. They are at the same offset as the bytes `place` in the first block.
     #[inline(always)]
     fn row<const N: usize>(&self, place: &[u8; N], r: usize) -> [u8; N] {
         let at = place.as_ptr().addr().wrapping_sub(self.0[0].as_ptr().addr());
@@ -58,7 +58,8 @@ impl Quad<'_> {
 
 impl Bytes for Quad<'_> {
     type V = [__m512i; 2];
-    /// Bytewise formats use neither `words` nor `spread`, whose arguments can only come from the first block.
+    /// Never called, because a bytewise format uses neither `words` nor `spread`. Their arguments could only be those
+    /// of the first block.
     #[inline(always)]
     fn words(self, _: [u64; 4]) -> Self::V {
         debug_assert!(false, "a bytewise format used `words`");
@@ -104,8 +105,8 @@ impl Bytes for Quad<'_> {
         fn sub(_s, a: [__m512i; 2], b: [__m512i; 2]) -> [__m512i; 2] {
             [_mm512_sub_epi8(a[0], b[0]), _mm512_sub_epi8(a[1], b[1])]
         }
-        /// The shift moves bits between the bytes of a 16-bit word; the mask keeps only the bits that stay in their
-        /// byte.
+        /// There is only a shift of 16-bit words, which also moves bits from one byte of a word to the other. The mask
+        /// removes these bits.
         fn shift(_s, x: [__m512i; 2], left: i32, mask: u8) -> [__m512i; 2] {
             let mask = if left < 0 { mask & (0xff >> -left) } else { mask & (0xff << left) };
             let (by, mask) = (_mm_cvtsi32_si128(left.abs()), _mm512_set1_epi8(mask as i8));
@@ -129,7 +130,7 @@ mod tests {
     use super::*;
     use crate::quant::{Named, TensorType};
 
-    /// A format that claims to be bytewise, but loads bytes from outside its block.
+    /// A wrong format for a test: it claims to be bytewise, but loads bytes from outside its block.
     #[derive(Clone, Copy)]
     struct Outside;
 

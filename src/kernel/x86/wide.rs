@@ -25,12 +25,14 @@ pub(super) const fn has<F: Format>() -> bool {
 pub(super) struct Activations {
     /// 64 activations per register, arranged by [`order`].
     q: [__m512i; 4],
-    /// The sums of the activations of each group, as i16. With groups of 32, each quarter has all eight sums. With
-    /// groups of 16, one quarter has the sums of the even groups, and the next quarter has the sums of the odd groups.
+    /// The sums of each group's activations, as i16. If a group has 32 weights, each quarter of the register has all
+    /// eight sums. If a group has 16 weights, one quarter has the sums of the even groups, and the next quarter has
+    /// those of the odd groups.
     sums: __m512i,
 }
 
-/// The indices of the chunks that are in the two halves of each of four registers.
+/// The order of the codes of a block in four registers: for each register, the numbers of the chunks in its lower and
+/// upper half.
 const fn order<F: Format>() -> [[usize; 2]; 4] {
     match F::KIND {
         TensorType::Q4_K => [[0, 2], [1, 3], [4, 6], [5, 7]],
@@ -59,7 +61,8 @@ impl Activations {
         Self { q: [two(a), two(b), two(c), two(d)], sums }
     }
 
-    /// The sums of activations times the scales or minimums of four rows: four lanes in each quarter.
+    /// Multiplies the sums of activations by the scales or minimums of four rows. A row's product is the sum of the
+    /// four lanes in its quarter.
     #[inline]
     #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
     fn of_sums<F: Format>(&self, [first, last]: [__m512i; 2]) -> __m512i {
@@ -92,7 +95,8 @@ const fn fits_in_words<F: Format>() -> bool {
     F::MAX as u32 * 127 * 4 <= 32767
 }
 
-/// Turns the scales of a row into factors for [`Activations::dot`]. Every quarter of `scales` has all of these scales.
+/// Arranges the scales of a row as factors for [`Activations::dot`]. Every quarter of the register `scales` has the
+/// scales of the whole row.
 #[inline]
 #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
 fn factors<F: Format>(scales: __m512i) -> [__m512i; 4] {
@@ -106,8 +110,9 @@ fn factors<F: Format>(scales: __m512i) -> [__m512i; 4] {
     }
 }
 
-/// For each token, the integer dot products of eight rows' blocks, and the sums for their minimums: even rows, then odd
-/// rows. Meanwhile, as many bytes as eight blocks have are prefetched from `ahead` into the second-level cache.
+/// Multiplies a block of each of eight rows with each token. Returns, for each token, the integer dot products and the
+/// sums for the minimums, each with the even rows first, then the odd rows. Meanwhile, as many bytes as eight blocks
+/// have are prefetched from `ahead` into the second-level cache.
 #[inline]
 #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
 pub(super) fn dots<F: Format, const T: usize>(
@@ -154,7 +159,8 @@ pub(super) fn dots<F: Format, const T: usize>(
     })
 }
 
-/// Sums the lanes of each of four registers to the four lanes of one quarter.
+/// Adds up the lanes of each of four registers to four lanes. The result has these four lanes for each register, one
+/// register per quarter.
 #[inline]
 #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
 fn quarters_of([a, b, c, d]: [__m512i; 4]) -> __m512i {
@@ -172,8 +178,8 @@ fn prefetch<F: Format>(at: *const u8, row: usize) {
     }
 }
 
-/// Byte indices that repeat two words four times in each quarter: the words `first` in the lower half of the register,
-/// the words `second` in the upper half.
+/// Indices for a byte shuffle that, in each quarter of a register, repeats one word four times and then a second word
+/// four times. The two words are `first` in the lower half of the register, and `second` in the upper half.
 #[inline]
 #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
 fn four_times(first: [usize; 2], second: [usize; 2]) -> __m512i {
@@ -182,8 +188,8 @@ fn four_times(first: [usize; 2], second: [usize; 2]) -> __m512i {
     _mm512_mask_broadcast_i32x4(_mm512_broadcast_i32x4(quarter(first)), 0xff00, quarter(second))
 }
 
-/// Byte indices that put a word into the upper word of every dword: word `first` in the lower half of the register,
-/// word `second` in the upper half.
+/// Indices for a byte shuffle that copies one word of the source to the upper word of every dword, and clears the lower
+/// words. The lower half of the register copies word `first`, the upper half word `second`.
 #[inline]
 #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
 fn upper([first, second]: [usize; 2]) -> __m512i {
@@ -191,7 +197,8 @@ fn upper([first, second]: [usize; 2]) -> __m512i {
     _mm512_mask_set1_epi32(_mm512_set1_epi32(dword(first)), 0xff00, dword(second))
 }
 
-/// For each of eight rows, the sum of its four lanes: even rows, then odd rows.
+/// Adds the four lanes of each of eight rows. `first` and `last` have a row in each quarter; the result has the sums of
+/// the even rows, then of the odd rows.
 #[inline]
 #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
 fn add_across([first, last]: [__m512i; 2]) -> __m256i {
@@ -270,7 +277,8 @@ impl FourRows {
         }
     }
 
-    /// Puts the scales of row `ROW` into every quarter; with groups of 16, even and odd groups alternate.
+    /// Spreads the scales of row `ROW` to all four quarters of a register. If groups have 16 weights, quarters with the
+    /// scales of even groups alternate with quarters with those of odd groups.
     #[inline]
     #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
     fn of_row<F: Format, const ROW: usize>(&self) -> __m512i {
@@ -297,7 +305,8 @@ fn quarters<F: Format>(blocks: &[&F::Block; 8], first: usize, at: usize) -> __m5
     _mm512_inserti32x4::<3>(_mm512_inserti32x4::<2>(ab, row(2)), row(3))
 }
 
-/// Widens sixteen signed bytes of each of four rows to i16, two rows per register: see [`FourRows`].
+/// Extends sixteen signed bytes of each of four rows to i16. Each register of the result has two of the rows: see
+/// [`FourRows`].
 #[inline]
 #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
 fn two_rows(bytes: __m512i) -> [__m512i; 2] {
@@ -306,7 +315,7 @@ fn two_rows(bytes: __m512i) -> [__m512i; 2] {
     [_mm512_cvtepi8_epi16(_mm512_castsi512_si256(bytes)), _mm512_cvtepi8_epi16(_mm512_extracti64x4_epi64::<1>(bytes))]
 }
 
-/// The codes of a block, 64 per register, arranged by [`order`].
+/// Unpacks the codes of a block, 64 codes per register, in the order of [`order`].
 #[inline]
 #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
 fn codes<F: Format>(block: &F::Block) -> [__m512i; 4] {

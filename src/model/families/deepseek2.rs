@@ -11,7 +11,8 @@ use crate::{Error, tri};
 
 pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(keys.latent(RopeStyle::Adjacent));
-    // Recognizes files of GLM 4.7 Flash without the key for the router's function, by the same numbers as llama.cpp.
+    // Some files of GLM 4.7 Flash lack the key for the router's function. They are recognized by the same numbers of
+    // layers and tokens as in llama.cpp.
     let scores = match spec.layers {
         47 | 48 if spec.vocab == 154_880 => Scores::Sigmoid,
         _ => Scores::Softmax,

@@ -55,14 +55,15 @@ pub(super) const fn gemma3<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Erro
     })
 }
 
-/// Reads a soft cap: 0 means none, a missing key means `default`.
+/// Reads a soft cap from the key `name`. The value 0 means that there is no cap; if the key is missing, `default`
+/// applies.
 const fn cap(keys: &mut Keys<'_, '_>, name: &'static str, default: Option<f32>) -> Result<Option<f32>, Error> {
     if keys.has_key(name) { keys.unless_zero(name) } else { Ok(default) }
 }
 
-/// Spec shared by Gemma 2 and 3. The last layer of every `period` is global, unless the file has a pattern. Models with
-/// `largest` layers (27B) scale scores by `1 / sqrt(dim / heads)` instead of `1 / sqrt(head_dim)`. The number of layers
-/// decides, as in llama.cpp, because files have no key for the scale.
+/// The spec that Gemma 2 and 3 share. The last layer of every `period` layers is global, unless the file has a pattern.
+/// A model with `largest` layers (27B) scales scores by `1 / sqrt(dim / heads)` instead of `1 / sqrt(head_dim)`. The
+/// number of layers decides this, as in llama.cpp, because files have no key for the scale.
 const fn with_post_norms<'a>(
     keys: &mut Keys<'_, 'a>,
     spec: Spec<'a>,
@@ -101,8 +102,8 @@ pub(super) const fn with_inputs<'a>(
 pub(super) const fn root(width: usize) -> f32 {
     let n = width as f64;
     let (mut root, mut step) = (n, 0);
-    // Newton's method, from a start above the root. The root of 2^22 takes at most 11 halvings, then convergence is
-    // quadratic.
+    // Newton's method, from a start above the root. For 2^22, the largest width, it halves the value up to 11 times;
+    // from there on, each step doubles the number of correct bits.
     while step < 24 && root > 0.0 {
         root = (root + n / root) / 2.0;
         step += 1;

@@ -9,7 +9,7 @@ use crate::model::layers::Pattern;
 use crate::model::spec::Special;
 use crate::{Error, tri};
 
-/// Number of layers with their own keys and values in the published models.
+/// Number of layers that compute their own keys and values, in the published models.
 const OWN: usize = 20;
 /// Number of streams in the published models.
 const STREAMS: usize = 4;

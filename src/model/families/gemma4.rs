@@ -25,8 +25,8 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
     Ok(Spec { v_from_k: true, layer_scale: Need::Optional, experts_beside: experts.is_some(), experts, ..spec })
 }
 
-/// Gemma 4's assistant: layers with queries only, which read the last keys and values of the assisted model. A token
-/// that the assistant reads has no keys yet, so windows end one position earlier.
+/// Gemma 4's assistant: its layers have queries only, which read the last keys and values of the assisted model. There
+/// are no keys yet for a token that the assistant reads, so windows end one position earlier.
 pub(super) const fn assistant<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     #[cfg(not(feature = "drafts"))]
     return Err(Error::Unsupported { what: "architecture", name: crate::Name::new(keys.architecture.as_bytes()) });
@@ -45,7 +45,8 @@ pub(super) const fn assistant<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, E
     }
 }
 
-/// Returns the heads of local layers: `heads` with the width and the rotary positions of local layers.
+/// Returns the shape of the heads in local layers. Their width and their rotary positions differ from those of `heads`,
+/// which are the heads of global layers.
 const fn local_heads(keys: &mut Keys<'_, '_>, heads: HeadSpec) -> Result<HeadSpec, Error> {
     let dim = tri!(keys.size_or("attention.key_length_swa", Keys::MAX_WIDTH, heads.dim));
     tri!(keys.value_length("attention.value_length_swa", dim));

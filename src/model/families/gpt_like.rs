@@ -9,7 +9,8 @@ use crate::model::roles::Role;
 use crate::model::{Gate, Need, Positions, QkNorm, Residual, RopeStyle, Spec};
 use crate::{Error, tri};
 
-/// Reads a spec with layer norms, a feed-forward without a gate, and biases where the file has them.
+/// Reads the spec of a decoder with layer norms, and with a feed-forward without a gate. A linear layer has a bias if
+/// the file has a tensor for it.
 const fn plain<'a>(
     keys: &mut Keys<'_, 'a>,
     style: RopeStyle,

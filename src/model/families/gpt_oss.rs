@@ -27,9 +27,9 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
     })
 }
 
-/// Sets whether YaRN's ramp begins and ends at whole pairs; `rounded` is the value of the file's key. The published
-/// models, trained for 4096 positions, do not round (`truncate: false`), but only files of `arenite convert hf` have
-/// this key.
+/// Sets whether YaRN's ramp begins and ends at whole pairs. `rounded` is the file's value for this, which only `arenite
+/// convert hf` writes. Without this value, a model that was trained for 4096 positions is one of the published models,
+/// whose ramp does not end at whole pairs (`truncate: false`).
 const fn ramp(rope: Option<Rope>, rounded: Option<bool>) -> Option<Rope> {
     let Some(mut rope) = rope else { return None };
     if let Scaling::Yarn { original, whole_pairs, .. } = &mut rope.scaling {

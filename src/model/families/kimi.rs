@@ -21,8 +21,8 @@ pub(super) const fn ling<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
     if let Some(false) = tri!(keys.switch("kda.safe_gate")) {
         return Err(keys.wrong("kda.safe_gate", "is false: not supported"));
     }
-    // The variant that also reads images has sections of rotary positions, which text does not need, and each of its
-    // rotary pairs has one element in each half of a head.
+    // The variant of this model that reads images has rotary sections, which make no difference for text. The two
+    // elements of each of its rotary pairs are in different halves of a head.
     let style = if keys.has_key("rope.dimension_sections") { RopeStyle::Halves } else { RopeStyle::Adjacent };
     let floor = tri!(keys.negative("kda.gate_lower_bound"));
     let spec = tri!(delta(keys, style, false));
@@ -33,8 +33,8 @@ pub(super) const fn ling<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
     Ok(Spec { recurrent, heads_gated: Some(HeadGate { per_head: true, softplus: false }), ..spec })
 }
 
-/// Reads the keys that both architectures have. `normed` is the default for whether the weights of experts are divided
-/// by their sum.
+/// Reads the keys that Kimi Linear and Ling 3 share. If the file does not say whether the weights of experts are
+/// divided by their sum, `normed` decides.
 const fn delta<'a>(keys: &mut Keys<'_, 'a>, style: RopeStyle, normed: bool) -> Result<Spec<'a>, Error> {
     keys.partial_layers = true;
     let recurrent_layers = keys.layers_without_attention();

@@ -1,4 +1,5 @@
-//! Mamba-1, alone (also Falcon Mamba), and alternating with attention (Jamba, PLaMo 2).
+//! Mamba-1: models that consist of it (Mamba, Falcon Mamba), and models in which it alternates with attention (Jamba,
+//! PLaMo 2).
 
 use crate::model::keys::Keys;
 use crate::model::layers::Pattern;

@@ -20,7 +20,7 @@ pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error>
         activation: Activation::ReluSquared,
         gate: Gate::None,
         experts: match spec.experts {
-            // Experts use the layer's width, which is 0 in layers without experts.
+            // With `None`, the experts have the width of each layer, which is 0 in layers without experts.
             Some(experts) => Some(Experts { width: None, ..experts }),
             None => None,
         },

@@ -5,7 +5,8 @@ use crate::model::layers::Pattern;
 use crate::model::{RopeStyle, Spec};
 use crate::{Error, tri};
 
-/// Period of layers without rope. As in llama.cpp, this is a constant, because files do not store the period.
+/// Every fourth layer has no rotary positions. As in llama.cpp, this is a constant, because files do not store the
+/// period.
 const WITHOUT_ROPE: usize = 4;
 
 pub(super) const fn spec<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {

@@ -1,4 +1,5 @@
-//! Decoders whose local layers differ from the global layers in more than the sliding window.
+//! Architectures whose local layers differ from the global layers not only in the sliding window, but also in sizes or
+//! positions.
 
 use super::granite;
 use super::llama_like::{adjacent, halves};
@@ -49,7 +50,7 @@ pub(super) const fn laguna<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Erro
     Ok(Spec { heads_gated: Some(HeadGate { per_head, softplus: true }), local: spec.local.unscaled(), ..spec })
 }
 
-/// MiMo 2: values shorter than keys; attention sinks in layers with a window.
+/// MiMo 2: values are shorter than keys, and layers with a window have attention sinks.
 pub(super) const fn mimo2<'a>(keys: &mut Keys<'_, 'a>) -> Result<Spec<'a>, Error> {
     let spec = tri!(halves(keys));
     let spec = tri!(keys.mixture(spec, Scores::Sigmoid, true));

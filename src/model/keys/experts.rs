@@ -22,8 +22,8 @@ impl<'a> Keys<'_, 'a> {
         Ok(Some(Experts { count, used, width, normed, biases: false }))
     }
 
-    /// Returns [the layers with experts](Self::layers_with_experts), and marks the keys that files have for these
-    /// layers as known.
+    /// Returns [the layers with experts](Self::layers_with_experts), and accepts the keys with which files describe
+    /// these layers.
     pub const fn expert_layers(&mut self) -> Pattern<'a> {
         self.known("leading_dense_block_count");
         self.known("interleave_moe_layer_step");
@@ -39,7 +39,8 @@ impl<'a> Keys<'_, 'a> {
         }
     }
 
-    /// Reads how the router computes weights. `scores` is the router's function, unless the file names a different one.
+    /// Reads how the router computes the weights of experts. `scores` is the function to use if the file does not name
+    /// one.
     pub const fn router(&mut self, scores: Scores) -> Result<Router, Error> {
         let scale = match tri!(self.float("expert_weights_scale")) {
             Some(0.0) => 1.0, // some converters write 0 for none
@@ -47,8 +48,8 @@ impl<'a> Keys<'_, 'a> {
         };
         let scores = match tri!(self.nonzero("expert_gating_func", 8)) {
             None => scores,
-            // Both numbers mean the same: the softmax over the chosen experts equals the softmax over all experts,
-            // divided by the sum over the chosen experts.
+            // 1 stands for a softmax over all experts, 3 for a softmax over the chosen experts. The result is the same,
+            // because the weights of the chosen experts are divided by their sum.
             Some(1 | 3) => Scores::Softmax,
             Some(2) => Scores::Sigmoid,
             Some(_) => return Err(self.wrong("expert_gating_func", "has an unknown value")),

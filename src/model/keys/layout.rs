@@ -13,8 +13,8 @@ impl<'a> Keys<'_, 'a> {
         self.gguf.tensor(tensor).is_some()
     }
 
-    /// True if the first or the last layer has a tensor of this name: a file may have no layers but those for
-    /// multi-token prediction.
+    /// True if the first or the last layer has a tensor of this name. The last layer is tested because a file may
+    /// contain only the layers for multi-token prediction.
     pub const fn has_in_layers(&self, tensor: &str) -> bool {
         self.has_in_layer(0, tensor) || built::DRAFTS && self.has_in_layer(self.layers.saturating_sub(1), tensor)
     }
@@ -27,7 +27,7 @@ impl<'a> Keys<'_, 'a> {
         }
     }
 
-    /// Number of rows of a layer's matrix; 0 if the file does not have the matrix.
+    /// Number of rows of the matrix called `tensor` in layer `layer`. 0 if the file does not have this matrix.
     const fn rows_in_layer(&self, layer: usize, tensor: &str) -> usize {
         match core::str::from_utf8(Name::layered("", layer, tensor).bytes()) {
             Ok(name) => self.rows(name),
@@ -81,7 +81,7 @@ impl<'a> Keys<'_, 'a> {
         }
     }
 
-    /// Returns the layers without attention: the layers whose `attention.head_count_kv` is 0.
+    /// Returns which layers have no attention: the layers for which `attention.head_count_kv` is 0.
     pub const fn layers_without_attention(&self) -> Pattern<'a> {
         match self.gguf.get2(self.architecture, "attention.head_count_kv") {
             Some(Value::Array(heads)) => Pattern::Zero(heads),
@@ -127,7 +127,7 @@ impl<'a> Keys<'_, 'a> {
         }
     }
 
-    /// Detects the layout of a layer's q, k and v: one tensor or three tensors.
+    /// Sets `spec.fused_qkv` according to how the file stores a layer's q, k and v: in one tensor or in three.
     const fn qkv_layout(&self, spec: &mut Spec<'a>, index: usize) {
         if spec.gated_query {
             return;
@@ -139,7 +139,8 @@ impl<'a> Keys<'_, 'a> {
         }
     }
 
-    /// Detects the layout of a layer's gate and up, which have `width` rows each: one tensor or two tensors.
+    /// Sets `spec.gate` according to how the file stores a layer's gate and up matrices, which have `width` rows each:
+    /// in two tensors or in one.
     const fn gate_layout(&self, spec: &mut Spec<'a>, index: usize, width: usize) {
         if spec.experts.is_some() || matches!(spec.gate, Gate::None) {
             return;
@@ -151,7 +152,8 @@ impl<'a> Keys<'_, 'a> {
         }
     }
 
-    /// Detects factors of matrices (`.scale`), and counts the elements of tensors in F16 or BF16 that may be vectors.
+    /// Sets `scaled` if the file has factors of matrices (tensors `.scale`), and counts the elements of tensors in F16
+    /// or BF16 that may be vectors, in `half_vectors`.
     const fn conventions(&self, spec: &mut Spec<'a>) {
         let mut tensors = self.gguf.tensors();
         while let (true, Some(tensor)) = (built::SCALES || built::HALF_VECTORS, tensors.next_tensor()) {
@@ -176,7 +178,7 @@ impl<'a> Keys<'_, 'a> {
     }
 }
 
-/// Returns the layer `N` of a tensor whose name is `blk.N` followed by `part`.
+/// Returns the number `N` of the layer if a tensor is called `blk.N` followed by `part`. `None` for other names.
 const fn layer_of(name: &[u8], part: &[u8]) -> Option<usize> {
     let [b'b', b'l', b'k', b'.', rest @ ..] = name else { return None };
     let (mut rest, mut layer) = (rest, 0);

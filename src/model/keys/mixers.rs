@@ -1,4 +1,5 @@
-//! Reads the sizes of mixers other than plain attention: latent vectors and states of fixed size.
+//! Reads the sizes of layers that mix tokens by other means than plain attention: by attention to latent vectors, or by
+//! recurrent states.
 
 use super::{Keys, MAX_WIDTH};
 use crate::kernel::MAX_TAPS;
@@ -9,8 +10,8 @@ use crate::model::{Latent, Recurrent, RecurrentKind, Spec, StepNorms};
 use crate::{Error, tri};
 
 impl<'a> Keys<'_, 'a> {
-    /// Like [`decoder`](Self::decoder), for a family whose layers may lack attention or a feed-forward. A size of 0
-    /// indicates that the layer lacks it.
+    /// Like [`decoder`](Self::decoder), for a family in which a layer may lack attention or a feed-forward. The size of
+    /// the missing part is then 0 in the file.
     pub const fn hybrid(&mut self, style: RopeStyle) -> Result<Spec<'a>, Error> {
         self.partial_layers = true;
         self.decoder(style)

@@ -33,8 +33,8 @@ impl<'a> Keys<'_, 'a> {
             return Err(self.wrong("attention.causal", "is true: not supported for this architecture"));
         }
         let PerLayer::All(_) = spec.kv_heads else {
-            // All layers of an encoder use the same tiles, one layer after the other, so all layers must have tiles of
-            // one size.
+            // The layers of an encoder use the same tiles of the cache, one layer after the other. So the tiles of all
+            // layers must have the same size.
             return Err(self.wrong("attention.head_count_kv", "must be the same for all layers of an encoder"));
         };
         // Converters read the pooling from settings of sentence-transformers. Rerankers have no such settings, so a
@@ -53,8 +53,8 @@ impl<'a> Keys<'_, 'a> {
         Ok(encoder)
     }
 
-    /// Adds the layers that compute a score from the pooled state, and the names of their tensors, if the file has such
-    /// layers. `activation` is the function between these layers, unless the file names a different one.
+    /// If the file has layers that compute a score from the pooled state, adds them and the names of their tensors to
+    /// the spec. `activation` is the function between these layers, unless the file names another one.
     pub const fn ranking(&mut self, activation: PooledActivation, spec: &mut Spec<'a>) -> Result<(), Error> {
         const BOTH: &[(Role, Role)] = &[
             (Role::Cls, Role::Dense2),
@@ -150,7 +150,8 @@ impl<'a> Keys<'_, 'a> {
         if !built::POOLED_HEAD || spec.pooled_head.is_some() {
             return Ok(());
         }
-        // The head's tensors get the roles of linear layers by a list of renamed roles. A spec has only one such list.
+        // The tensors of the pooled head have the names of other linear layers, and get their roles from the spec's
+        // list of renamed roles. A spec has only one such list.
         if spec.renamed.is_empty() {
             tri!(self.ranking(PooledActivation::None, spec));
         }

@@ -49,12 +49,13 @@ impl<'a> Keys<'_, 'a> {
         }
     }
 
-    /// Reads the number of ranges of distances that have biases on scores.
+    /// Reads the number of buckets of relative positions. Each bucket is a range of distances whose attention scores
+    /// get the same bias.
     pub const fn relative_buckets(&mut self) -> Result<usize, Error> {
         let buckets = tri!(self.size("attention.relative_buckets_count", 1 << 10));
         if buckets < 4 {
-            // An encoder needs 4 buckets: half of the buckets are for later positions, and in each half, half of the
-            // buckets are for single distances.
+            // In an encoder, half of the buckets are for later positions, and half of each half is for single
+            // distances. So at least 4 buckets are needed.
             return Err(self.wrong("attention.relative_buckets_count", "is less than 4"));
         }
         Ok(buckets)

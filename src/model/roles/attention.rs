@@ -22,7 +22,7 @@ pub(super) const fn row(role: Role, spec: &Spec<'_>, layer: &Layer) -> Row {
     {
         return row;
     }
-    // Layers that read the keys and values of another layer have only q, and therefore no fused matrix.
+    // A layer that reads the keys and values of another layer has only a matrix of queries, so it has no fused matrix.
     let fused = spec.fused_qkv() && layer.owns_kv;
     let apart = !fused && spec.latent().is_none();
     let buckets = match spec.positions() {
@@ -48,7 +48,7 @@ pub(super) const fn row(role: Role, spec: &Spec<'_>, layer: &Layer) -> Row {
             (need_if_owned(layer, need), shape)
         }
         Role::AttnSinks => (spec.attention_sinks(), Vector(heads)),
-        // In most models only the first layer has this tensor, and all layers share it.
+        // In most models only the first layer has a tensor of relative biases, and all layers share it.
         Role::AttnRelB => match buckets {
             Some(buckets) => (required_if(layer.index == 0 || spec.own_biases()), Vectors(heads, buckets)),
             None => ABSENT,
@@ -65,7 +65,8 @@ pub(super) const fn row(role: Role, spec: &Spec<'_>, layer: &Layer) -> Row {
     }
 }
 
-/// Tensors of a recurrent mixer that have names of attention, in a layer without attention.
+/// Requirement and shape of a recurrent mixer's tensor that has the same name as a tensor of attention. A layer with
+/// such a mixer has no attention.
 const fn of_mixer(role: Role, spec: &Spec<'_>, layer: &Layer) -> Row {
     let Some(mixer) = mixer_of(spec, layer) else { return ABSENT };
     let shape = match (mixer.kind, role) {
@@ -78,7 +79,8 @@ const fn of_mixer(role: Role, spec: &Spec<'_>, layer: &Layer) -> Row {
     (Need::Required, shape)
 }
 
-/// Tensors of latent attention that ordinary attention lacks, or that have a different shape there.
+/// Requirement and shape of a tensor of latent attention; `None` for a tensor that ordinary attention also has, with
+/// the same shape.
 const fn of_latent(role: Role, latent: &Latent, (dim, heads): (usize, usize)) -> Option<Row> {
     use Shape::{Matrices, Matrix, Vector};
     let Latent { q_rank, rank, nope, rope, value, absorbed, .. } = *latent;
@@ -121,7 +123,7 @@ pub(super) const fn cross(role: Role, spec: &Spec<'_>, layer: &Layer) -> Row {
     }
 }
 
-/// Weights of the norm of queries or keys, in `count` heads.
+/// Requirement and shape of the norm's weights for queries or keys, in a layer with `count` heads of them.
 const fn head_norm(spec: &Spec<'_>, layer: &Layer, count: usize) -> Row {
     let dim = layer.head.dim;
     match spec.qk_norm() {
@@ -133,7 +135,8 @@ const fn head_norm(spec: &Spec<'_>, layer: &Layer, count: usize) -> Row {
     }
 }
 
-/// `need` for layers that compute keys and values. Other layers do not use the tensor, but some files contain it.
+/// Returns `need` for a layer that computes its own keys and values. Other layers do not use the tensor, but some files
+/// contain it nevertheless.
 const fn need_if_owned(layer: &Layer, need: Need) -> Need {
     if layer.owns_kv || matches!(need, Need::Absent) { need } else { Need::Unused }
 }

@@ -34,7 +34,7 @@ pub(super) const fn row(role: Role, spec: &Spec<'_>, layer: &Layer) -> Row {
         Role::HrmInit => (required_if(spec.takes_turns()), Vector(dim)),
         Role::OutputNorm => (required_if(spec.final_norm && !spec.bare_norm()), Vector(dim)),
         Role::OutputNormBias => (required_if(spec.final_norm && biased), Vector(dim)),
-        // If this tensor is missing, the token embedding is also the head.
+        // The matrix of the head. If it is missing, the token embedding is also the head.
         Role::Output => (need_if(spec.has_head(), Optional), Matrix(dim, spec.vocab)),
         Role::OutputBias => (need_if(spec.has_head(), spec.output_bias), Vector(spec.vocab)),
         _ => ABSENT,

@@ -24,7 +24,7 @@ pub(super) const fn row(role: Role, spec: &Spec<'_>, layer: &Layer) -> Row {
     }
 }
 
-/// Tensors of experts, of the router, and of shared experts.
+/// The table of the tensors of experts: their matrices, the router, and the shared experts.
 pub(super) const fn experts(role: Role, spec: &Spec<'_>, layer: &Layer) -> Row {
     use Need::Required;
     use Shape::{Matrices, Matrix, Vector, Vectors};

@@ -19,8 +19,8 @@ pub(super) const fn row(role: Role, spec: &Spec<'_>, _: &Layer) -> Row {
     }
 }
 
-/// Requirement for a tensor of the whole model. For layers that predict further tokens, the tensor may be in the
-/// model's file instead; `need` is the requirement of the model's own layers.
+/// Returns whether a tensor of the whole model must be in the file. `need` is what the model's own layers require. If
+/// the layers predict further tokens, the model's file may have the tensor instead.
 pub(super) const fn of_model(role: Role, spec: &Spec<'_>, need: Need) -> Need {
     match role {
         _ if spec.next().is_none() => need,

@@ -20,9 +20,10 @@ pub(in crate::model) enum Shape {
     Matrix(usize, usize),
     /// Matrices: inputs, outputs and count.
     Matrices(usize, usize, usize),
-    /// Length and count of vectors that are stored as `[length, 1, 1, count]`.
+    /// Vectors that are stored as `[length, 1, 1, count]`: their length, then their count.
     Apart(usize, usize),
-    /// Length and count of vectors that are stored as `[length, 1, count]`.
+    /// `count` vectors of length `length` that are stored as `[length, 1, count]`. The fields are the length and the
+    /// count.
     #[cfg(feature = "mla")]
     Between(usize, usize),
 }
@@ -40,7 +41,7 @@ impl Shape {
         }
     }
 
-    /// True if the tensor consists of vectors rather than matrices.
+    /// True if a tensor of this shape consists of vectors, false if it consists of matrices.
     pub const fn is_vector(self) -> bool {
         match self {
             Self::Vector(_) | Self::Vectors(..) | Self::Apart(..) => true,

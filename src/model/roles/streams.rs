@@ -22,7 +22,8 @@ pub(super) const fn row(role: Role, spec: &Spec<'_>, _: &Layer) -> Row {
     }
 }
 
-/// Tensors of alternating updates, and of the low-rank layers parallel to attention, which the same models have.
+/// Requirement and shape of the tensors for alternating updates, and for the low-rank layers parallel to attention. The
+/// same models have both.
 pub(super) const fn altup(role: Role, spec: &Spec<'_>, _: &Layer) -> Row {
     use Need::Required;
     use Shape::{Matrices, Matrix, Vector};

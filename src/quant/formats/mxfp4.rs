@@ -1,6 +1,6 @@
 use crate::quant::format::{Bytes, Format, Shape, bytes_at};
 
-/// The values of FP4 (E2M1), doubled, plus 12 (OCP Microscaling Formats 1.0, 5.3.3).
+/// For each code, the value of FP4 (E2M1), doubled, plus 12 (OCP Microscaling Formats 1.0, 5.3.3).
 pub(crate) const TABLE: &[u8; 16] = &[12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0];
 
 /// 32 weights: a scale that is a power of two (E8M0), then four bits per weight, which are an index into [`TABLE`].
@@ -16,7 +16,7 @@ impl Format for Mxfp4 {
     const D: Option<(usize, f32)> = None;
     const SHAPE: Shape = Shape::Nibbles(1, Some(TABLE));
 
-    /// Returns half of the power of two, because the table's values are doubled.
+    /// Returns the block's scale, a power of two. It is halved, because the values in the table are doubled.
     #[inline(always)]
     fn d(block: &[u8; 17], _at: usize, _f16: impl Fn([u8; 2]) -> f32) -> f32 {
         let [exponent, ..] = *block;

@@ -15,7 +15,7 @@ impl Format for Nvfp4 {
     const D: Option<(usize, f32)> = None;
     const FLOAT_GROUPS: bool = true;
 
-    /// Returns half of the scale, because the table's values are doubled.
+    /// Returns half of the block's scale. The table of NVFP4's values has the doubled values, which makes up for this.
     #[inline(always)]
     fn d(block: &[u8; 36], at: usize, _f16: impl Fn([u8; 2]) -> f32) -> f32 {
         let [byte] = *bytes_at(block, at / 16 % 4);

@@ -23,7 +23,7 @@ impl Format for Q2K {
         [0, 8].map(|at| (u64_at(block, at) >> 4) & (15 * ONES))
     }
 
-    /// 32 bytes hold 128 weights. A chunk has two bits of each byte.
+    /// Unpacks a chunk of 32 weights. 32 bytes hold the weights of four chunks, which have two bits of each byte.
     #[inline(always)]
     fn unpack<S: Bytes>(s: S, block: &[u8; 84], chunk: usize) -> S::V {
         s.shift(s.load(bytes_at(block, 16 + 32 * (chunk / 4))), -2 * (chunk as i32 % 4), 3)

@@ -12,7 +12,8 @@ impl Format for Tq1_0 {
     const MAX: u8 = 2;
     const D: Option<(usize, f32)> = Some((52, 1.0));
 
-    /// Multiplying the byte by 3 modulo 256 drops the fraction's first digit; digit `k` is read after `k` such steps.
+    /// Unpacks a chunk. The weights of a byte are the digits of a fraction in base 3. Multiplying the byte by 3 modulo
+    /// 256 drops the first digit, so that digit `k` is read after `k` such steps.
     #[inline(always)]
     fn unpack<S: Bytes>(s: S, block: &[u8; 54], chunk: usize) -> S::V {
         let fractions = if chunk < 5 {
@@ -35,7 +36,8 @@ impl Format for Tq1_0 {
             };
             s.words([a, b, c, d])
         };
-        // The first digit of a byte `x` is `3 x / 256`: 1 if `x` is at least 86, 2 if it is at least 171.
+        // A byte `x` is a fraction in base 3. Its first digit is the integer part of `3 x / 256`: 1 if `x` is at least
+        // 86, and 2 if it is at least 171.
         s.sub(s.sub(s.splat(0), s.at_least(fractions, 86)), s.at_least(fractions, 171))
     }
 }

@@ -12,7 +12,7 @@ impl Format for Tq2_0 {
     const BYTEWISE: bool = true;
     const D: Option<(usize, f32)> = Some((64, 1.0));
 
-    /// 32 bytes hold 128 weights. A chunk has two bits of each byte.
+    /// Unpacks a chunk of 32 weights. 32 bytes hold the weights of four chunks, which have two bits of each byte.
     #[inline(always)]
     fn unpack<S: Bytes>(s: S, block: &[u8; 66], chunk: usize) -> S::V {
         s.shift(s.load(bytes_at(block, 32 * (chunk / 4))), -2 * (chunk as i32 % 4), 3)

@@ -101,7 +101,7 @@ impl Style {
         self.thoughts.are_possible()
     }
 
-    /// Returns the template's variables for the thoughts that a request asks for.
+    /// Returns the variables of the template that turn thoughts on or off, or set their effort, as a request asks.
     ///
     /// # Errors
     ///
@@ -110,8 +110,8 @@ impl Style {
         self.thoughts.variables(asked)
     }
 
-    /// Returns the settings of a gate that waits for the end of the thought opened by `prompt`; `None` if no thought is
-    /// open.
+    /// If `prompt` ends inside a thought, returns the settings of a gate that waits for the end of the thought;
+    /// otherwise `None`.
     pub fn thought_gate(&self, prompt: &str) -> Option<GateSettings> {
         let form = self.dialect.opened_by(prompt.trim_end())?;
         Some(GateSettings { until: form.close.clone(), is_thought: true, then: None })
@@ -122,7 +122,8 @@ impl Style {
         let in_lines = |message: Message| if self.probe.knows_parts { message } else { message.in_lines() };
         let messages = messages.iter().map(|message| self.message(in_lines(message.clone()))).collect();
         let mut conversation = Conversation { messages, tools: tools.to_vec(), warning: None };
-        // If the template shows calls, the model was trained with calls, so the prompt is left unchanged.
+        // A template that shows calls belongs to a model that was trained with calls. Its prompt is left unchanged even
+        // if the template does not show the functions.
         if !tools.is_empty() && !self.probe.shows_tools && !self.probe.shows_calls {
             let text = self.instructions(tools);
             let messages = &mut conversation.messages;
@@ -271,7 +272,8 @@ impl Style {
     fn content(&self, message: &Message) -> Value {
         let text = message.text.as_deref().unwrap_or_default();
         let (pictures, Probe { shows_pictures, needs_parts, .. }) = (&message.pictures, self.probe);
-        // The results of functions have no parts, because few templates accept parts in such messages.
+        // The content of a function's result is given as a text and not as a list of parts, because few templates
+        // accept a list in such messages.
         let shows_pictures = shows_pictures && message.role != "tool";
         if !needs_parts && (pictures.is_empty() || !shows_pictures) {
             return if pictures.is_empty() { json!(text) } else { json!(marked(text, pictures)) };

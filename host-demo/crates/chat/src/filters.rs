@@ -22,7 +22,7 @@ pub fn add_to(environment: &mut Environment<'_>) {
     environment.add_filter("tojson", tojson);
     environment.add_filter("string", |value: &Value| string(value));
     environment.add_filter("safe", |value: &Value| Value::from_safe_string(string(value)));
-    // In Jinja2, the next five filters return generators, which have no length and cannot be converted to JSON.
+    // The next five filters return generators, as in Jinja2. A generator has no length and cannot be converted to JSON.
     environment.add_filter("map", |state: &mut State<'_, '_>, value, args| filters::map(state, value, args).map(lazy));
     environment.add_filter("select", |state: &mut State<'_, '_>, value, test: Option<Cow<'_, str>>, args| {
         filters::select(state, value, test, args).map(lazy)
@@ -183,7 +183,8 @@ fn indent(value: &Value, args: Rest<ValueOrKwargs>) -> Result<String, Error> {
     };
     let text = string(value) + "\n";
     let lines = methods::lines(&text, false);
-    // Otherwise a short template could fill the memory with the indentation of many empty lines.
+    // Refuses too much indentation. Otherwise a short template could fill the memory with the indentation of many empty
+    // lines.
     if space.len().saturating_mul(lines.len()) > MOST_INDENTATION {
         return Err(Error::new(ErrorKind::InvalidOperation, "the indentation of a text is too long"));
     }

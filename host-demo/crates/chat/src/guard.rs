@@ -19,7 +19,8 @@ use arenite_text as text;
 /// Start of a control token that a user wrote. The marks are noncharacters, which do not occur in text.
 const OPEN: char = '\u{fdd0}';
 const CLOSE: char = '\u{fdd1}';
-/// Marks the start or end of a user's text that could form a control token together with adjacent text of the template.
+/// Marks a start or an end of a user's text. Without the mark, the text could form a control token there, together with
+/// the template's text beside it.
 const EDGE: char = '\u{fdd2}';
 const MARKS: [char; 3] = [OPEN, CLOSE, EDGE];
 /// Stands for a picture in the text of a message whose template shows no pictures.
@@ -63,7 +64,7 @@ impl ControlTokens {
         Self { spelled, backwards, longest }
     }
 
-    /// Returns `value` with marks in its texts; `None` if no text needs a mark.
+    /// Returns a copy of `value` in which control tokens that a user wrote are marked; `None` if no text needs a mark.
     pub fn mark(&self, value: &Value) -> Option<Value> {
         let mut changed = false;
         let marked = self.marked(value, &mut changed);
@@ -140,8 +141,8 @@ impl ControlTokens {
     }
 
     fn longest_at(&self, text: &str) -> Option<usize> {
-        // Prefixes of `text` sort at or before `text`, and all entries between a prefix and `text` begin with the same
-        // character.
+        // In the sorted list, every prefix of `text` comes at or before `text`. The entries between such a prefix and
+        // `text` all begin with the same character, so the search ends at another first character.
         let after = self.spelled.partition_point(|token| token.as_str() <= text);
         let mut candidates = self.spelled[..after].iter().rev();
         let first = text.chars().next()?;
@@ -166,7 +167,8 @@ impl ControlTokens {
             }
         }
         let mut quoted = self.occurrences(&text);
-        // A mark that only touches a control token does not count: the ranges must overlap.
+        // Of the control tokens in the text, keeps those that overlap a range marked as the user's text. A range that
+        // only touches a token does not count.
         quoted.retain(|token| marked.iter().any(|mark| mark.start < token.end && token.start < mark.end));
         Prompt { text, quoted, pictures: Vec::new() }
     }
@@ -218,8 +220,8 @@ impl Prompt {
         Self { text, quoted: Vec::new(), pictures }
     }
 
-    /// Replaces the places of pictures by `texts`, in order. `marker` is the text that the model's template writes for
-    /// a picture. A marker that a user wrote is not a place of a picture.
+    /// Returns the prompt with `texts` at the places of the pictures, in order. `marker` is the text that the model's
+    /// template writes for a picture. A marker that a user wrote is not a place of a picture.
     ///
     /// # Errors
     ///
@@ -269,7 +271,8 @@ impl Prompt {
     /// Encodes the prompt. Adds BOS if the file requests it and the template has not written it.
     pub fn encode(&self, tokenizer: &Tokenizer<'_, '_>) -> Result<Vec<TokenId>> {
         let bos = tokenizer.bos().filter(|_| tokenizer.add_bos());
-        // True if a BOS at the start was written by the template. A user's text may begin with the same spelling.
+        // If the prompt begins with the spelling of BOS, it may come from the template or from a user's text. This is
+        // true if it comes from the template.
         let is_own = self.quoted.first().is_none_or(|quoted| quoted.start > 0);
         let missing = bos.filter(|bos| !(is_own && self.text.as_bytes().starts_with(tokenizer.spelling(*bos))));
         let mut ids = Vec::from_iter(missing);
@@ -372,11 +375,12 @@ mod tests {
             let text = String::from_utf8(text::decode(&tokenizer, &ids).unwrap()).unwrap();
             assert_eq!(text.replace(' ', ""), said.replace(' ', ""), "{said}");
         }
-        // If the template writes no BOS, one is added, even before a user's text that begins with the same spelling.
+        // A template may write no BOS. Then one is added, even if the user's text begins with the spelling of BOS.
         let ids = tokens.prompt(&tokens.marked_text("<s>a")).encode(&tokenizer).unwrap();
         assert_eq!(ids.iter().position(|id| *id == bos), Some(0), "{ids:?}");
         assert_eq!(String::from_utf8(text::decode(&tokenizer, &ids).unwrap()).unwrap().replace(' ', ""), "<s>a");
-        // If no text is quoted, the tokens are the same as for the whole text at once.
+        // If the text contains nothing that must be encoded as plain text, its tokens are the same as if all of it were
+        // encoded at once.
         let whole = text::encode(&tokenizer, b"<s>A cat sat.</s>", Encode { add_special: false, parse_special: true });
         assert_eq!(tokens.prompt("<s>A cat sat.</s>").encode(&tokenizer).unwrap(), whole.unwrap());
     }

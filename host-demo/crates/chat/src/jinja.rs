@@ -14,8 +14,8 @@ use super::{filters, source, values, words};
 /// Maximum number of steps of a template; generated text counts by its length. A long conversation takes some hundred
 /// thousand steps.
 const FUEL: u64 = 4_000_000;
-/// Divides the number of steps for a probe. A dozen conversations are probed at the start of a program, and a hostile
-/// template must not delay the start.
+/// The number of steps for a probe is the usual one divided by this. A program probes a template with a dozen
+/// conversations when it starts, and a hostile template must not delay the start.
 const PROBE: u64 = 20;
 /// Stack size in bytes, for macros that call each other and for nested values (see [`visits`](super::visits)).
 const STACK: usize = 16 << 20;
@@ -42,7 +42,7 @@ pub struct Inputs {
 pub enum Failure {
     /// The template is invalid Jinja, or runs for too long.
     Broken(anyhow::Error),
-    /// The template rejects this conversation with this message.
+    /// The template itself has rejected the conversation, with this message.
     Refused(String),
 }
 
@@ -176,7 +176,8 @@ impl Functions {
     }
 }
 
-/// Returns the functions without their types; none without functions.
+/// Returns the declared functions without the object around each of them (`{"type": "function", ...}`). Without
+/// functions, returns none.
 fn bare(tools: &Value) -> Value {
     let function = |tool: Value| tool.get_attr("function").ok().filter(|inner| !inner.is_undefined()).unwrap_or(tool);
     match tools.try_iter().ok().filter(|_| tools.is_true()) {
@@ -185,8 +186,8 @@ fn bare(tools: &Value) -> Value {
     }
 }
 
-/// The variables of FireFunction 2 in place of `tools`: the functions as JSON text (empty without functions), and the
-/// time.
+/// FireFunction 2's template reads these variables instead of `tools`: the functions as JSON text, which is empty if
+/// there are no functions, and the time.
 fn firefunction(tools: &Value) -> Value {
     let tools = serde_json::to_value(tools).ok();
     let tools = tools.as_ref().and_then(serde_json::Value::as_array).filter(|tools| !tools.is_empty());
@@ -318,7 +319,8 @@ mod tests {
         }
     }
 
-    /// Row 21 of the list of hostile files: a file may contain a hostile template.
+    /// A model file may contain a hostile template, which must not run without end. (This is row 21 of the list of
+    /// hostile files.)
     #[test]
     fn row_21_templates_without_end_are_stopped() {
         let nested = |depth: usize, open: &str, inner: &str, close: &str| {
@@ -368,8 +370,8 @@ mod tests {
         }
     }
 
-    /// The values have sixty levels, and each level contains the next level twice: such a value takes 2^60 steps to
-    /// visit, but has only 120 elements in memory.
+    /// A value with sixty levels, in which each level contains the next level twice, takes 2^60 steps to visit, but has
+    /// only 120 elements in memory.
     #[test]
     fn row_21_shared_values_cost_what_a_walk_over_them_costs() {
         let makes = [
@@ -417,12 +419,13 @@ mod tests {
         for make in makes {
             stops(make, 60, "{{ ns.x == ns.y }}");
         }
-        // Values of 4096 elements are cheap to make. These templates use such values in an endless loop.
+        // Values of 4096 elements cost little fuel to make. In these templates, a loop that never ends uses such a
+        // value in each round.
         for used in uses {
             stops(makes[0], 11, &format!("{{% for i in range(99999) %}}{used}{{% endfor %}}"));
         }
         assert!(wrong.is_empty(), "{wrong:#?}");
-        // Visiting values of ordinary size does not use up the steps.
+        // The steps are enough for visiting values of ordinary size many times.
         let template = "{% set x = [[1, 2], {'a': 'b'}] %}{% for i in range(9999) %}{% if x != x or 3 in x %}n{% endif %}{% endfor %}y";
         assert_eq!(rendered(template).unwrap(), "y");
     }

@@ -11,7 +11,7 @@ pub const WIDEST: usize = 1 << 16;
 
 /// Calls the method `name` of `value`. Methods that this file does not implement are left to minijinja.
 pub fn call(state: &mut State<'_, '_>, value: &Value, name: &str, args: &[Value]) -> Result<Value, Error> {
-    // These methods cost no fuel, because each reads one item or returns a view.
+    // These methods cost none of the template's fuel, because each of them reads one item or returns a view.
     if !matches!(name, "get" | "items" | "keys" | "values" | "copy") {
         visits::pay(state, value)?;
     }
@@ -128,7 +128,8 @@ fn of_others(value: &Value, name: &str, args: &[Value]) -> Result<Option<Value>,
             let at = value.try_iter()?.position(|item| item == *wanted);
             at.map(|at| Some(at.into())).ok_or_else(|| invalid(format!("{wanted:?} is not in list")))
         }
-        // Refused because a template must not change its inputs, as in transformers.
+        // Methods that change their value are refused because a template must not change its inputs. transformers
+        // refuses them with the same message.
         ("append" | "extend" | "insert" | "pop" | "remove" | "clear" | "update" | "setdefault" | "popitem", _) => {
             Err(invalid(format!("access to attribute '{name}' of this object is unsafe")))
         }
@@ -140,7 +141,8 @@ fn required([value]: [Option<Value>; 1]) -> Result<Value, Error> {
     value.ok_or_else(|| invalid("an argument is missing"))
 }
 
-/// Converts the argument for the maximum number of splits or replacements. A negative number means no limit.
+/// Converts the argument that limits the number of splits or replacements. If it is negative or missing, there is no
+/// limit.
 fn count(most: Option<Value>) -> Result<usize, Error> {
     let most = most.map_or(Ok(-1), i64::try_from)?;
     Ok(usize::try_from(most).unwrap_or(usize::MAX))
@@ -174,7 +176,7 @@ pub fn strip(text: &str, chars: Option<&str>, start: bool, end: bool) -> String 
     if end { text.trim_end_matches(is_cut) } else { text }.to_string()
 }
 
-/// Splits at most `most` times; without `by`, at runs of white space, which are removed.
+/// Splits the text at `by`, at most `most` times. Without `by`, splits at runs of white space, which are removed.
 fn split<'t>(text: &'t str, by: Option<&str>, most: usize) -> Vec<&'t str> {
     let Some(by) = by else {
         let (mut parts, mut rest) = (Vec::new(), text.trim_start_matches(is_space));

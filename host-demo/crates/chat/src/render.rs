@@ -21,7 +21,7 @@ const TOOL_USE: &str = "tokenizer.chat_template.tool_use";
 /// Renders prompts from conversations.
 pub struct Renderer {
     jinja: Option<Compiled>,
-    /// The model's separate template for conversations with functions, if the file has one.
+    /// A second template of the model, for conversations with functions. `None` if the file has no such template.
     tool_use: Option<Compiled>,
     /// The format used if there is no template or if it fails.
     format: Format,
@@ -56,7 +56,8 @@ pub enum Ending {
 }
 
 impl Renderer {
-    /// `name` is a well-known format or `auto`; `template` is Jinja source that replaces the model's own.
+    /// Creates a renderer. `name` is a well-known format or `auto`. `template` is the source of a Jinja template that
+    /// replaces the template of the model.
     pub fn new(gguf: &Gguf<'_>, tokenizer: &Tokenizer<'_, '_>, name: &str, template: Option<String>) -> Result<Self> {
         let spelled = |id: Option<u32>| {
             id.map(|id| String::from_utf8_lossy(tokenizer.spelling(id)).into_owned()).unwrap_or_default()
@@ -84,7 +85,7 @@ impl Renderer {
         })
     }
 
-    /// Lets the built-in model, which has no template, tell stories on request.
+    /// If the file is the built-in model, which has no template, requests to it are answered by stories.
     pub fn tell_stories(&mut self, gguf: &Gguf<'_>) {
         let name = gguf.keys().find(|(key, _)| *key == "general.name");
         self.tells_stories = self.jinja.is_none() && matches!(name, Some((_, Meta::Str(b"Arenite Stories"))));
@@ -215,7 +216,8 @@ impl Renderer {
         jinja.render(Inputs { messages: Value::from(messages.to_vec()), tools, bos, eos, kwargs, asks, is_probe })
     }
 
-    /// Renders with the well-known format, and marks control tokens in the messages' texts.
+    /// Renders the conversation with the well-known format `self.format`. The control tokens in the messages' texts are
+    /// marked.
     fn with_format(&self, messages: &[Value]) -> String {
         let contents: Vec<_> = messages.iter().map(content).collect();
         let messages: Vec<_> = messages
@@ -272,7 +274,7 @@ fn own_template(gguf: &Gguf<'_>, name: &str) -> Option<String> {
     }
 }
 
-/// Returns the role of a message as one of the roles that the formats have.
+/// Returns the role of a message, converted to one of the roles that exist in the well-known formats.
 fn role(message: &Value) -> Role {
     match message.get_attr("role").ok().as_ref().and_then(Value::as_str) {
         Some("system" | "developer") => Role::System,

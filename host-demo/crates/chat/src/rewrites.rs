@@ -56,7 +56,8 @@ impl Conversation {
         self.warning = Some("the chat template has one system message: all system messages are joined to it");
     }
 
-    /// Joins neighbouring messages of the same author, for templates in which authors must alternate.
+    /// Joins neighbouring messages that have the same role into one message. Some templates require that roles
+    /// alternate.
     fn joined(&mut self) {
         let mut messages: Vec<Message> = Vec::new();
         for message in std::mem::take(&mut self.messages) {
@@ -96,8 +97,8 @@ impl Conversation {
         !is_single
     }
 
-    /// Puts an empty user message before an answer that begins the conversation. Returns false if no answer begins the
-    /// conversation.
+    /// If the conversation begins with an answer, puts an empty user message before this answer. Returns false if the
+    /// conversation begins otherwise.
     fn user_first(&mut self) -> bool {
         let first = self.messages.iter().position(|message| message.role != "system");
         let Some(at) = first.filter(|at| self.messages[*at].role == "assistant") else { return false };
@@ -195,14 +196,15 @@ impl Conversation {
         forms
     }
 
-    /// Returns true if the texts of the messages name all functions.
+    /// Returns true if each function's name occurs in the text of a message.
     pub fn names_all(&self, tools: &[Value]) -> bool {
         let name = |tool: &Value| Some(tool.get("function").unwrap_or(tool).get("name")?.as_str()?.to_string());
         let texts = self.messages.iter().filter_map(|message| message.text.as_deref());
         tools.iter().filter_map(name).all(|name| texts.clone().any(|text| text.contains(&name)))
     }
 
-    /// The texts that a prompt must show: the system messages and the results of functions.
+    /// The texts that every prompt must contain: those of the system messages, and the results of functions. The number
+    /// is the index of the message.
     fn must_show(&self) -> impl Iterator<Item = (usize, &str)> {
         let has_text = |message: &Message| message.role != "user" && message.role != "assistant";
         let messages = self.messages.iter().enumerate().filter(move |(_, message)| has_text(message));
@@ -216,7 +218,7 @@ impl Conversation {
     /// in the prompt by chance, and the template may write a text differently. Such a text counts as shown if the
     /// prompt shows a word that is rendered in place of the text.
     pub fn is_shown(&self, prompt: &str, render: &dyn Fn(&Self) -> Option<String>) -> bool {
-        /// Maximum length of a text that may occur in a prompt by chance.
+        /// A text of at most this length may occur in a prompt by chance.
         const SHORT: usize = 24;
         let (mut at, mut unclear) = (0, Vec::new());
         for (index, text) in self.must_show() {

@@ -20,14 +20,14 @@ use super::words::{FLAT, VISIT, closing, may_be_list, operand_end, pair_is, stri
 pub const EACH: &str = "py_each";
 /// The filter that formats a text.
 pub const PERCENT: &str = "py_percent";
-/// The function that adds texts, some of them marked `|safe`.
+/// Name of the function that adds texts of which some are marked as safe.
 pub const ADD: &str = "py_add";
 
 /// Maximum number of words of a tag. The number is limited because minijinja parses a chain such as `a ~ b ~ c` or
 /// `a.b.c` to as many levels, and compiles and drops these levels recursively, without a limit: a longer chain could
 /// exhaust the stack.
 const MOST_WORDS: usize = 4096;
-/// Maximum number of assignments. The number is limited because each assignment may nest a value by one level.
+/// Maximum number of assignments in a template. They are limited because each can nest a value by one level more.
 const MOST_ASSIGNMENTS: usize = 4096;
 
 /// Returns `source` rewritten for minijinja, or an error if an expression is too long or there are too many
@@ -74,8 +74,8 @@ pub fn translate(source: &str) -> Result<String, String> {
     Ok(out)
 }
 
-/// Splits `text` at the next tag: returns the text before the tag, the tag, and the text after the tag. Comments and
-/// single braces count as tags.
+/// Splits a template's text at the next tag. Returns the text before the tag, the tag, and the text after it. Comments
+/// and single braces are also treated as tags.
 fn next_tag(text: &str) -> Option<(&str, &str, &str)> {
     let (before, tag) = text.split_at(text.find('{')?);
     let len = match tag.as_bytes().get(1) {
@@ -194,7 +194,8 @@ fn raw_end(text: &str) -> usize {
     text.len()
 }
 
-/// Rewrites `{% for x in EXPRESSION if ... %}`: passes `EXPRESSION` through [`EACH`].
+/// Rewrites the head of a loop, `{% for x in EXPRESSION if ... %}`, so that the value of `EXPRESSION` passes through
+/// the filter [`EACH`].
 fn for_each(tag: &str, words: &[Range<usize>]) -> String {
     let mut depth = 0;
     let (mut start, mut end) = (None, words.last().map_or(tag.len(), |last| last.end));
@@ -219,8 +220,9 @@ fn for_each(tag: &str, words: &[Range<usize>]) -> String {
     )
 }
 
-/// Rewrites `{% set a.b = EXPRESSION %}`: passes `EXPRESSION` through [`VISIT`], which limits its nesting. Other
-/// assignments are left alone, because only values of namespaces outlive a loop and can grow with each round.
+/// Rewrites `{% set a.b = EXPRESSION %}` so that `EXPRESSION` passes through [`VISIT`], which limits the nesting of its
+/// value. Other assignments are left unchanged: only values in namespaces remain after a round of a loop, so only these
+/// can grow with each round.
 fn kept(tag: &str, words: &[Range<usize>]) -> String {
     let is = |at: usize, text: &str| words.get(at).is_some_and(|word| &tag[word.clone()] == text);
     let (Some(equals), Some(last)) = (words.get(4).filter(|_| is(2, ".") && is(4, "=")), words.last()) else {
@@ -322,7 +324,7 @@ fn joined_in(tag: &str, words: &[Range<usize>], part: Range<usize>) -> String {
 
 #[cfg(test)]
 mod tests {
-    /// Translates a template whose expressions are short enough, and returns the rewritten text.
+    /// Rewrites a template for minijinja and returns the result. The expressions of the template must be short enough.
     fn translate(source: &str) -> String {
         super::translate(source).unwrap()
     }

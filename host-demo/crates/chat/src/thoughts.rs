@@ -15,7 +15,7 @@ const SWITCHES: [(&str, Option<[&str; 2]>); 4] =
     [("enable_thinking", None), ("thinking", None), ("think", None), ("thinking_mode", Some(["disabled", "enabled"]))];
 /// Names of template variables that set the effort.
 const EFFORTS: [&str; 2] = ["reasoning_effort", "thinking_effort"];
-/// The name of the template variable that limits the tokens of a thought.
+/// The template variable that sets the maximum number of tokens for a thought.
 const BUDGET: &str = "thinking_budget";
 /// The efforts of all interfaces, in order.
 const LEVELS: [&str; 6] = ["minimal", "low", "medium", "high", "xhigh", "max"];
@@ -59,7 +59,7 @@ impl Thoughts {
         thoughts
     }
 
-    /// Finds out which efforts a template accepts. `texts` are the texts in its tags.
+    /// Renders the template to find the efforts that it accepts. `texts` are the texts in the template's tags.
     fn probe(&mut self, template: &dyn Template, texts: &HashSet<&str>) {
         let question = json!([{ "role": "user", "content": "?" }]);
         let ask = |variables| template.render_with(&question, &Value::Null, true, &Value::Object(variables));
@@ -86,7 +86,7 @@ impl Thoughts {
         self.is_known || !self.switches.is_empty() || !self.efforts.is_empty()
     }
 
-    /// Returns the template's variables for the thoughts that a request asks for.
+    /// Returns the variables of the template that turn thoughts on or off, or set their effort, as a request asks.
     ///
     /// # Errors
     ///
@@ -127,8 +127,8 @@ impl Thoughts {
             });
             return Ok(nearest.unwrap_or(effort));
         }
-        // If the template's words are not known, `effort` is passed on: a template that does not accept an unknown word
-        // refuses it itself.
+        // If the words that the template accepts are not known, `effort` is passed on: a template that does not accept
+        // an unknown word refuses it itself.
         match &self.words {
             Some(words) if !words.contains(effort) => {
                 Err(format!("there is no effort `{effort}` here: give none, {}", self.levels.join(", ")))

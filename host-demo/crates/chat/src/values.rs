@@ -26,7 +26,7 @@ pub fn each(value: Value) -> Result<Value, Error> {
     })
 }
 
-/// The items that a filter returns; they can be iterated once.
+/// The items that a filter returns. As in Jinja, they can be iterated only once.
 #[derive(Debug)]
 struct Generator(Mutex<Vec<Value>>);
 
@@ -59,7 +59,7 @@ pub fn lazy(items: Vec<Value>) -> Value {
     Value::from_object(Generator(Mutex::new(items)))
 }
 
-/// Returns true for the result of a filter that can be iterated once.
+/// Returns true if the value is the result of a filter that, as in Python, can be iterated only once.
 pub fn is_generator(value: &Value) -> bool {
     value.downcast_object_ref::<Generator>().is_some()
 }
@@ -69,7 +69,8 @@ pub fn generated(value: &Value) -> Option<Vec<Value>> {
     value.downcast_object_ref::<Generator>().map(|generator| generator.items().clone())
 }
 
-/// Returns true for lists and for minijinja's result of adding two lists.
+/// Returns true if a value is a list. The result of adding two lists is a value of another kind in minijinja, but it
+/// also counts.
 pub fn is_list(value: &Value) -> bool {
     match value.kind() {
         ValueKind::Seq => true,
@@ -147,7 +148,7 @@ pub fn float(value: &Value) -> Option<f64> {
     (value.kind() == ValueKind::Number && !value.is_integer()).then(|| f64::try_from(value.clone()).ok()).flatten()
 }
 
-/// The shortest decimal, with an exponent where Python writes one.
+/// Returns the shortest decimal that stands for this number, with an exponent where Python writes one.
 fn float_text(number: f64) -> String {
     if !number.is_finite() {
         return if number.is_nan() {

@@ -17,7 +17,8 @@ use super::words::{self, may_be_list, operand_end, pair_is};
 const ELEMENTS: u64 = 2;
 /// Bytes of text that count as one element.
 const BYTES: usize = 1024;
-/// Maximum number of elements of a value; shared elements count each time.
+/// Maximum number of elements of a value that a template may visit. An element that is shared by several lists counts
+/// once for each of them.
 const MOST_ELEMENTS: u64 = 1_000_000;
 
 /// Filters whose operand needs no fuel, because they read at most one item or take the fuel themselves.
@@ -25,8 +26,8 @@ const CHEAP: [&str; 8] = ["length", "count", "first", "last", "default", "d", wo
 /// Tags whose words get no [`VISIT`](words::VISIT), because most of these words are names.
 const BINDING: [&str; 9] = ["macro", "call", "block", "import", "from", "include", "extends", "filter", "endblock"];
 
-/// Adds the filter [`VISIT`](words::VISIT), and the tests that compare values. These tests take fuel for the left
-/// value; `in` takes fuel for both values.
+/// Registers the filter [`VISIT`](words::VISIT), and replaces the tests that compare values, so that they take fuel for
+/// the left value. `in` takes fuel for both values.
 pub fn add_to(environment: &mut Environment<'_>) {
     environment.add_filter(words::VISIT, |state: &mut State<'_, '_>, value: Value| visit(state, value));
     type Compare = fn(&Value, &Value) -> bool;
@@ -108,9 +109,9 @@ pub fn pay(state: &State<'_, '_>, value: &Value) -> Result<(), Error> {
     state.consume_fuel(unpaid / ELEMENTS)
 }
 
-/// Returns the offsets in `tag` where [`VISIT`](words::VISIT) is to be inserted: the ends of all operands that are
-/// visited as a whole. These are arguments, items, left operands of comparisons and filters, right operands of `in`,
-/// and both operands of `~`.
+/// Returns the offsets in `tag` where the filter [`VISIT`](words::VISIT) is to be inserted. These are the ends of all
+/// operands that the template visits as a whole: arguments, items, left operands of comparisons and filters, right
+/// operands of `in`, and both operands of `~`.
 pub fn visited(tag: &str, words: &[Range<usize>], closing: &[usize]) -> Vec<usize> {
     let word = |at: usize| words.get(at).map_or("", |range| &tag[range.clone()]);
     let first = word(0);
@@ -143,7 +144,8 @@ pub fn visited(tag: &str, words: &[Range<usize>], closing: &[usize]) -> Vec<usiz
     places
 }
 
-/// Returns the index of the first word after the names that a tag binds.
+/// Returns the index of the first word after the names that a tag binds: in `for`, the word after `in`; in `set`, the
+/// word after `=`. All other tags bind no names.
 fn bound(first: &str, tag: &str, words: &[Range<usize>], closing: &[usize]) -> usize {
     let until = match first {
         "for" if tag.starts_with("{%") => "in",
@@ -157,7 +159,7 @@ fn bound(first: &str, tag: &str, words: &[Range<usize>], closing: &[usize]) -> u
     at + 1
 }
 
-/// Returns true if an operand that ends with `word` may contain other values.
+/// Returns true if the operand that ends with `word` may be a value that contains other values, such as a list.
 fn is_operand(word: &str) -> bool {
     let constant = matches!(word, "true" | "false" | "none" | "True" | "False" | "None" | "recursive");
     word == "}" || (may_be_list(word) && !constant)

@@ -72,7 +72,8 @@ pub fn closing(tag: &str, words: &[Range<usize>]) -> Vec<usize> {
     places
 }
 
-/// Returns true if an operand that ends with this word may be a list. Numbers, strings and keywords are not lists.
+/// Returns true if the operand of a template whose last word is `word` can be a list. Numbers, strings and keywords
+/// cannot.
 pub fn may_be_list(word: &str) -> bool {
     let operators = ["and", "or", "not", "in", "is", "if", "elif", "else", "set"];
     let is_name = word.starts_with(|c: char| c.is_alphabetic() || c == '_') && !operators.contains(&word);

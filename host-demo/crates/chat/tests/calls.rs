@@ -89,7 +89,8 @@ fn every_dialect_reads_its_own_grammar() {
             assert!(!calls.is_empty() && !has_more, "{family}: {text:?}");
             check(family, &text, &calls);
             if let Some((mark, rest)) = &rest {
-                // With recipients, `rest` matches one call, but `text` may have further messages.
+                // In a dialect with recipients, `rest` describes a single call, but `text` may contain further
+                // messages.
                 let (_, after) = text.split_once(mark.as_str()).unwrap();
                 assert!(has_recipients || accepts(rest, after), "{family}: {text:?}");
             }
@@ -130,7 +131,7 @@ fn ordinary_functions_fit_in_a_request() {
     assert!(from_pieces(&calls, &Budget::of_request()).is_ok());
 }
 
-/// The strict calls of 130 different functions compile within the budget of a request.
+/// The grammar for strict calls of 130 different functions can be compiled within the budget of a request.
 #[test]
 fn many_functions_fit_in_a_request() {
     let marks = Marks::default();
@@ -158,7 +159,7 @@ fn many_functions_fit_in_a_request() {
     assert!(table.is_ok(), "{:?}", table.err());
 }
 
-/// Calls that are written in the form of a dialect are read back.
+/// In each dialect, the reader finds the same calls that were written in the dialect's form.
 #[test]
 fn every_dialect_reads_what_it_writes() {
     let marks = Marks::default();

@@ -1,4 +1,4 @@
-//! Pictures in conversations stand where the model's template shows them.
+//! Tests that pictures in conversations are placed where the model's template shows them.
 
 use arenite::Gguf;
 use arenite_chat::{Ending, Renderer, Style};
@@ -60,12 +60,14 @@ fn pictures_stand_where_the_template_shows_them() {
     ] {
         assert_eq!(rendered(template, marker, &two).as_deref(), Ok(wanted));
     }
-    // Without a picture, a text content stays a text, except if the template would not show it.
+    // If there is no picture, content that is a text is given to the template as a text, unless the template would not
+    // show it.
     let plain = [message("user", json!("Hello."))];
     assert_eq!(rendered(BOTH, pad, &plain).as_deref(), Ok("[user]Hello."));
     let kept = "<|im_start|>User: Hello.<end_of_utterance>\nAssistant:";
     assert_eq!(rendered(PARTS_ONLY, "<image>", &plain).as_deref(), Ok(kept));
-    // A system message that the template refuses is joined to the first message, and so are its pictures.
+    // If the template refuses system messages, their text is put before the first message's text, and their pictures
+    // before its pictures.
     let system = [message("system", json!("Be kind.")), two[2].clone(), two[0].clone()];
     assert_eq!(rendered(STRICT, "<image>", &system).as_deref(), Ok("[user]Be kind.\n\nAnd <1><2>?\n\n<3>One."));
     // A request is refused if the template drops a picture.

@@ -72,7 +72,8 @@ fn an_answer_may_begin_the_conversation() {
 fn no_text_of_the_system_or_of_a_function_is_hidden() {
     let question = json!({ "role": "user", "content": "Q" });
     let system = |text: &str| json!({ "role": "system", "content": text });
-    // Granite 3.0's template shows results only with the role `tool_response`. Other templates show only user messages.
+    // Granite 3.0's template shows the results of functions only in messages with the role `tool_response`, and other
+    // templates only in messages of the user.
     let roles = |known: &str| ALL.replace("{% else %}", &format!("{{% elif message.role in {known} %}}"));
     let loops = json!([
         question, { "role": "assistant", "content": null, "tool_calls": [call("a", "Oslo")] },
@@ -107,10 +108,10 @@ fn no_text_of_the_system_or_of_a_function_is_hidden() {
 
 #[test]
 fn earlier_calls_are_in_the_form_of_the_model() {
-    // LFM2: the template names the mark, but does not write calls.
+    // LFM2: the template contains the delimiter of calls in a comment, but it does not write calls.
     let plain =
         "{# <|tool_call_start|> #}{% for message in messages %}[{{ message.role }}|{{ message.content }}]{% endfor %}";
-    // Kimi K2 Thinking: the template writes identifiers instead of names.
+    // Kimi K2 Thinking: the template writes the identifiers of calls instead of the functions' names.
     let numbered = "{% for message in messages %}[{{ message.role }}|{{ message.content or '' }}]{% if message.tool_calls %}\
         <|tool_calls_section_begin|>{% for call in message.tool_calls %}<|tool_call_begin|>{{ call.id }}<|tool_call_argument_begin|>\
         {{ call.function.arguments | tojson }}<|tool_call_end|>{% endfor %}<|tool_calls_section_end|>{% endif %}\

@@ -12,7 +12,8 @@ pub struct Components {
     size: Option<String>,
 }
 
-/// The roles that a part of a name may have. Parts are separated by dashes, and a part can have several roles.
+/// The roles that a part of a model's name may have. The parts of a name are separated by dashes, and a part can have
+/// several roles.
 #[derive(Clone, Copy, Default)]
 struct Roles {
     base: bool,
@@ -59,7 +60,7 @@ impl Components {
         }
         let (finetune, version) = (joined(|roles| roles.finetune), joined(|roles| roles.version && !roles.base));
         let size = (!sizes.is_empty()).then(|| sizes.join("-"));
-        // A name without a finetune, a version and a size has no base name.
+        // If the name has no finetune, no version and no size, it is not divided, so there is no base name.
         let named = finetune.is_some() || version.is_some() || size.is_some();
         Self {
             name: Some(title(name)),
@@ -79,7 +80,8 @@ impl Components {
     }
 }
 
-/// Returns the normalized spelling of a part, and its roles.
+/// Classifies a component of a model's name. Returns its normalized spelling, and the roles that it may have: size,
+/// version, finetune and so on.
 fn part_of(part: &str, after_first: bool, weights: u64) -> (String, Roles) {
     let lower = part.to_ascii_lowercase();
     let mut roles = Roles::default();
@@ -98,7 +100,8 @@ fn part_of(part: &str, after_first: bool, weights: u64) -> (String, Roles) {
     (part.to_owned(), roles)
 }
 
-/// Marks the parts of the base name. Later parts without a role become parts of the finetune.
+/// Marks the parts at the start of the name that form the base name. Later parts without a role become parts of the
+/// finetune.
 fn mark_base(parts: &mut [(String, Roles)]) {
     let mut at_start = true;
     for (part, roles) in parts.iter_mut() {
@@ -117,8 +120,8 @@ fn mark_base(parts: &mut [(String, Roles)]) {
     }
 }
 
-/// Normalizes a size. The second value is true if the size is probably a context length, because it is far from the
-/// number of weights.
+/// Normalizes the text of a size in a model's name. The second value is true if the number is far from the model's
+/// number of weights: the text is then probably a context length.
 fn size_of(part: &str, weights: u64) -> (String, bool) {
     let mut size: Vec<char> = part.replace('_', ".").chars().collect();
     if let [.., unit, last] = size[..]
@@ -163,7 +166,7 @@ fn is_type(lower: &str) -> bool {
     parts.next().is_some_and(is_digit) && parts.all(|part| part.chars().count() == 1)
 }
 
-/// True for sizes: `7b`, `8x7b`, `a2.7b`, `7b1`, `small`, ...
+/// Returns true if a part of a model's name is a size: `7b`, `8x7b`, `a2.7b`, `7b1`, `small`, ...
 fn is_size(lower: &str) -> bool {
     if matches!(lower, "small" | "mini" | "medium" | "large" | "xl" | "xxl") {
         return true;

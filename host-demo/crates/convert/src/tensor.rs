@@ -29,7 +29,7 @@ impl Tensor<'_> {
     }
 }
 
-/// Encodes a block of q8_0 like ggml's reference: the scale, then the values.
+/// Encodes 32 values as a block of q8_0, with the same bytes as ggml's reference: the scale, then the codes.
 fn q8_0(values: &[f32; 32]) -> [u8; 34] {
     let d = values.iter().fold(0.0f32, |max, v| max.max(v.abs())) / 127.0;
     let inverse = if d == 0.0 { 0.0 } else { 1.0 / d };

@@ -14,7 +14,7 @@ pub fn whole_of(file: &str) -> Option<&str> {
 #[must_use]
 pub fn joining<'f>(whole: &str, files: impl Iterator<Item = &'f str>) -> String {
     let mut parts: Vec<&str> = files.filter(|file| whole_of(file) == Some(whole)).collect();
-    // Shorter names come first: otherwise `part10of12` would come before `part2of12`.
+    // Sort by length first. In alphabetical order, `part10of12` would come before `part2of12`.
     parts.sort_by_key(|part| (part.len(), *part));
     let quoted = |name: &str| if name.contains([' ', '\'']) { format!("{name:?}") } else { name.to_owned() };
     let parts: Vec<String> = parts.into_iter().map(quoted).collect();

@@ -14,7 +14,7 @@ mod unix {
     /// signal handler must neither allocate nor lock.
     const FILES: usize = 128;
 
-    /// Address range of a mapping, and the message that is printed if a read from this range fails.
+    /// The address range of a file's mapping, and the message that is printed if reading from it fails.
     struct Mapping {
         start: AtomicUsize,
         end: AtomicUsize,
@@ -48,7 +48,8 @@ mod unix {
         mapping.message.store(text.into_raw(), Ordering::Relaxed); // never freed: the handler may read it
         let start = bytes.as_ptr().addr();
         mapping.end.store(start + bytes.len(), Ordering::Relaxed);
-        // The start is stored last, so that the handler never sees a range without its message.
+        // The start is stored last. A mapping without a start is unused, so the handler never sees a mapping without
+        // its other values.
         mapping.start.store(start, Ordering::Release);
     }
 

@@ -31,8 +31,8 @@ pub fn map(path: &Path) -> Result<Mmap> {
     Ok(map)
 }
 
-/// Drops the pages of `part` from memory, if `part` lies in `map`. The next access reads these pages from the file
-/// again.
+/// Removes the pages of `part` from memory, if `part` is inside `map`. They are read from the file again when they are
+/// needed.
 #[cfg_attr(not(unix), allow(unused_variables))]
 #[allow(unsafe_code)]
 pub fn release(map: &Mmap, part: &[u8]) {

@@ -20,7 +20,8 @@ pub struct NewFile {
 }
 
 enum To {
-    /// The temporary file, its entry in [`UNFINISHED`], and the path to which the file is moved at the end.
+    /// The file is written beside its path and then moved there: the temporary file, its entry in [`UNFINISHED`], and
+    /// the path.
     Beside(NamedTempFile, Unfinished, PathBuf),
     Through(File),
 }
@@ -328,7 +329,8 @@ mod tests {
     fn files_of_killed_processes_are_removed_and_those_of_running_ones_stay() {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);
-        // `killed` is the name of a temporary file; the two other files only have similar names.
+        // `killed` has a name as temporary files have it. The names of the two other files are only similar, so that
+        // these files must stay.
         let [killed, other, long] = [".arenite-aB3dE9", ".arenite-x", ".arenite-backup1"].map(at);
         for path in [&killed, &other, &long] {
             fs::write(path, "half").unwrap();

@@ -356,8 +356,8 @@ impl Header {
         Ok(Some(file))
     }
 
-    /// Encodes the header of file `number` of `files`, with the tensors `own`. Also returns the offset of the hashes in
-    /// this header.
+    /// Encodes the header of one of several files: of file `number` of `files`, which has the tensors `own`. Also
+    /// returns the offset of the hashes in this header.
     fn header(&self, number: usize, files: usize, own: &[Entry], hashed: bool) -> Result<(Vec<u8>, usize)> {
         let mut keys: Vec<(&str, Meta)> = vec![];
         if number == 0 {
@@ -396,7 +396,7 @@ impl Header {
         Ok((bytes, hashes_at))
     }
 
-    /// Returns the offset of the tensor that follows `tensor`, given the `offset` of `tensor`.
+    /// Returns the offset of the tensor after `tensor`. `offset` is the offset of `tensor` itself.
     fn after(&self, offset: u64, tensor: &Entry) -> Result<u64> {
         let end = offset.checked_add(tensor.bytes).and_then(|end| end.checked_next_multiple_of(self.alignment));
         end.context("the tensors together are larger than any file")
@@ -411,8 +411,8 @@ impl Header {
         let mut pieces: Vec<usize> = vec![];
         let mut rest = &self.tensors[..];
         while !rest.is_empty() || pieces.is_empty() {
-            // Size of the header without tensors. The keys of a split model have the same size for any number of files
-            // above 1.
+            // Size of the header without tensors. It is computed for two files, because the header of a split model has
+            // the same size for any number of files.
             let number = pieces.len().min(1);
             let empty = self.header(number, 2, &[], number == 0)?.0.len() as u64;
             let (mut count, mut entries, mut data) = (0, 0, 0);
@@ -631,7 +631,7 @@ mod tests {
         assert!(matches!(gguf.get("u8"), Some(Value::U8(7))));
         assert!(matches!(gguf.get("bytes"), Some(Value::Str(b"\xff\0"))));
 
-        // Copying a file reads every value and writes it again, so this tests each type in both directions.
+        // The copy reads every value and writes it again, so each type is tested in both directions.
         let mut copy = Header::new();
         gguf.keys().for_each(|(key, value)| copy.set(key, value));
         assert_eq!(copy.keys, header.keys);

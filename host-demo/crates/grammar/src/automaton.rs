@@ -30,7 +30,7 @@ struct State {
 /// A nondeterministic automaton.
 pub struct Nfa<'r> {
     states: Vec<State>,
-    /// Returns the expression of an inlined rule; `None` for rules that are called.
+    /// A function that returns the expression of a rule that is inlined, and `None` for a rule that is called.
     inlined: &'r dyn Fn(usize) -> Option<&'r Expr>,
     budget: &'r Budget,
 }
@@ -40,7 +40,7 @@ impl<'r> Nfa<'r> {
     pub fn compile(expr: &'r Expr, inlined: &'r dyn Fn(usize) -> Option<&'r Expr>, budget: &'r Budget) -> Result<Dfa> {
         let mut nfa = Nfa { states: vec![State::default()], inlined, budget };
         let last = nfa.build(expr, 0)?;
-        // A state without transitions. The text may end in each set of states that contains this state.
+        // The end is a state of its own, without transitions. The text may end wherever a set of states contains it.
         let end = nfa.state()?;
         nfa.epsilon(last, end)?;
         nfa.determinize(end)
@@ -70,9 +70,10 @@ impl<'r> Nfa<'r> {
         Ok(to)
     }
 
-    /// Appends an expression to a state. Returns the state where the expression ends.
+    /// Adds the states of an expression to the automaton, from the state `from` on. Returns the state at which the
+    /// expression ends.
     fn build(&mut self, expr: &'r Expr, from: u32) -> Result<u32> {
-        // Every expression costs a step, because even an expression without states takes time.
+        // Charges the budget for the expression itself, because even an expression that adds no states takes time.
         self.budget.steps(1)?;
         Ok(match expr {
             Expr::Bytes(bytes) => {
@@ -129,7 +130,7 @@ impl<'r> Nfa<'r> {
         })
     }
 
-    /// Appends one character in UTF-8. Byte sequences that end in the same bytes share states.
+    /// Appends states that match one character in UTF-8. Byte sequences that end in the same bytes share states.
     fn chars(&mut self, chars: &Chars, from: u32) -> Result<u32> {
         let end = self.state()?;
         let mut ends: HashMap<(u8, u8, u32), u32> = HashMap::new();
@@ -168,7 +169,7 @@ impl<'r> Nfa<'r> {
     fn product(&mut self, a: &'r Expr, b: &'r Expr, from: u32, ends: impl Fn(bool, bool) -> bool) -> Result<u32> {
         let (a, b) = (Self::compile(a, self.inlined, self.budget)?, Self::compile(b, self.inlined, self.budget)?);
         let end = self.state()?;
-        // A pair has `None` in place of a node of `b` if `b` no longer matches.
+        // A place is a pair of nodes: one of `a` and one of `b`. The second one is `None` once `b` no longer matches.
         let mut places = HashMap::from([((0, Some(0)), from)]);
         let mut left = vec![(0u32, Some(0u32))];
         while let Some((in_a, in_b)) = left.pop() {
@@ -198,7 +199,8 @@ impl<'r> Nfa<'r> {
         Ok(end)
     }
 
-    /// Appends a multiple of `of`: digits with an optional sign. Each state is a remainder.
+    /// Adds states for a multiple of the number `of`: digits, with a sign before them if it is negative. Each state
+    /// stands for a remainder of the division.
     fn multiple(&mut self, of: u32, from: u32) -> Result<u32> {
         let end = self.state()?;
         let unsigned = self.state()?;
@@ -216,8 +218,8 @@ impl<'r> Nfa<'r> {
         Ok(end)
     }
 
-    /// Appends members. There are two tracks of states: for texts with an earlier member, which need a separator before
-    /// the next member, and for texts without one.
+    /// Appends the members of an object. There are two tracks of states: for texts with an earlier member, which need a
+    /// separator before the next member, and for texts without one.
     fn members(
         &mut self,
         members: &'r [(Expr, bool)],
@@ -257,8 +259,8 @@ impl<'r> Nfa<'r> {
         Ok(end)
     }
 
-    /// Returns the state where a member starts. The path from `some` to this state has a separator, the path from
-    /// `none_yet` has none.
+    /// Returns the state where the next member of an object starts. It is reached from `none_yet`, where no member was
+    /// written, without a separator, and from `some`, where a member was written, after a separator.
     fn enter(&mut self, none_yet: Option<u32>, some: Option<u32>, separator: &'r Expr) -> Result<u32> {
         let start = self.state()?;
         if let Some(none_yet) = none_yet {
@@ -271,8 +273,8 @@ impl<'r> Nfa<'r> {
         Ok(start)
     }
 
-    /// Returns the epsilon closure: the sorted states that can be reached without consuming anything. States with only
-    /// epsilon transitions are left out.
+    /// Returns all states that can be reached from `states` without consuming anything (the epsilon closure), in
+    /// ascending order. States that have only transitions of this kind are left out.
     fn closure(&self, states: impl IntoIterator<Item = u32>, seen: &mut Vec<bool>) -> Result<Vec<u32>> {
         seen.resize(self.states.len(), false);
         let mut left: Vec<u32> = states.into_iter().collect();
@@ -348,7 +350,8 @@ fn split(ranges: impl Iterator<Item = (u8, u8, u32)> + Clone, budget: &Budget) -
     Ok(parts)
 }
 
-/// Splits a range so that all bytes of a part have the same target in `node`.
+/// Splits the range of bytes from `first` to `last` into parts, so that all bytes of a part have the same target in
+/// `node`. Returns each part with its target.
 fn cut(node: Option<&Node>, first: u8, last: u8) -> Vec<(u8, u8, Option<u32>)> {
     let mut parts = Vec::new();
     let mut next = u16::from(first);
@@ -409,15 +412,16 @@ pub struct Dfa {
     pub nodes: Vec<Node>,
 }
 
-/// Merges equal nodes until no two nodes are equal. Afterwards, `starts` has the remaining nodes.
+/// Merges equal nodes until no two nodes are equal. Afterwards, `starts` has the numbers of nodes that remain.
 pub fn merge_alike(nodes: &mut [Node], starts: &mut [u32]) {
     let mut before: Vec<Vec<u32>> = vec![Vec::new(); nodes.len()];
     for (number, node) in (0u32..).zip(&*nodes) {
         node.targets().for_each(|to| before[to as usize].push(number));
     }
-    // For each node, the node that replaces it; a node that remains has its own number.
+    // `same[n]` is the node that replaces node `n`; for a node that is kept, this is `n` itself.
     let mut same: Vec<u32> = (0..nodes.len() as u32).collect();
-    // The last node with each hash. Nodes that are different but have the same hash are not merged.
+    // The last node with each hash. A hash has only one entry here, so that of several different nodes with the same
+    // hash only the last one can be merged with others.
     let mut alike = HashMap::with_capacity_and_hasher(nodes.len(), BuildHasherDefault::<Hashed>::default());
     // Start with the highest numbers, because final nodes mostly have high numbers, so that most chains are merged in
     // one round.
@@ -435,7 +439,8 @@ pub fn merge_alike(nodes: &mut [Node], starts: &mut [u32]) {
             node.join_ranges();
             let place = *alike.entry(node.hashed()).or_insert(at);
             if place == at || nodes[place as usize] != node {
-                // The nodes are compared, because the node `place` may have changed since it was inserted.
+                // Compares the nodes and not only their hashes, because the node `place` may have changed since its
+                // hash was stored.
                 alike.insert(node.hashed(), at);
                 nodes[at as usize] = node;
                 continue;
@@ -462,7 +467,8 @@ fn remaining(same: &mut [u32], mut node: u32) -> u32 {
 }
 
 impl Node {
-    /// Returns a hash of the node. The function is simple because all nodes are hashed in every round.
+    /// Returns a hash of the node. A simple function is used, because the hashes of all nodes are computed in every
+    /// round.
     fn hashed(&self) -> u64 {
         let mix = |hash: u64, value: u64| (hash.rotate_left(5) ^ value).wrapping_mul(0x517c_c1b7_2722_0a95);
         let start = u64::from(self.is_final) | (self.ranges.len() as u64) << 1 | (self.letters.len() as u64) << 32;

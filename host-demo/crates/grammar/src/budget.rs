@@ -10,7 +10,8 @@ use serde_json::Value;
 
 /// The remaining budget of one grammar.
 pub struct Budget {
-    /// Number of states and transitions of all rules together, before and after determinization.
+    /// Number of states and transitions that all rules of the grammar may have together. They are counted both before
+    /// and after automata are made deterministic.
     states: Part,
     /// Number of steps: states visited, and schema values copied or compared.
     steps: Part,
@@ -27,7 +28,8 @@ impl Part {
         Self { most, left: Cell::new(most) }
     }
 
-    /// Subtracts `count` from the part. If too little is left, sets the part to 0 and returns false.
+    /// Takes `count` out of this part of the budget. If less than `count` is left, sets the part to 0 and returns
+    /// false.
     fn take(&self, count: usize) -> bool {
         let left = self.left.get();
         self.left.set(left.saturating_sub(count));
@@ -46,7 +48,7 @@ impl Budget {
         Self { states: Part::new(300_000), steps: Part::new(1_000_000) }
     }
 
-    /// Takes `count` states.
+    /// Charges the budget with `count` states.
     ///
     /// # Errors
     ///
@@ -61,7 +63,7 @@ impl Budget {
         Ok(())
     }
 
-    /// Takes `count` steps.
+    /// Charges the budget with `count` steps.
     ///
     /// # Errors
     ///
@@ -85,7 +87,7 @@ impl Budget {
         self.copies(value, 1)
     }
 
-    /// Takes the steps for copying a part of a schema `times` times.
+    /// Charges the budget with the steps that it takes to copy a part of a schema `times` times.
     ///
     /// # Errors
     ///

@@ -21,13 +21,14 @@ const DEPTH: u32 = 64;
 
 const NEVER: u32 = u32::MAX;
 
-/// Builds the table of `nodes`. `starts` has the first node of each rule.
+/// Converts the nodes of all rules to the words of a table. `starts` has the first node of each rule, `root` is the
+/// rule of whole texts.
 pub fn table(mut nodes: Vec<Node>, starts: HashMap<usize, u32>, root: usize, budget: &Budget) -> Result<Vec<u8>> {
     let needs = needs(&nodes, &starts, budget)?;
     if needs[starts[&root] as usize] > DEPTH {
         bail!("no text can satisfy this: it contradicts itself or recurses without end");
     }
-    // Remove transitions to nodes from which no end can be reached.
+    // A transition is removed if no end can be reached from the node that it leads to.
     for node in &mut nodes {
         node.ranges.retain(|(_, _, to)| needs[*to as usize] <= DEPTH);
         node.letters.retain(|(letter, to)| {
@@ -55,7 +56,7 @@ pub fn table(mut nodes: Vec<Node>, starts: HashMap<usize, u32>, root: usize, bud
     }
     let has_tokens = nodes.iter().flat_map(|node| &node.letters).any(|(letter, _)| callee(*letter).is_none());
     let mut words = vec![MAGIC, at as u32, places[&start_of(root)], u32::from(has_tokens) * HAS_TOKENS];
-    // Computed again, because transitions were removed and equal nodes were merged.
+    // The needs of all nodes are computed once more, because transitions were removed and equal nodes were merged.
     let needs = self::needs(&nodes, &starts, budget)?;
     for number in &order {
         let node = &nodes[*number as usize];
@@ -82,7 +83,8 @@ pub fn table(mut nodes: Vec<Node>, starts: HashMap<usize, u32>, root: usize, bud
     Ok(words.into_iter().flat_map(u32::to_le_bytes).collect())
 }
 
-/// Number of words for a node's ranges. A range stores only its end, so gaps are stored as ranges, too.
+/// Number of words that the table needs for the byte ranges of a node. A range stores only its end, so the gaps between
+/// ranges are stored as ranges, too.
 fn words_of_ranges(node: &Node) -> usize {
     let mut next = 0u16;
     let mut words = 0;
@@ -98,8 +100,8 @@ fn words_of_ranges(node: &Node) -> usize {
 /// generalization of Dijkstra's algorithm", 1977), so each transition is examined only once for each node that it
 /// depends on.
 fn needs(nodes: &[Node], starts: &HashMap<usize, u32>, budget: &Budget) -> Result<Vec<u32>> {
-    // For each node, the nodes that have a transition to it or call its rule. The index is that of the transition in
-    // `letters`; it is `None` for a range of bytes.
+    // `before[n]` lists the nodes that have a transition to node `n` or call its rule. With each of them is the index
+    // of the transition in its `letters`, or `None` if the transition is a range of bytes.
     let mut before: Vec<Vec<(u32, Option<usize>)>> = vec![Vec::new(); nodes.len()];
     for (number, node) in (0u32..).zip(nodes) {
         budget.steps(1 + node.ranges.len() + node.letters.len())?;

@@ -1,4 +1,4 @@
-//! Expressions and rules, to which both GBNF grammars and JSON schemas are converted.
+//! Expressions and rules. GBNF grammars and JSON schemas are both converted to them, and they are compiled to tables.
 
 use std::collections::BTreeMap;
 
@@ -31,8 +31,8 @@ pub enum Expr {
     Minus(Box<Expr>, Box<Expr>),
     /// A whole number in decimal digits, with an optional `-`, that is divisible by this value.
     Multiple(u32),
-    /// Members in this order with a separator between any two. Members whose flag is false are optional; `rest` may
-    /// repeat at the end.
+    /// The members of an object in this order, with a separator between any two. A member is optional if its flag is
+    /// false. `rest` matches further members, any number of them, after the listed ones.
     Members { members: Vec<(Expr, bool)>, rest: Option<Box<Expr>>, separator: Box<Expr> },
     /// An expression and its place in the source, for errors.
     At(String, Box<Expr>),

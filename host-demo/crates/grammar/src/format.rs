@@ -119,7 +119,8 @@ fn after_scheme(more: &str) -> String {
     format!("({}|/|(/?{first}{path}*)?){}", authority(more), query(more))
 }
 
-/// A reference without a scheme: the first segment of its path has no colon.
+/// Matches a relative reference: an address without a scheme. To be told from a scheme, the first segment of its path
+/// must not contain a colon.
 fn relative(more: &str) -> String {
     let path = uri_char(&format!(":@/{more}"));
     let (first, segment) = (uri_char(&format!(":@{more}")), uri_char(&format!("@{more}")));

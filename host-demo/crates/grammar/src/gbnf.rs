@@ -53,7 +53,7 @@ struct Parser<'t> {
     depth: usize,
     rules: Rules,
     names: HashMap<&'t str, usize>,
-    /// Rules that were used but not defined yet, with the offset of the first use.
+    /// Names of rules that the grammar has used but not defined so far, each with the offset of its first use.
     undefined: HashMap<&'t str, usize>,
     token: &'t dyn Fn(&str) -> Option<u32>,
 }

@@ -120,7 +120,7 @@ const LARGE: usize = 400_000;
 const SHARED: usize = 12_000;
 /// A rule with more states than this is called, not inlined, if the rule is used more than once.
 const CALLED: usize = 400;
-/// A rule is also called if all copies of it together would have more states than this.
+/// A rule is also called if it is used so often that its inlined copies together would have more states than this.
 const COPIES: usize = 12_000;
 /// Maximum nesting of inlined rules.
 const MAX_INLINED: usize = 40;
@@ -226,7 +226,7 @@ fn called(rules: &mut Rules, root: usize, shared: Vec<usize>, budget: &Budget) -
 /// rules.
 fn post_order(rules: &Rules, root: usize) -> (Vec<usize>, HashSet<usize>) {
     let (mut order, mut recursive) = (Vec::new(), HashSet::new());
-    // True while a rule is on the current path, false when it is finished.
+    // True for a rule that is on the path from the root to the current rule, false for a rule that is finished.
     let mut on_way: HashMap<usize, bool> = HashMap::from([(root, true)]);
     let mut way = vec![(root, rules.0[root].expr.rules(), 0)];
     while let Some((rule, named, at)) = way.last_mut() {
@@ -285,7 +285,8 @@ fn measure(expr: &mut Expr, rules: &Sizes, mut large: Option<&mut Large<'_>>) ->
             (size.saturating_add(separators * each), depth)
         }
         Expr::Both(a, b) | Expr::Minus(a, b) => {
-            // Repetitions in the operands are not changed, because operands must not contain calls.
+            // Repetitions in these operands are not replaced by calls of rules, because the operands must not contain
+            // calls.
             let ((a, _), (b, _)) = (size_of(a, rules), size_of(b, rules));
             (a.saturating_mul(b).min(a + b + 10_000), 1)
         }

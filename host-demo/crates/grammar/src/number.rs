@@ -8,7 +8,8 @@ const DIGITS: u32 = 20;
 /// The largest power of ten of a float.
 const LAST_EXPONENT: i128 = 308;
 
-/// A limit: digits before the point without leading zeros, and digits after it without trailing zeros.
+/// A limit of a number as decimal digits: the digits before the point, without leading zeros, and the digits after the
+/// point, without trailing zeros.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Decimal {
     whole: Vec<u8>,
@@ -95,7 +96,7 @@ pub fn fraction(most: u32) -> Expr {
     Expr::seq([Expr::text("."), digits(1, most)]).optional()
 }
 
-/// Matches any number with up to `most` digits after the point.
+/// Matches any number that has at most `most` digits after the point.
 pub fn decimal(most: u32) -> Expr {
     Expr::seq([integer(), fraction(most)])
 }
@@ -170,7 +171,8 @@ pub fn number_range(min: Option<Limit>, max: Option<Limit>) -> Expr {
     Expr::Alt(parts)
 }
 
-/// Matches non-negative numbers in a range. A number with an exponent has one digit before the point, as programs write it.
+/// Matches non-negative numbers in a range. A number may have an exponent. Then it has one digit before the point, as
+/// programs write it.
 fn positive_range(from: Option<Limit>, to: Option<Limit>) -> Expr {
     Expr::alt([plain_range(from, to), scientific_range(from, to)])
 }
@@ -210,9 +212,9 @@ fn scientific_range(from: Option<Limit>, to: Option<Limit>) -> Expr {
     }
 }
 
-/// Matches non-negative numbers without an exponent in a range.
+/// Matches the non-negative numbers in a range that are written without an exponent.
 fn plain_range(from: Option<Limit>, to: Option<Limit>) -> Expr {
-    // Leave out an upper limit with more digits than the grammar allows, because such a limit has no effect.
+    // An upper limit with more digits than the grammar allows has no effect, so it is left out.
     let to = to.filter(|to| to.value < 1e20);
     let anything = || Expr::seq([whole(), fraction(DIGITS)]);
     let above = from.map_or_else(anything, |from| {

@@ -78,7 +78,8 @@ pub struct Matching {
     pub most: Option<u32>,
 }
 
-/// Writes a set of characters, either as contents of a JSON string ([`one_of`]) or unescaped.
+/// A function that makes the expression of a set of characters, either as JSON strings contain them ([`one_of`]) or
+/// unescaped.
 type Write = fn(&Chars) -> Expr;
 
 /// Parses a regular expression that must match a text as a whole. `^` and `$` around the expression or its alternatives
@@ -186,8 +187,8 @@ fn anything() -> Expr {
     one_of(&Chars::any()).repeat(0, None)
 }
 
-/// Matches texts that contain a match of the expression. Without anchors, any text may follow the match; with
-/// `anywhere`, any text may also precede it.
+/// Matches every text that contains a match of the expression. Unless the expression ends with an anchor, any text may
+/// follow the match. With `anywhere`, any text may also precede it, unless the expression begins with an anchor.
 fn found(ast: &Ast, anywhere: bool, budget: &Budget) -> Result<Expr> {
     let mut by_ends = ByEnds::new();
     alternatives(ast, anywhere, &mut by_ends, (one_of, budget))?;

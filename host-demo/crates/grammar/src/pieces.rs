@@ -20,7 +20,7 @@ pub enum Piece {
     Token(u32),
     /// Any text that does not contain this one.
     Without(String),
-    /// Like [`Self::Without`], with a minimum and a maximum number of characters.
+    /// Any text that does not contain this one, with a minimum and a maximum number of characters.
     Between(String, u32, Option<u32>),
     /// A JSON value that matches a schema.
     Schema(Value),
@@ -33,7 +33,8 @@ pub enum Piece {
     /// A piece that occurs several times: the piece becomes one rule, so that the states are not repeated for each
     /// occurrence.
     Rule(Arc<Piece>),
-    /// Pieces in this order, with the second field between any two. A piece whose flag is false is optional.
+    /// The pieces of the list in this order, with the piece in the second field between any two. A piece whose flag is
+    /// false is optional.
     Members(Vec<(Piece, bool)>, Box<Piece>),
 }
 
@@ -50,8 +51,8 @@ pub fn from_pieces(piece: &Piece, budget: &Budget) -> Result<Table> {
     Ok(Table::new(compile(rules, root, budget)?, differences))
 }
 
-/// The rules of schemas and of shared pieces. They are kept because lists of calls repeat them. A shared piece is
-/// identified by its address.
+/// The rules made so far of schemas and of shared pieces, so that a schema or piece that occurs again, as in lists of
+/// calls, is compiled only once. A shared piece is identified by its address.
 #[derive(Default)]
 struct Known<'p> {
     all: Schemas,

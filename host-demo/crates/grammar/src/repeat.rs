@@ -10,14 +10,15 @@ use super::expr::Expr;
 
 /// A [counted](is_counted) repetition is written out if it has at most this many states.
 const COUNTED: usize = 2_000;
-/// Any other repetition is written out if it has at most this many states. The limit is higher because calls cost more
-/// here: at run time, a separate stack is needed for each count that a text can have.
+/// A repetition that is not [counted](is_counted) is written out if it has at most this many states. The limit is
+/// higher than for a counted one, because calls cost more here: at run time, a separate stack is needed for each count
+/// that a text can have.
 const WRITTEN_OUT: usize = 20_000;
 /// Budget for repetitions that are written out although they exceed [`WRITTEN_OUT`]: the maximum number of states of
 /// all such repetitions in a grammar.
 const LARGE_WRITTEN_OUT: usize = 400_000;
-/// Number of states in one call. The number is large because tokens that continue past the end of a call are tested one
-/// by one.
+/// The maximum number of states in a rule that is made for a repetition. The number is large, so that a text needs few
+/// calls of the rule: a token whose text continues after the end of a call must be tested by itself.
 const CALL: usize = 2_000;
 /// Number of times that the rule of each level repeats the rule of the level below.
 const BASE: u64 = 32;
@@ -29,8 +30,9 @@ pub fn written_out(size: usize, min: u32, max: Option<u32>) -> usize {
     size.max(1).saturating_mul(times as usize)
 }
 
-/// True if a text determines how often `expr` is repeated in the text. This requires that `expr` does not match the
-/// empty text, and that text which could extend a match never begins like a new match.
+/// Returns true if each text that consists of repetitions of `expr` determines the number of the repetitions. The test
+/// is stricter than that: `expr` must not match the empty text, and no character can both extend a match and begin the
+/// next one.
 pub fn is_counted<'r>(expr: &'r Expr, inlined: &'r dyn Fn(usize) -> Option<&'r Expr>, budget: &'r Budget) -> bool {
     let Ok(automaton) = Nfa::compile(expr, inlined, budget) else { return false };
     let [first, ..] = automaton.nodes.as_slice() else { return false };
@@ -43,8 +45,8 @@ pub fn is_counted<'r>(expr: &'r Expr, inlined: &'r dyn Fn(usize) -> Option<&'r E
         })
 }
 
-/// The rules made so far, which all repetitions share. The number is that of the states of all large repetitions that
-/// were written out.
+/// The rules made so far, which all repetitions share. The number is the sum of the states of those large repetitions
+/// that were written out instead of becoming rules.
 #[derive(Default)]
 pub struct Known(Vec<(Expr, usize)>, usize);
 
@@ -69,8 +71,9 @@ impl<'a> Large<'a> {
         self.rules
     }
 
-    /// Returns a large repetition as calls, with its number of states; `None` if it is written out instead. `size` is
-    /// the number of states of `inner`.
+    /// Compiles a repetition of `inner` as calls of rules, if writing it out would take too many states. Returns the
+    /// expression and its number of states; `None` if the repetition is written out instead. `size` is the number of
+    /// states of `inner`.
     pub fn repeat(&mut self, inner: &Expr, (min, max): (u32, Option<u32>), size: usize) -> Option<(Expr, usize)> {
         let written_out = written_out(size, min, max);
         if max.unwrap_or(min) < 2 || written_out <= COUNTED {
@@ -112,7 +115,7 @@ impl<'a> Large<'a> {
         let most = u64::from(max.unwrap_or(min));
         let call = self.rule(if unit == 1 { inner.clone() } else { exactly(inner, unit.into()) });
         let inner = if unit == 1 { &call.clone() } else { inner };
-        // The call of each level, and the number of times that it repeats `inner`.
+        // For each level: the call of the level's rule, and the number of times that this call repeats `inner`.
         let mut levels = vec![(call, u64::from(unit))];
         while let Some((call, times)) = levels.last()
             && times * BASE <= most
@@ -139,10 +142,9 @@ impl<'a> Large<'a> {
     fn at_most(&mut self, inner: &Expr, levels: &[(Expr, u64)], mut left: u64) -> Expr {
         let up_to = |expr: &Expr, most: u64| expr.clone().repeat(0, most as u32);
         let mut before: Vec<Expr> = Vec::new();
-        // Alternatives for fewer than `left` repetitions, one for each level. The alternative of a level has fewer
-        // calls of this level than `left` contains, as many calls of the larger levels as `left` contains, and any
-        // number of calls of the smaller levels. At the end come fewer repetitions than one call of the smallest level
-        // has.
+        // Alternatives for fewer than `left` repetitions, one for each level: as many calls of each larger level as
+        // `left` contains, then fewer calls of this level than `left` contains, then any number of calls of the smaller
+        // levels. After each alternative follow fewer repetitions than one call of the smallest level has.
         let mut fewer: Vec<Expr> = Vec::new();
         for (at, (call, times)) in levels.iter().enumerate() {
             let calls = left / times;

@@ -15,7 +15,8 @@ const MANY: usize = 32;
 /// Minimum size of a shared part.
 const LEAST: usize = 6;
 
-/// Replaces parts that occur often by calls of new rules. Returns the numbers of these rules.
+/// Finds parts of rules that occur often, and replaces each of them by the call of a new rule. Returns the numbers of
+/// the new rules.
 pub fn repeated_parts(rules: &mut Rules, budget: &Budget) -> Result<Vec<usize>> {
     let parts: usize = rules.0.iter().map(|rule| rule.expr.parts()).sum();
     budget.steps(parts)?;
@@ -36,7 +37,7 @@ pub fn repeated_parts(rules: &mut Rules, budget: &Budget) -> Result<Vec<usize>> 
 /// A part of an expression.
 struct Known {
     hash: u64,
-    /// Number of descriptions of the expression's own parts, which follow this description.
+    /// The descriptions of the expression's parts follow this description. This is their number.
     inner: usize,
     may_be_rule: bool,
 }

@@ -11,11 +11,11 @@ use serde_json::Value;
 #[derive(Default)]
 struct Row {
     equal: usize,
-    /// Number of cases whose schema is refused with an error that names the keyword.
+    /// Number of test cases whose schema is refused. The error names the keyword that is not supported.
     refused: usize,
     /// Number of invalid values that the grammar allows. Each of them is a difference that the grammar names.
     wider: usize,
-    /// Number of valid values that the grammar does not generate, because of a difference that the grammar names.
+    /// Number of valid values that the grammar does not generate. Each of them is a difference that the grammar names.
     narrower: usize,
     /// Number of valid values that the grammar generates only in a different form: with another spelling or order.
     form: usize,

@@ -85,7 +85,7 @@ impl Cache {
     }
 }
 
-/// Returns true for the encoder of pictures, which belongs to all models of its repository.
+/// Returns true if the file is a projector, i.e. an encoder of pictures. It belongs to all models of its repository.
 fn is_projector(file: &str) -> bool {
     arenite_files::is_projector(file)
 }
@@ -162,8 +162,8 @@ impl Repository {
             let _ = fs::remove_file(&link);
             #[cfg(unix)]
             std::os::unix::fs::symlink(&target, &link)
-                // This is not an error if another process, which waited for the same contents, has already made the
-                // link.
+                // Another process, which waited for the same contents, may have made the link in the meantime. This is
+                // not an error.
                 .or_else(|error| if is_linked() { Ok(()) } else { Err(error) })
                 .with_context(cannot)?;
             #[cfg(not(unix))]
@@ -262,8 +262,8 @@ fn used_blobs(directory: &Path, used: &mut BTreeSet<String>) {
     }
 }
 
-/// Total size in bytes of the contents that only this repository has. Links are not counted because they lead to
-/// contents that several repositories share.
+/// Returns the total size in bytes of the contents that belong only to this repository. Links are not counted, because
+/// several repositories share what they lead to.
 fn size(blobs: &Path) -> u64 {
     let files = names(blobs).into_iter().filter_map(|name| fs::symlink_metadata(blobs.join(name)).ok());
     files.filter(|found| found.is_file()).map(|found| found.len()).sum()

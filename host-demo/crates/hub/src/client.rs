@@ -100,7 +100,7 @@ impl Facts {
         self.size = self.size.or(linked).or(whole).or_else(length);
     }
 
-    /// Returns true if a hub answered. Only a hub's names for contents are hashes.
+    /// Returns true if the answer came from a hub. Names of contents are hashes only if they come from a hub.
     pub fn is_hub(&self) -> bool {
         self.is_linked || self.commit.is_some()
     }

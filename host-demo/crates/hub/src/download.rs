@@ -171,7 +171,8 @@ impl Transfer<'_> {
                 .with_context(|| format!("cannot write {} to the cache", self.remote.name))?;
             *have += count as u64;
             self.progress.position(*have);
-            // The body is longer than the file and may be endless, so stop here. `check` then reports the wrong size.
+            // The server sends more bytes than the file has, perhaps without end. Reading stops here, and `check` will
+            // report the wrong size.
             if self.facts.size.is_some_and(|size| *have > size) {
                 return Ok(None);
             }

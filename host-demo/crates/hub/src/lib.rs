@@ -60,7 +60,8 @@ impl Name {
             "`{text}` is not a name of a model: give USER/REPO or USER/REPO:QUANT, such as ggml-org/Qwen3-0.6B-GGUF:Q8_0"
         );
         let (repository, quant) = match text.split_once(':') {
-            // This is accepted because `latest` stands for the default quantization in Ollama's names.
+            // The quantization `latest` counts as none, because it stands for the default quantization in Ollama's
+            // names.
             Some((repository, "latest")) => (repository, None),
             Some((repository, quant)) => (repository, Some(quant.to_owned())),
             None => (text, None),
@@ -131,14 +132,15 @@ pub fn model(name: &Name, access: Access<'_>) -> Result<PathBuf> {
             is_meant(&pieces[0]).then(|| snapshot.directory.join(&pieces[0]))
         })
     };
-    // If the name has no quantization, the cache is used only for a file with the preferred quantization: the
-    // repository may have such a file even if the cache has a different one. Otherwise the hub's list decides.
+    // A name without a quantization stands for the preferred quantization. If the cache has no file with this
+    // quantization, the hub is asked, even if the cache has a file with another one, because the repository may have
+    // the preferred one.
     let quant = name.quant.as_deref().unwrap_or(DEFAULTS[0]);
     if let Some(path) = in_cache(&|file| name.file.is_some() || has_quant(file, quant)) {
         return Ok(path);
     }
     pull(name, access).or_else(|error| match in_cache(&|_| true) {
-        // The hub cannot be reached, but the cache has a different file of the repository.
+        // The hub cannot be reached, but the cache has a different file of the repository, which is used instead.
         Some(path) if error.is::<client::Unreachable>() => {
             log::warn!("{error:#}: {} is taken from the cache", path.display());
             Ok(path)
@@ -227,7 +229,7 @@ fn place(address: &str, client: &Client) -> Result<Place> {
 /// Returns true if a file is a language model or the first piece of a split language model.
 fn is_model(file: &str) -> bool {
     let name = file.rsplit('/').next().unwrap_or(file);
-    // The comparison is case-sensitive, because names of whole models may contain `MTP-` in upper case.
+    // Compares in lower case only: names of whole models may contain `MTP-` in upper case.
     const OTHERS: [&str; 6] = ["mmproj", "mtp-", "eagle3-", "dflash-", "dspark-", "-assistant"];
     // A file counts as an importance matrix only if its name has no quantization, because the name of a model that was
     // quantized with a matrix may contain "imatrix", too.
@@ -256,7 +258,7 @@ pub fn with_quant<'f>(files: &[&'f String], quant: &str) -> Vec<&'f String> {
     let named = |before: &str| pattern(before).map_or(Vec::new(), |pattern| all(&|file| pattern.is_match(file)));
     let exact = all(&|file| has_quant(file, quant));
     let found = if exact.is_empty() { named("(^|[^a-zA-Z0-9])") } else { exact };
-    // Names of float types are not searched for within words, because `BF16` contains `F16`.
+    // The name of a float type must be a whole word, because `BF16` contains `F16`.
     if found.is_empty() && !quant.starts_with(['F', 'f']) { named("") } else { found }
 }
 
@@ -277,7 +279,8 @@ fn choose(files: &[String], name: &Name) -> Result<String> {
         Some(quant) => with(quant),
         None => DEFAULTS.iter().find_map(|quant| with(quant)).or(models.first().copied()),
     };
-    // Only whole files are models, but a repository may also have models in byte parts.
+    // If the repository has no model in a whole file, it may have a model that was cut into byte parts. The error then
+    // says how to join them.
     let wholes: Vec<String> = files.iter().filter_map(|file| whole_of(file)).map(str::to_owned).collect();
     let whole = match &name.quant {
         Some(quant) => with_quant(&wholes.iter().collect::<Vec<_>>(), quant).first().map(|whole| (*whole).clone()),
@@ -372,8 +375,8 @@ mod tests {
         assert_eq!(quant_of("x/UD-Q4_K_XL/m-UD-Q4_K_XL-00001-of-00002.gguf").as_deref(), Some("UD-Q4_K_XL"));
         assert_eq!(quant_of("gemma-3-270m-it-q8_0.gguf").as_deref(), Some("Q8_0"));
         assert_eq!(quant_of("model.gguf"), None);
-        // The name of a model may say that an importance matrix was used. The matrix itself has no quantization in its
-        // name.
+        // A file with a quantization in its name is a model, even if the name also says that an importance matrix was
+        // used. The file of the matrix itself has no quantization in its name.
         let matrix = ["m-imatrix.gguf", "m-Q4_K_M-imatrix.gguf", "imatrix.gguf"];
         assert_eq!(chosen(&matrix, "a/b").unwrap(), "m-Q4_K_M-imatrix.gguf");
         assert!(chosen(&matrix[..1], "a/b").is_err());

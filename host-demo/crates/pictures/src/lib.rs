@@ -95,7 +95,8 @@ impl Limits {
 }
 
 impl Error {
-    /// Takes the first line of a decoder's message, unless it prints a structure of the decoder.
+    /// Makes the error for a damaged picture. It quotes the first line of the decoder's message, unless this line
+    /// prints a value of the decoder.
     fn damaged(why: impl ToString) -> Self {
         let why = why.to_string();
         let line = why.lines().next().filter(|line| !line.contains('{'));

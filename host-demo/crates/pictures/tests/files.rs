@@ -1,4 +1,5 @@
-//! Files of other programs give the same pixels as in transformers, and damaged files give an error.
+//! Picture files that other programs wrote are decoded to the same pixels as in transformers. Damaged files give an
+//! error.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::Read;
@@ -49,7 +50,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Decodes a picture. Returns the result, and the largest number of bytes that were in use during the call.
+/// Decodes a picture. Returns the result, and the largest number of bytes of memory that were in use during this.
 fn measured(bytes: &[u8], limits: &Limits) -> (Result<Picture, Error>, u64) {
     let before = USED.load(Relaxed);
     MOST.store(before, Relaxed);
@@ -83,7 +84,7 @@ fn pixels_are_those_of_transformers() {
         assert_eq!((u64::from(picture.width), u64::from(picture.height)), size(&entry), "{name}");
         let start = entry["rgb"]["offset"].as_u64().unwrap() as usize;
         let wanted = &pixels[start..start + picture.rgb.len()];
-        // Pillow clips 16-bit grey to 255; `decode` takes the upper byte.
+        // For grey with 16 bits, the results differ: Pillow limits values to 255, and `decode` takes the upper byte.
         if name == "grey16.png" {
             assert!(picture.rgb.chunks(3).any(|pixel| pixel[0] < 255));
         } else {
@@ -165,7 +166,8 @@ fn a_large_picture_is_refused_before_its_memory() {
     }
     let message = decode(&headers(20_000, 20_000)[0].1, &Limits::DEFAULT).unwrap_err().to_string();
     assert!(message.contains("20000 by 20000") && message.contains("make it smaller"), "{message}");
-    // If a file is within the limits, it takes no more memory than stated, even if its pixels are missing.
+    // A file within the limits takes at most the memory that the limits promise, even if the file ends before its
+    // pixels.
     let limits = Limits { side: 2000, pixels: 1_000_000 };
     for (name, bytes) in headers(1000, 1000) {
         let (_, most) = measured(&bytes, &limits);

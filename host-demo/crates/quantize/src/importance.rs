@@ -59,7 +59,8 @@ impl Importance {
             let row = values.len() / counts.len().max(1);
             ensure!(row * counts.len() == values.len(), "the counts of {name} do not fit its sums");
             for (values, &count) in values.chunks_mut(row.max(1)).zip(&counts) {
-                // If an expert was never chosen, all of its columns get the same importance.
+                // If the file has no data for an expert, because no token chose the expert, all of its columns get the
+                // same importance.
                 values.iter_mut().for_each(|x| *x = if count > 0.0 { *x / count } else { 1.0 });
             }
             columns.insert(name.to_owned(), values);

@@ -12,7 +12,8 @@ use half::f16;
 use super::lattice::{Block, Codebook};
 use super::search::{Fit, nearest, sum_of_squares, weigh};
 
-/// The values of the three levels: shifted up, and shifted down.
+/// The values of the three levels: for a group whose levels are shifted up, and for a group whose levels are shifted
+/// down.
 const VALUES: [[f32; 3]; 2] = [[-0.875, 0.125, 1.125], [-1.125, -0.125, 0.875]];
 
 static CODEBOOK: LazyLock<Codebook<8>> =
@@ -73,7 +74,7 @@ fn split_iq1_s(x: &[f32], weights: &[f32], order: &[usize]) -> Best<4> {
     best
 }
 
-/// Finds the best split of 16 weights with a shift for each half.
+/// Finds the best levels for 16 weights of IQ1_M. Each half of them has a shift of its own.
 fn split_iq1_m(x: &[f32], weights: &[f32], order: &[usize]) -> Best<2> {
     let (mut xs, mut ws) = ([[0.0; 17]; 2], [[0.0; 17]; 2]);
     for (j, &i) in order.iter().enumerate() {
@@ -88,8 +89,8 @@ fn split_iq1_m(x: &[f32], weights: &[f32], order: &[usize]) -> Best<2> {
         for second in first..=16 {
             let fit = |half: usize, shift: usize| {
                 let (v, xs, ws) = (VALUES[shift], &xs[half], &ws[half]);
-                // Neighbouring levels differ by 1, so the sum of the weights below each border is subtracted once for
-                // each border.
+                // Neighbouring levels differ by 1. The sum over a group is therefore the highest level times the sum of
+                // all weights, minus the sums of the weights below each of the two borders.
                 let xq = xs[16] * v[2] - (xs[first] + xs[second]);
                 let q2 = ws[16] * v[2] * v[2]
                     + ws[first] * (v[0] * v[0] - v[1] * v[1])
@@ -152,7 +153,8 @@ fn group<const EIGHTS: usize>(
     Group { shifts, scale }
 }
 
-/// Adds a stored group to a fit. The values of the group are multiplied by `factor`.
+/// Adds the weights of an already quantized group to a fit of the scale. `factor` multiplies the values that the
+/// group's codes stand for.
 fn add(fit: &mut Fit, x: &[f32], weights: &[f32], indices: &[u16], shifts: &[usize], factor: f32) {
     for (k, (&index, &shift)) in indices.iter().zip(shifts).enumerate() {
         for (i, &level) in CODEBOOK.points[usize::from(index)].iter().enumerate() {
@@ -171,7 +173,7 @@ fn weights<const N: usize>(x: &[f32], importance: Option<&[f32]>, i: usize, sigm
     weights
 }
 
-/// Quantizes the group scales to `codes`. Returns the scale of the codes.
+/// Quantizes the scales of the groups to `codes`. Returns the scale that belongs to these codes.
 fn code_scales(scales: impl Iterator<Item = f32> + Clone, codes: &mut [u8; 16]) -> f32 {
     let d = scales.clone().fold(0.0, |max: f32, scale| max.max(scale)) / 15.0;
     let inverse = 1.0 / d;

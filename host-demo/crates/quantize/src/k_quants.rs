@@ -6,7 +6,7 @@ use super::search::{
     TINY, Tries, WEIGHTED, affine, extreme, nearest, positive, sum_of_squares, symmetric, symmetric_by_descent, weigh,
 };
 
-/// Returns the importances for the block that starts at element `at` of a row.
+/// Returns the importances of the 256 weights of a row from index `at` on.
 fn part(importance: Option<&[f32]>, at: usize) -> Option<&[f32]> {
     importance.map(|importance| &importance[at..at + 256])
 }

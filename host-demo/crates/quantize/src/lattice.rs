@@ -16,7 +16,8 @@ pub struct Block {
     pub d: f16,
     /// Index of the codebook point for each 8 or 4 weights.
     pub indices: [u16; 64],
-    /// Sign bits: one byte for each 8 weights, with the first weight in the lowest bit.
+    /// Signs of the weights: one byte for each 8 weights. The lowest bit belongs to the first weight; a set bit means
+    /// negative.
     pub signs: [u8; 32],
     /// Code of each group's scale.
     pub scales: [u8; 16],
@@ -40,8 +41,8 @@ impl<const D: usize> Codebook<D> {
     /// Bits per level in a key.
     const BITS: usize = if D == 8 { 2 } else { 3 };
 
-    /// Reads the points from the format's decoder, so that the program has only one table of points. The neighbours of
-    /// levels are the points at the `distances` smallest distances.
+    /// Builds the codebook of a format. The points are decoded by the format's decoder, so the program has only one
+    /// table of points. Levels that are not a point have neighbours: all points at the `distances` smallest distances.
     pub fn read(kind: TensorType, count: u16, levels: u8, distances: usize, pack: fn(&Block, &mut [u8])) -> Self {
         let mut bytes = vec![0; kind.block().1];
         let mut values = Vec::new();
@@ -104,8 +105,8 @@ impl<const D: usize> Codebook<D> {
         self.on_grid[Self::key(levels)]
     }
 
-    /// Returns the neighbour of `levels` with the smallest `error`. If several have the same error, the first of them
-    /// is returned.
+    /// Returns the grid point near `levels` that has the smallest `error`. If several points have the same error,
+    /// returns the first of them.
     pub fn nearest(&self, levels: &[u8; D], error: impl Fn(&[u8; D]) -> f32) -> u16 {
         let (start, end) = self.near[Self::key(levels)];
         let (mut least, mut best) = (f32::MAX, 0);
@@ -139,21 +140,23 @@ pub struct Lattice<const D: usize> {
     points: u16,
     /// Number of distances at which neighbours are tried.
     distances: usize,
-    /// Number of steps below and above the first scale that are tried.
+    /// Number of scales that are tried below the first scale, and number that are tried above it.
     tries: i8,
     step: f32,
-    /// True if the search starts with the best scale of plain rounding instead of the scale of the largest magnitude.
+    /// True if the search for a scale starts with the best scale of plain rounding. Otherwise it starts with a scale
+    /// that follows from the largest magnitude.
     rounded_first: bool,
     again: Again,
-    /// True if only seven of eight signs are stored. The number of negative signs must then be even.
+    /// True if the format stores only seven of eight signs. The number of negative signs in eight must then be even,
+    /// because readers derive the eighth sign.
     even_signs: bool,
-    /// A group counts as zeros if all of its magnitudes are below this value.
+    /// If all magnitudes of a group are below this value, the group is encoded as zeros.
     tiny: f32,
     /// Used with an importance matrix: multiple of the block's mean square that [`weigh`] adds to the square of each
     /// weight.
     sigma: f32,
-    /// Used without an importance matrix: multiple of `sigma` times the mean square that is added to the square of each
-    /// weight.
+    /// Used without an importance matrix: an error in a weight then costs the square of the weight plus this factor
+    /// times `sigma` times the mean square.
     flat: f32,
     /// Empirical factor from ggml for the final scale.
     fudge: f32,
@@ -303,7 +306,8 @@ fn put_scales(block: &Block, out: &mut [u8]) {
     }
 }
 
-/// Packs four groups of seven signs and the scale of the 32 weights of group `i`.
+/// Packs the signs of the 32 weights of group `i`, seven bits for each eight weights, and the group's scale in the
+/// upper four bits.
 fn signs_and_scale(block: &Block, i: usize) -> [u8; 4] {
     let signs = block.signs[4 * i..][..4].iter().rev().fold(0, |bits, &signs| bits << 7 | u32::from(signs));
     (signs | u32::from(block.scales[i]) << 28).to_le_bytes()
@@ -376,8 +380,8 @@ impl<const D: usize> Lattice<D> {
         }
     }
 
-    /// Finds the points for the magnitudes of a group. Returns the scale of the group; `None` if the group counts as
-    /// zeros.
+    /// Finds the codebook's point for each group of 8 or 4 magnitudes, and the scale that these groups share. Returns
+    /// the scale; `None` if all weights count as zeros.
     fn group_of(&self, x: &[f32], weights: &[f32], indices: &mut [u16]) -> Option<f32> {
         let codebook = self
             .codebook
@@ -399,8 +403,8 @@ impl<const D: usize> Lattice<D> {
         let mut roots = [0.0; 32];
         roots.iter_mut().zip(weights).for_each(|(root, weight)| *root = weight.sqrt());
         let (x_points, root_points) = (x.as_chunks::<D>().0, roots.as_chunks::<D>().0);
-        // Finds the point for weight group `k` at a scale. The second value is true if the point has exactly the
-        // rounded levels.
+        // Finds the codebook's point for group `k` of the weights, which are divided by `scale`. The second value is
+        // true if the point has exactly the rounded levels.
         let find = |k: usize, inverse: f32, scale: f32| {
             let (x, roots) = (&x_points[k], &root_points[k]);
             let top = i32::from(self.levels) - 1;

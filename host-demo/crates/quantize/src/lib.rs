@@ -71,10 +71,10 @@ pub struct Change<'a> {
     /// Name of the tensor in the new file.
     pub name: String,
     pub to: TensorType,
-    /// The chosen type, before it was replaced by a type that fits the tensor's rows.
+    /// The type that was chosen for the tensor. `to` is another type if the tensor's rows do not consist of whole
+    /// blocks of the chosen type.
     pub wanted: TensorType,
-    /// The type that was chosen, but is too imprecise because the weights are so small. The tensor then keeps its old
-    /// type.
+    /// The chosen type, if it is too imprecise because the weights are so small. The tensor then keeps its old type.
     pub too_coarse: Option<TensorType>,
     /// Importance of each column, matrix after matrix.
     importance: Option<&'a [f32]>,
@@ -212,7 +212,7 @@ impl Change<'_> {
         self.tensor.data.get(row * size..(row + 1) * size).unwrap_or_default()
     }
 
-    /// Returns true if the new type is too coarse for the size of the weights.
+    /// Returns true if the tensor's weights are so small that the scales of the new type cannot represent them well.
     fn underflows(&self) -> bool {
         underflow::underflows(self.to, [self.rows(), self.columns()], |row, to| {
             decode_row(self.tensor.kind, self.row(row), to);
@@ -246,7 +246,7 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// Encodes the rows `rows` in the new type, split among the threads.
+    /// Encodes the rows `rows` in the new type. Each thread encodes a part of these rows.
     fn encode(&self, rows: Range<usize>, threads: usize, out: &mut Vec<u8>) -> Result<()> {
         let row_bytes = self.columns() / self.to.block().0 * self.to.block().1;
         out.resize(rows.len() * row_bytes, 0);
@@ -261,8 +261,8 @@ impl Change<'_> {
     fn encode_part(&self, first: usize, out: &mut [u8]) -> Result<()> {
         let (columns, name) = (self.columns(), &self.name);
         let to = columns / self.to.block().0 * self.to.block().1;
-        // Larger weights would overflow, because most formats store scales in f16, and the search for a scale sums
-        // squares.
+        // Weights above this limit would overflow, because most formats store scales in f16, and the search for a scale
+        // sums squares.
         let most = match self.to {
             TensorType::F32 => f32::MAX,
             TensorType::BF16 => bf16::MAX.to_f32(),

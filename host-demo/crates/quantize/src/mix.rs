@@ -12,7 +12,7 @@ use super::pruned::Pruned;
 
 macro_rules! mixes {
     ($($mix:ident = $number:literal: $kind:ident),* $(,)?) => {
-        /// A file type, named after the type of most of its tensors.
+        /// The type of a whole file. It has the name of the type that most of the file's tensors have.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[allow(non_camel_case_types)] // llama.cpp's names
         pub enum Mix { $($mix),* }
@@ -74,7 +74,7 @@ const KINDS: [TensorType; 28] = {
     ]
 };
 
-/// Types for models that were trained in these types. They are never a substitute for other types.
+/// Types that only suit models that were trained for them. The quantizer never substitutes them for another type.
 const TRAINED: [TensorType; 5] = {
     use TensorType::*;
     [TQ1_0, TQ2_0, Q1_0, Q2_0, MXFP4]
@@ -127,7 +127,7 @@ pub struct TypeOptions {
     pub embedding: Option<TensorType>,
     /// The output matrix keeps its type.
     pub keep_output: bool,
-    /// True if every tensor gets the type of the file, and none gets a type with more or fewer bits.
+    /// True if every tensor gets the main type of the file. Otherwise some tensors get types with more or fewer bits.
     pub pure: bool,
     /// All tensors keep their types.
     pub copy: bool,
@@ -136,7 +136,7 @@ pub struct TypeOptions {
     /// The types for which a processor has fast kernels; `None` if all types have them. Any other type is replaced by
     /// one of these types, with at least as many bits if possible.
     pub kernels: Option<Vec<TensorType>>,
-    /// True for a dry run: no file is written, so a missing importance matrix is not an error.
+    /// True if no file is written because only the sizes are wanted. Then a missing importance matrix is not an error.
     pub is_dry: bool,
 }
 
@@ -255,7 +255,8 @@ pub struct Chooser<'a> {
     is_70b: bool,
     tied: bool,
     values: usize,
-    /// The type of the last tensor before it was replaced by a type that fits the tensor's rows.
+    /// The type that was chosen for the last tensor. The tensor may have another type now, because its rows did not
+    /// consist of whole blocks of the chosen type.
     pub wanted: TensorType,
     // Tensors of each role seen so far.
     values_seen: usize,
@@ -373,7 +374,8 @@ impl<'a> Chooser<'a> {
             KINDS.contains(kind) && !TRAINED.contains(kind) && !super::encode::needs_importance(**kind) && divides(kind)
         };
         let bits = |kind: &TensorType| kind.block().1 as f64 / kind.block().0 as f64;
-        // If the sizes are equal, the type with larger blocks is preferred, because it is more accurate.
+        // Of two types with the same number of bits, the one with larger blocks is preferred, because it is more
+        // accurate.
         let by_bits =
             |a: &&TensorType, b: &&TensorType| bits(a).total_cmp(&bits(b)).then(b.block().0.cmp(&a.block().0));
         let (larger, smaller): (Vec<_>, Vec<_>) =
@@ -576,8 +578,8 @@ impl<'a> Chooser<'a> {
     }
 }
 
-/// Returns the index of the layer to which a feed-forward tensor belongs. This is a running count; in models with
-/// experts, it is the number in the tensor's name.
+/// Returns the index of the layer to which a feed-forward tensor belongs. In models with experts, it is the number in
+/// the tensor's name; in all others, it is the number of such tensors before this one.
 fn layer(seen: &mut usize, layers: usize, experts: u32, name: &str) -> Result<usize> {
     let count = *seen;
     *seen += 1;
@@ -598,7 +600,7 @@ fn more_bits(i: usize, layers: usize) -> bool {
     i < layers / 8 || i >= 7 * layers / 8 || (i - layers / 8) % 3 == 2
 }
 
-/// Returns `kind`, or the substitute for `kind` if the rows are not whole blocks.
+/// Returns `kind`, or another type in its place if the tensor's rows do not consist of whole blocks of `kind`.
 fn fitting(kind: TensorType, tensor: &Shape<'_>) -> Result<TensorType> {
     use TensorType as T;
     let (name, columns) = (tensor.name, tensor.dims[0]);
@@ -636,7 +638,7 @@ impl Mix {
         Self::ALL.iter().copied().find(|mix| mix.kind() == kind).unwrap_or(Self::F32)
     }
 
-    /// Returns true if llama-quantize requires an importance matrix for this mix.
+    /// Returns true if this mix needs an importance matrix, as in llama-quantize.
     pub fn wants_importance(self) -> bool {
         matches!(self, Self::IQ1_S | Self::IQ1_M | Self::IQ2_XXS | Self::IQ2_XS | Self::IQ2_S | Self::Q2_K_S)
     }
@@ -655,8 +657,8 @@ pub fn needs_importance(name: &str, kind: TensorType, mix: Mix) -> bool {
     }
 }
 
-/// Returns the sort key of a tensor: tensors outside of layers come first, then the tensors of layers, by layer and
-/// name.
+/// Returns the key by which tensors are sorted: first those outside of layers, by name, then those of layers, by the
+/// layer's number and the name.
 pub fn order(name: &str) -> (i64, &str) {
     let number = name.strip_prefix("blk.").and_then(|rest| rest.split_once('.')?.0.parse().ok());
     (number.unwrap_or(-1), name)

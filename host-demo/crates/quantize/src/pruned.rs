@@ -41,7 +41,7 @@ impl Pruned {
         }
     }
 
-    /// Sets the number of layers, and the lists that have one value for each layer.
+    /// Writes the number of layers that are left, and cuts the lists that have a value for each layer.
     pub fn keys(&self, gguf: &Gguf<'_>, header: &mut Header) -> Result<()> {
         if self.0.is_empty() {
             return Ok(());

@@ -4,7 +4,7 @@
 //! The searches are the same as in ggml (`make_q*_quants` in `ggml-quants.c`), with the same order of operations, so
 //! that the codes are equal: each sum runs from the first element to the last in f32.
 
-/// A group counts as zeros if all of its magnitudes are below this value.
+/// If all magnitudes of a group are below this value, the group is encoded as zeros.
 pub const TINY: f32 = 1e-15;
 
 /// Rounds to the nearest integer, halves to even, by adding 1.5 * 2^23. The addition is used because baseline x86-64
@@ -31,7 +31,8 @@ pub fn weigh(x: &[f32], importance: &[f32], sigma2: f32, weights: &mut [f32]) {
     }
 }
 
-/// Least-squares fit of `x = scale * code`: weighted sums of `x * code` and `code * code`.
+/// The weighted sums for a least-squares fit of `x = scale * code`: the sum of `x * code`, and the sum of `code *
+/// code`.
 #[derive(Clone, Copy, Default)]
 pub struct Fit {
     pub xq: f32,
@@ -44,8 +45,8 @@ impl Fit {
         self.q2 += weight * q * q;
     }
 
-    /// Adds `(weight * q) * x` and `(weight * q) * q` as [`add`](Self::add) does, but multiplies in the order in which
-    /// some of ggml's searches multiply: the results must be equal bit for bit.
+    /// Adds `(weight * q) * x` and `(weight * q) * q` to the sums. [`add`](Self::add) multiplies in another order. Some
+    /// of ggml's searches use the order of this function, and the results must be equal to theirs bit for bit.
     pub fn add_code_first(&mut self, weight: f32, x: f32, q: f32) {
         self.xq += weight * q * x;
         self.q2 += weight * q * q;
@@ -55,7 +56,7 @@ impl Fit {
         self.xq / self.q2
     }
 
-    /// Returns true if this fit has a smaller error than a fit with `best = scale * xq`.
+    /// Returns true if this fit has a smaller error than another fit, whose `scale * xq` is `best`.
     pub fn beats(self, best: f32) -> bool {
         self.q2 > 0.0 && self.xq * self.xq > best * self.q2
     }
@@ -91,8 +92,8 @@ pub fn symmetric(top: i32, x: &[f32], weights: &[f32], codes: &mut [u8]) -> f32 
     scale
 }
 
-/// Like [`symmetric`], with the squares of `x` as weights. Starts from one scale and changes single codes while the
-/// error shrinks.
+/// Like [`symmetric`], but the square of each value of `x` is its weight. Starts from one scale, and changes single
+/// codes as long as this reduces the error.
 pub fn symmetric_by_descent(top: i32, x: &[f32], codes: &mut [u8]) -> f32 {
     let max = extreme(x);
     if max.abs() < TINY {
@@ -146,7 +147,8 @@ pub fn positive(top: i32, x: &[f32], weights: &[f32], codes: &mut [u8]) -> f32 {
         })
     };
     let mut inverse = top as f32 / max;
-    // As in ggml, codes are unsigned bytes in this function, so a negative element makes the first error large.
+    // In ggml, the codes are unsigned bytes here. So the code of a negative element becomes a large number, which makes
+    // the error of the first scale large. The conversion to `u8` gives the same result.
     let mut least = error(inverse, &|l| f32::from(l as u8));
     for step in (-4..=4).filter(|&step| step != 0) {
         let other = (0.1 * step as f32 + top as f32) / max;
@@ -185,7 +187,7 @@ pub fn positive(top: i32, x: &[f32], weights: &[f32], codes: &mut [u8]) -> f32 {
     if fit.q2 > 0.0 { fit.scale() } else { 0.0 }
 }
 
-/// The scales that [`affine`] tries: `steps + 1` inverse scales `(first + step * i + top) / range`.
+/// The inverse scales that [`affine`] tries. There are `steps + 1` of them: `(first + step * i + top) / range`.
 #[derive(Clone, Copy)]
 pub struct Tries {
     pub first: f32,
@@ -195,7 +197,7 @@ pub struct Tries {
     pub by_magnitude: bool,
 }
 
-/// The inverse scales that every affine search with an importance matrix tries.
+/// The inverse scales that a search for scale and minimum tries if there is an importance matrix.
 pub const WEIGHTED: Tries = Tries { first: -0.9, step: 0.05, steps: 36, by_magnitude: false };
 
 /// Finds codes from 0 to `top` for `x = scale * code - minimum` with a non-negative minimum. Returns scale and

@@ -88,7 +88,8 @@ pub fn with_minimum<const BITS: u32>(row: &[f32], importance: Option<&[f32]>, ou
     }
 }
 
-/// Finds for each weight the nearest of the 16 FP4 values times `d`. The table holds twice the FP4 values.
+/// Finds a code for each weight: the FP4 value that, times `d`, is nearest to the weight. The table has twice the FP4
+/// values.
 fn fp4(x: &[f32], d: f32, codes: &mut [u8]) {
     const VALUES: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
     for (code, x) in codes.iter_mut().zip(x) {
@@ -102,12 +103,13 @@ fn fp4(x: &[f32], d: f32, codes: &mut [u8]) {
     }
 }
 
-/// Encodes MXFP4: a power-of-two scale for 32 weights, and an FP4 code for each.
+/// Encodes a row as MXFP4: each block of 32 weights has a scale that is a power of two, and each weight has an FP4
+/// code.
 pub fn mxfp4(row: &[f32], out: &mut [u8]) {
     for (x, out) in row.chunks_exact(32).zip(out.chunks_exact_mut(17)) {
         let max = extreme(x).abs();
         let exponent = if max > 0.0 { (max.log2().floor() - 2.0 + 127.0) as u8 } else { 0 };
-        // Half of 2^(exponent - 127); subnormal for exponents 0 and 1.
+        // The factor `d` is half of 2^(exponent - 127). For the exponents 0 and 1, `d` is a subnormal number.
         let d = f32::from_bits(match exponent {
             0 | 1 => 0x20_0000 << exponent,
             _ => u32::from(exponent - 1) << 23,
@@ -139,7 +141,8 @@ fn e4m3(x: f32) -> u8 {
     if x < 1.0 / 64.0 {
         return ((x * 512.0 + 0.5) as u8).min(7);
     }
-    // Adding half a step may carry into the exponent, whose bias is 7 instead of 127.
+    // Rounds by adding half a step. The sum may carry into the exponent, which is right. The subtraction changes the
+    // exponent's bias from 127 (F32) to 7 (E4M3).
     let code = ((x.to_bits() + (1 << 19)) >> 20) - (120 << 3);
     if code < 0x78 { code as u8 } else { 0x7e }
 }
@@ -170,7 +173,8 @@ pub fn q2_0(row: &[f32], out: &mut [u8]) {
     }
 }
 
-/// Returns the largest magnitude, and a code for each weight: 0, 1 or 2 means -1, 0 or 1 times the largest magnitude.
+/// Quantizes weights to three levels. Returns a code for each weight, and the scale, which is the largest magnitude.
+/// The codes 0, 1 and 2 stand for -1, 0 and 1 times the scale.
 fn trits<const N: usize>(x: &[f32]) -> ([u8; N], [u8; 2]) {
     let d = extreme(x).abs();
     let id = inverse(d);

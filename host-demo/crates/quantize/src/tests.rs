@@ -14,7 +14,8 @@ use arenite_gguf_writer::Header;
 const VECTORS: &str = include_str!("../../../tests/quantize/vectors.txt");
 const TYPES: &str = include_str!("../../../tests/quantize/types.txt");
 
-/// Returns a row of weights and their importances, by the same formula as in `make.py`.
+/// Returns a row of weights and their importances. `make.py`, which made the expected results, computes them by the
+/// same formula.
 fn row() -> (Vec<f32>, Vec<f32>) {
     let mut state = 1u32;
     let mut byte = || {
@@ -53,8 +54,8 @@ fn encoders_that_need_importance_say_so() {
     }
 }
 
-/// The architecture; the numbers of layers, heads, key heads, experts and columns; and true if output and embedding are
-/// tied.
+/// Facts about a test model: the architecture; the numbers of layers, heads, key heads, experts and columns; and true
+/// if the output is the embedding.
 type Model = (&'static str, u32, u32, u32, u32, u64, bool);
 
 fn model(name: &str) -> Model {
@@ -72,7 +73,7 @@ fn model(name: &str) -> Model {
     }
 }
 
-/// Returns the names and dimensions of the model's tensors; the number of columns is the first dimension.
+/// Makes the tensors of a test model: their names and dimensions. The first dimension is the number of columns.
 fn tensors((architecture, layers, _, _, experts, columns, tied): Model) -> Vec<(String, Vec<u64>)> {
     let matrix = vec![columns, 2];
     let joined = matches!(architecture, "gpt2" | "falcon");

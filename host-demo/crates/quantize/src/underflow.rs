@@ -10,9 +10,9 @@ const SAMPLE: usize = 32;
 /// Rows with a weight above this value are not tried, because every type can represent such weights.
 const LARGE: f32 = 0.01;
 
-/// Returns true if weights would lose more in the type `kind` than the same weights times a power of two, because the
-/// factors of `kind` cannot be so small. `read` fills a row of `columns` weights and returns their importance. Tries at
-/// most `SAMPLE` of the `rows`.
+/// Returns true if the weights are too small for the type `kind`, whose factors cannot be so small. The test is whether
+/// the type loses less if the same weights are first multiplied by a power of two. `read` fills a row of `columns`
+/// weights and returns their importance. Tries at most `SAMPLE` of the `rows`.
 pub fn underflows<'i>(
     kind: TensorType,
     [rows, columns]: [usize; 2],

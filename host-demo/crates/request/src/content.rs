@@ -12,7 +12,8 @@ pub struct Content {
     pub text: String,
     /// The pictures, in order.
     pub pictures: Vec<Picture>,
-    /// Offsets in bytes at which a text part follows another text part without a picture between them.
+    /// Offsets, in bytes of the joined text, at which one text part of the content ends and the next begins without a
+    /// picture between them.
     pub breaks: Vec<usize>,
 }
 

@@ -48,7 +48,7 @@ pub use sampling::Sampling;
 /// Maximum number of answers to one request.
 pub const MOST_CHOICES: usize = 128;
 
-/// A value, and the name of its field in the client's interface.
+/// A value of a request, with the name that its field has in the client's interface.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Named<T> {
     /// The field's name.
@@ -70,7 +70,7 @@ pub struct TextRequest {
     pub continues: bool,
     /// True if the prompt has no start of an answer. This is used only for prompts that are counted or shown.
     pub is_closed: bool,
-    /// Functions in the notation of templates (see [`function`]).
+    /// The functions that clients declare, in the notation of templates (see [`function`]).
     pub tools: Vec<Value>,
     /// The functions that may or must be called.
     pub choice: ToolChoice,
@@ -123,7 +123,7 @@ pub struct TextRequest {
     pub reads_anew: bool,
     /// The number of the slot that keeps the conversation; `None` for any slot.
     pub slot: Option<usize>,
-    /// Scales of adapters by number; `None` for the default scales.
+    /// The adapters of the request, by number, with their scales. `None` for the default scales.
     pub lora: Option<Vec<(usize, f32)>>,
 }
 
@@ -211,7 +211,7 @@ pub struct Thinking {
     pub budget: Option<i64>,
     /// The first field that turned thoughts on.
     pub field: Option<&'static str>,
-    /// True if turning thoughts on is refused for a model that does not think.
+    /// True if a model that does not think must refuse a request that turns thoughts on.
     pub is_required: bool,
     /// True if thoughts are left out of the answer.
     pub is_hidden: bool,

@@ -78,7 +78,8 @@ impl Message {
             _ => None,
         };
         let (call_id, name) = (field("tool_call_id"), field("name"));
-        // `prefix` is the name in DeepSeek's and Mistral's interfaces, `partial` is the name in Kimi's and Qwen's.
+        // An assistant message with this flag is continued. The flag is called `prefix` by DeepSeek's and Mistral's
+        // interfaces, and `partial` by Kimi's and Qwen's.
         let mut is_open = false;
         for name in ["prefix", "partial"] {
             is_open |= others.remove(name) == Some(Value::Bool(true));
@@ -99,7 +100,7 @@ impl Message {
         Self { text: Some(text), pictures, breaks, ..self }
     }
 
-    /// Writes a line break between parts of the text: see [`Content::in_lines`].
+    /// Adds a line break between the parts of the message's text: see [`Content::in_lines`].
     #[must_use]
     pub fn in_lines(mut self) -> Self {
         let (pictures, breaks) = (std::mem::take(&mut self.pictures), std::mem::take(&mut self.breaks));

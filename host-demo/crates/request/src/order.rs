@@ -5,7 +5,8 @@ use std::str::FromStr;
 
 use arenite::sampler::{Link, Params};
 
-/// Sampling steps in order: first the penalties, if `penalties` is true, then the steps in `order`.
+/// The sampling steps of a request, in order. If `penalties` is true, the penalties come first; then come the steps in
+/// `order`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Samplers {
     penalties: bool,
@@ -55,7 +56,7 @@ impl Samplers {
         Ok(self)
     }
 
-    /// Returns the parameters with these steps in this order. The penalties are off if they are not listed.
+    /// Returns `params` with the steps in this order. If the order lacks the penalties, they are turned off.
     pub fn apply(self, params: Params) -> Params {
         let repeat_last_n = if self.penalties { params.repeat_last_n } else { 0 };
         Params { order: self.order, repeat_last_n, ..params }

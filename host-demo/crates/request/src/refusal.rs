@@ -13,7 +13,8 @@ pub struct Refusal {
     pub kind: RefusalKind,
 }
 
-/// The kind of a reason. The kind determines the status and the error code, which programs read.
+/// The kind of a refusal's reason. It determines the HTTP status and the error code of the answer, which client
+/// programs read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusalKind {
     /// The request is invalid.
@@ -59,7 +60,7 @@ impl Refusal {
         Self { kind: RefusalKind::NoModel, ..Self::about("model", message) }
     }
 
-    /// Makes the refusal for a prompt that does not fit in the context.
+    /// Returns the refusal of a prompt that is too long for the context.
     pub fn too_long(field: &str, len: impl Display, context: usize) -> Self {
         // The first words must not be changed, because clients recognize this error by these words.
         let message = format!(

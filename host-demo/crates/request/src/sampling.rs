@@ -11,7 +11,8 @@ use super::{Refusal, Samplers};
 pub struct Sampling {
     /// The temperature. At 0, the most likely token is always chosen.
     pub temperature: Option<f32>,
-    /// Top-p: only the most likely tokens are sampled whose probabilities together reach this sum.
+    /// Top-p: tokens are sampled only from the most likely ones, as many as are needed for their probabilities to reach
+    /// this sum.
     pub top_p: Option<f32>,
     /// Number of tokens to sample from; -1 and 0 for all.
     pub top_k: Option<i64>,

@@ -83,7 +83,8 @@ fn directory(mounts: &str, version: &Version, path: &str) -> Option<(PathBuf, Pa
         };
         let mut fields = mount.split(' ').skip(3);
         let (root, top) = (fields.next()?, fields.next().filter(|_| is_ours)?);
-        // Remove the mount's root, because in a container the mount may begin at the container's own group.
+        // Removes the root of the mount from the group's path, because in a container the mount may begin at the
+        // container's own group.
         let inside = Path::new(path).strip_prefix(root).or_else(|_| Path::new(path).strip_prefix("/")).ok()?;
         Some((PathBuf::from(top), Path::new(top).join(inside)))
     })

@@ -66,8 +66,8 @@ pub fn check(gguf: &Gguf<'_>) -> Result<()> {
     }
 }
 
-/// Returns true if all values are finite. If a type has no decoder, such as the types of integers, its tensors count as
-/// finite.
+/// Returns true if all values of a tensor are finite. A tensor of a type without a decoder, such as a type of integers,
+/// is not examined and counts as finite.
 fn is_finite(tensor: &Tensor<'_>) -> bool {
     let (elements, bytes) = tensor.kind.block();
     let blocks = (DECODED / elements).max(1);

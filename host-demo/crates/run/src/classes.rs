@@ -8,7 +8,7 @@ use serde::Serialize;
 /// A label, and the probability of it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Class {
-    /// The label in the model's file. If the file has none, `LABEL_` and the number of the class.
+    /// The name of the class. If the model's file has no name for it, this is `LABEL_` and the number of the class.
     pub label: String,
     pub score: f64,
 }

@@ -50,8 +50,8 @@ impl LargePages {
         let job = Job { file, start, len, next, stop: stop.clone(), copied: copied.clone() };
         if let Some(planned) = later {
             let thread = std::thread::Builder::new().name("large pages".to_string()).spawn(move || {
-                // The copy may be left out although there is room, because memory that was planned and is already in
-                // use is counted twice.
+                // Memory that was planned and is already in use is counted twice here: as planned, and as no longer
+                // available. The copy may therefore be left out although there is room for it.
                 let has_room = || available_memory() >= len.saturating_add(planned.load(Ordering::Relaxed));
                 if job.wait(|| job.cached()) && has_room() {
                     job.run();
@@ -73,7 +73,8 @@ impl LargePages {
         self.copying.as_ref().is_some_and(|(thread, _)| !thread.is_finished())
     }
 
-    /// Number of bytes that have been copied. All other bytes are read from the mapping of the file.
+    /// Returns the number of bytes that have been copied to large pages. All other bytes are read from the mapping of
+    /// the file.
     pub fn copied(&self) -> usize {
         self.copied.load(Ordering::Relaxed)
     }
@@ -93,8 +94,8 @@ impl Deref for LargePages {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the range is mapped and readable as long as `self` lives. Copying replaces the pages of the range by
-        // pages with the same bytes.
+        // SAFETY: the range is mapped and readable as long as `self` lives. The copy to large pages replaces pages of
+        // the range only by pages with the same bytes.
         unsafe { std::slice::from_raw_parts(self.range.at as *const u8, self.range.len) }
     }
 }
@@ -205,7 +206,8 @@ impl Aligned {
         use std::os::fd::AsRawFd;
         let range = Self::reserve(len)?;
         let flags = libc::MAP_PRIVATE | libc::MAP_FIXED;
-        // SAFETY: the mapping replaces the reserved addresses, which belong to `range`.
+        // SAFETY: the new mapping replaces exactly the addresses that `range` has reserved, so no other memory is
+        // affected.
         let mapped = unsafe { libc::mmap(range.at, len, libc::PROT_READ, flags, file.as_raw_fd(), 0) };
         if mapped == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -238,7 +240,7 @@ impl Aligned {
         self.len.next_multiple_of(LARGE)
     }
 
-    /// Returns the bytes of memory that [`anonymous`](Self::anonymous) has made.
+    /// Returns the memory of a range that [`anonymous`](Self::anonymous) has made, so that it can be filled.
     fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: the range is readable and writable, zeroed, and borrowed exclusively.
         unsafe { std::slice::from_raw_parts_mut(self.at.cast(), self.len) }
@@ -264,7 +266,7 @@ impl Aligned {
 
 impl Drop for Aligned {
     fn drop(&mut self) {
-        // SAFETY: the range belongs to this value, and nothing borrows it any more.
+        // SAFETY: this value owns the range, and no reference to the range outlives it.
         unsafe { libc::munmap(self.at, self.size()) };
     }
 }
@@ -274,7 +276,7 @@ mod tests {
     use super::*;
     use std::io::Write;
 
-    /// The bytes equal the bytes of the file before, during and after the copy.
+    /// Before, during and after the copying to large pages, readers see the bytes of the file.
     #[test]
     fn the_bytes_are_those_of_the_file() {
         let bytes: Vec<u8> = (0..CHUNK + 3 * LARGE + 12345).map(|i| (i / 7 * 31 % 251) as u8).collect();
@@ -295,7 +297,8 @@ mod tests {
         }
     }
 
-    /// A file that does not stay in the page cache is not copied, and the wait ends.
+    /// If the pages of a file do not stay in the page cache, the program stops waiting for them and does not copy the
+    /// file.
     #[test]
     fn short_memory_ends_the_wait() {
         let waits = |counts: &[usize]| {

@@ -8,7 +8,7 @@
 //! | [`open_model`] | a model with its file, tokenizer, adapters and threads |
 //! | [`runtime`], [`workers`] | options for running a model; memory; threads |
 //! | [`generation`], [`drafts`], [`stop`] | logits to tokens, text and the end of an answer; drafts; stop strings |
-//! | [`eyes`] | pictures: pictures: rows that the model reads in place of tokens |
+//! | [`eyes`] | pictures: rows that the model reads in place of tokens |
 //! | [`reuse`] | tokens of an earlier conversation at other positions |
 //! | [`session_file`] | conversations kept in files |
 //! | [`ranking`] | scores of documents for a query |

@@ -1,4 +1,4 @@
-//! Opens models: a mapped file, a file that is converted in memory, or bytes that are part of the program.
+//! Opens models. A model is a mapped file, a file that is converted in memory, or part of the program itself.
 
 use std::fs::File;
 use std::ops::Deref;
@@ -26,7 +26,8 @@ pub struct ModelFile {
     pieces: Vec<&'static [u8]>,
     /// The files; several for a split model.
     held: Vec<Bytes>,
-    /// The encoder of pictures, and true if the user named this file.
+    /// The path of the encoder of pictures. The flag is true if the user named this file, and false if the program
+    /// found it beside the model.
     projector: Option<(PathBuf, bool)>,
     /// True if [`parse`](Self::parse) compares the tensors with their hashes and looks for NaN and infinity in all
     /// weights.
@@ -43,7 +44,8 @@ enum Bytes {
     Made(Vec<u8>),
 }
 
-/// The model to open, and a tokenizer file that replaces the model's vocabulary or supplies a missing one.
+/// A model to open: its file, and optionally a tokenizer file, whose vocabulary replaces that of the model or supplies
+/// a missing one.
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'a> {
     /// The model's file.
@@ -293,11 +295,11 @@ impl Deref for Bytes {
     }
 }
 
-/// Size in bytes below which `auto` only maps a model, because a small model is hardly slower in small pages.
+/// With `auto`, a model with fewer bytes than this is only mapped, because small pages hardly slow it down.
 #[cfg(target_os = "linux")]
 const SMALL: usize = 64 << 20;
 
-/// Turns `auto` into `Map` if the model, which has `len` bytes, is small or if memory is short.
+/// Replaces `auto` by `Map` if a model of `len` bytes is small or if there is little memory.
 #[cfg(target_os = "linux")]
 fn way_to_load(load: Load, len: usize) -> Result<Load> {
     Ok(if load == Load::Auto && (len < SMALL || available_memory() < 2 * len) { Load::Map } else { load })
@@ -320,7 +322,7 @@ fn loaded(path: &Path, map: Mmap, load: Load, planned: &Arc<AtomicUsize>) -> Res
     Ok(Bytes::Large(pages))
 }
 
-/// Returns `Map`, which is the only way on systems other than Linux. Refuses `Copy`.
+/// On systems other than Linux, files are always mapped. Returns `Map`, and refuses `Copy`.
 #[cfg(not(target_os = "linux"))]
 fn way_to_load(load: Load, _: usize) -> Result<Load> {
     ensure!(load != Load::Copy, "--load copy needs Linux; leave it out");

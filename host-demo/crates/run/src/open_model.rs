@@ -39,7 +39,7 @@ pub struct OpenModel {
 struct Files {
     model: ModelFile,
     lora: AdapterFiles,
-    /// Layers that predict further tokens, from a separate file.
+    /// A second file, whose layers predict further tokens for the model, if there is such a file.
     layers: Option<Layers>,
     /// The tokenizer's index.
     index: MutBorrow<Vec<u8>>,
@@ -89,7 +89,8 @@ impl OpenModel {
                 DraftFile::Layers(layers) => (Some(layers), None),
                 DraftFile::Model(file) => (None, Some(file)),
             },
-            // It is not an error if the file does not fit, because it may belong to another model in the same folder.
+            // If the file beside the model does not fit, no error is reported, because the file may belong to another
+            // model in the same folder.
             DraftChoice::Beside(path) => match DraftFile::open(path) {
                 Ok(DraftFile::Layers(layers)) if layers.fit(&file) => (Some(layers), None),
                 _ => (None, None),
@@ -206,7 +207,8 @@ impl OpenModel {
         let kv = runtime::kv(kv, self.gguf());
         let options = Options::new().context(context).batch(batch).kv(kv).workers(self.workers.count());
         let options = self.eyes().map_or(options, |eyes| eyes.planned(options));
-        // Two contexts are planned, because the earlier conversation is kept while a prompt reuses its tokens.
+        // Reusing tokens takes two contexts, because the earlier conversation must be kept while the prompt copies
+        // tokens from it.
         let options = if self.options.reuse > 0 { options.contexts(2) } else { options };
         self.cell.borrow_owner().lora.planned(options)
     }

@@ -38,16 +38,18 @@ enum Output {
 const RELEVANT: [&str; 5] = ["yes", "relevant", "true", "entailment", "label_1"];
 
 impl Output {
+    /// Finds the output that scores a document's relevance.
+    ///
     /// # Errors
     ///
-    /// No class means that a document is relevant.
+    /// The model is a classifier, and none of its classes means that a document is relevant.
     fn new(labels: &[String], has_template: bool) -> Result<Self> {
         let is_relevant = |label: &String| RELEVANT.contains(&label.trim().to_lowercase().as_str());
         let are_unnamed = labels.iter().all(|label| label.starts_with("LABEL_"));
         match labels {
             [_] => Ok(Self::Score),
-            // The first class counts if the classes have no names, because a model with a template answers yes or no,
-            // in this order.
+            // If the two classes have no names, the first of them means that a document is relevant: a model with a
+            // template answers yes or no, in this order.
             [_, _] if has_template && are_unnamed => Ok(Self::Relevant(0)),
             [a, b] if is_relevant(a) != is_relevant(b) => Ok(Self::Relevant(usize::from(is_relevant(b)))),
             _ => bail!(
@@ -63,8 +65,8 @@ impl Output {
 /// The tokens of one text or of a pair.
 pub struct Texts {
     pub ids: Vec<TokenId>,
-    /// Index of the first token of the second token type, which is the second text's. If all tokens have the first
-    /// type, this is the number of tokens.
+    /// Index of the first token that has the second token type, which is the type of the second text. If all tokens
+    /// have the first type, this is the number of tokens.
     pub second: usize,
 }
 
@@ -83,7 +85,8 @@ impl Ranking {
         Ok(Self { output: Output::new(Labels::new(gguf, model)?.names(), pairing.template.is_some())?, pairing })
     }
 
-    /// Returns the score in a model's output: the only value, or the probability that the document is relevant.
+    /// Returns the score of a document, which is computed from the model's output: the output's only value, or the
+    /// probability that the document is relevant.
     pub fn score(&self, vector: &[f32]) -> f64 {
         match (self.output, vector) {
             (Output::Relevant(which), [a, b]) => {
@@ -95,7 +98,8 @@ impl Ranking {
         }
     }
 
-    /// Returns the score as a number from 0 to 1: the probability, or the logistic function of the only value.
+    /// Returns the score of a document as a number from 0 to 1: the probability that it is relevant, or the logistic
+    /// function of the model's only output.
     pub fn share(&self, vector: &[f32]) -> f64 {
         match self.output {
             Output::Relevant(_) => self.score(vector),
@@ -135,7 +139,7 @@ impl Pairing {
         let mut ids = text::encode(tokenizer, query.as_bytes(), how)?;
         let mut second = text::encode(tokenizer, document.as_bytes(), how)?;
         let frame = &self.frame;
-        // Skip the start token of the second text, because a pair has only one start token.
+        // The start token before the second text is left out, because a pair of texts has only one start token.
         let start = frame.before_len();
         if let Some(limit) = limit {
             let special = 2 * frame.len() - start + usize::from(self.separated);

@@ -75,7 +75,8 @@ pub fn rewind_to(
     Ok((kept, donor))
 }
 
-/// A copy of an earlier conversation, and the blocks of its tokens that a prompt will reuse.
+/// Where a prompt can take tokens from without computing them again: a copy of an earlier conversation's context, and
+/// the blocks of its tokens that will be reused.
 pub struct Donor {
     pub context: Context,
     blocks: VecDeque<Block>,
@@ -125,7 +126,8 @@ mod tests {
         let prompt = [&earlier[..2], &[99], &earlier[3..8], &[98, 97], &earlier[12..]].concat();
         assert_eq!(found(&prompt, &earlier, 2, 4), [(3, 3, 5), (10, 12, 7)]);
         assert_eq!(found(&prompt, &earlier, 2, 6), [(10, 12, 7)]);
-        // Short runs, the last token, and blocks in a different order are not reused.
+        // Runs shorter than the minimum, the last token of the prompt, and blocks in a different order than in the
+        // earlier prompt are not reused.
         assert_eq!(found(&prompt, &earlier, 2, 8), []);
         assert_eq!(found(&earlier[15..], &earlier, 0, 4), [(0, 15, 4)]);
         assert_eq!(found(&earlier[15..], &earlier, 0, 5), []);

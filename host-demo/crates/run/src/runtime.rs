@@ -44,14 +44,16 @@ pub struct RunOptions {
 pub enum DraftChoice {
     /// No drafts.
     Off,
-    /// The model's own layers for further tokens, if it has such layers; otherwise the text itself, as for `Lookup`.
+    /// Draft layers of the model itself, if it has some. Otherwise the same as `Lookup`.
     #[default]
     Auto,
-    /// The text itself: proposes the tokens that followed an earlier occurrence of the last tokens.
+    /// The text itself is searched for an earlier occurrence of its last tokens. The tokens that followed there are
+    /// proposed.
     Lookup,
     /// A file: layers that were made for the model, or a smaller model with the same vocabulary.
     File(std::path::PathBuf),
-    /// A file beside the model. Its layers are used if they fit the model, and if the model itself has no such layers.
+    /// A file found beside the model. Its layers are used only if they fit the model and if the model has no such
+    /// layers itself.
     Beside(std::path::PathBuf),
 }
 
@@ -151,7 +153,7 @@ pub fn kv(choice: Option<KvType>, gguf: &Gguf<'_>) -> KvType {
     choice.unwrap_or(if gguf.get(LLAMA2C_VERSION).is_some() || is_encoder() { KvType::F32 } else { KvType::F16 })
 }
 
-/// A key that only files converted from checkpoints of llama2.c have.
+/// A metadata key that only models converted from llama2.c's checkpoints have.
 const LLAMA2C_VERSION: &str = "llama2c.version";
 
 /// The memory of one session or engine.

@@ -44,7 +44,7 @@ pub struct Head {
     /// The messages of a chat.
     #[serde(default)]
     pub messages: Vec<Value>,
-    /// The text of `tokens`, if the tokens end with a complete answer.
+    /// The text of `tokens`. It is only known if they end with a complete answer.
     #[serde(default)]
     pub text: Option<String>,
 }
@@ -64,7 +64,7 @@ impl SessionFile {
         Ok(Self { path: path.to_owned(), loaded })
     }
 
-    /// Sets the context size in `options` to the session's size, if the user has not set a size.
+    /// If the user has not chosen a context size, takes the size that the session file has.
     pub fn sized(this: Option<&Self>, options: RunOptions) -> RunOptions {
         let own = this.and_then(|file| file.loaded.as_ref()).map(|(head, _)| head.context);
         RunOptions { context: options.context.or(own), ..options }

@@ -112,8 +112,8 @@ mod tests {
 
     const WHOLE: &[u8] = include_bytes!("../../../models/stories.gguf");
 
-    /// Writes the built-in model in pieces. Each piece starts at one of the given tensors. Returns the path of the
-    /// first piece.
+    /// Cuts the built-in model into pieces and writes them. `at` has the index of the first tensor of each piece.
+    /// Returns the path of the first piece.
     fn cut(directory: &Path, at: &[usize]) -> PathBuf {
         let whole = Gguf::parse(WHOLE).unwrap();
         let mut header = Header::new();

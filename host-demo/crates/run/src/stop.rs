@@ -19,7 +19,8 @@ impl StopFilter {
         }
     }
 
-    /// Adds output. Returns the text that may be shown, and true if a stop string was found.
+    /// Adds a piece of the answer's text. Returns the text that may be shown, and true if the text contains a stop
+    /// string.
     pub fn push(&mut self, piece: &str) -> (String, bool) {
         self.held.push_str(piece);
         let first = self.stops.iter().filter_map(|stop| Some((self.held.find(stop)?, stop))).min();
@@ -54,7 +55,8 @@ fn begun(text: &str, stop: &str) -> usize {
 mod tests {
     use super::*;
 
-    /// Adds `pieces` one by one. Returns the text that is shown, and true if a stop string was found.
+    /// Runs a filter on the text in `pieces`, piece by piece. Returns the text that is shown, and true if a stop string
+    /// was found.
     fn run(stops: &[&str], pieces: &[&str]) -> (String, bool) {
         let mut filter = StopFilter::new(&stops.iter().map(|s| s.to_string()).collect::<Vec<_>>());
         let mut shown = String::new();

@@ -59,8 +59,8 @@ fn prompts_have_the_tokens_of_the_processors() {
             let sights = eyes.read(&Prompt::raw(&content, eyes.marker()), true, tokenizer, machine).unwrap();
             let plain = |id: &u32| u64::from(if is_row(*id) { eyes.token() } else { *id });
             assert_eq!(sights.ids.iter().map(plain).collect::<Vec<_>>(), numbers(&prompt["ids"]), "{name}");
-            // One span here may be several adjacent spans in the reference, or the reverse, but the rows are at the
-            // same tokens.
+            // Compares the tokens' positions and not the spans, because one span here may be several adjacent spans in
+            // the reference, or the reverse.
             let spans = prompt["image_spans"].as_array().unwrap().iter().map(numbers);
             let wanted: Vec<u64> = spans.flat_map(|span| span[0]..span[0] + span[1]).collect();
             let places: Vec<u64> =

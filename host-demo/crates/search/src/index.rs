@@ -24,7 +24,8 @@ const VECTORS: &str = "vectors";
 /// describes a short text better.
 const MOST_TOKENS: usize = 200;
 
-/// Texts that a model expects before a question and before a passage, such as `query: ` and `passage: ` of E5.
+/// Texts that an embedding model expects before each question and before each passage. For example, E5 expects `query:
+/// ` and `passage: `.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Prefixes {
     /// Before a question.

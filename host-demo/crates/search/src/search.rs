@@ -13,7 +13,8 @@ pub struct Found {
     /// The passage.
     #[serde(flatten)]
     pub passage: Passage,
-    /// Cosine of the angle between the vectors of question and passage, or a reranker's score. Larger is nearer.
+    /// How near the passage is to the question: the cosine of the angle between their vectors, or the score of a
+    /// reranker. A larger score is nearer.
     pub score: f64,
 }
 

@@ -1,4 +1,4 @@
-//! The state that all routes share: the service, the channel to the engine, and the open requests.
+//! The state that the handlers of all routes share: the service, the channel to the engine, and the open requests.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -40,10 +40,10 @@ use arenite_run::service::{Choice, Decisions, Prepared, Service, by_chance};
 /// client, so that a client with many requests does not lock out other clients.
 const MOST_FIRST: usize = 64;
 
-/// Determines which clients share the cache of conversations, and which counts each client is told.
+/// Determines which clients can use each other's cached conversations, and about whose requests a client sees counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheScope {
-    /// A prompt continues only conversations of the same client, so that answers tell a client nothing about the
+    /// A prompt continues only conversations of its own client. Answers therefore tell a client nothing about the
     /// prompts of other clients.
     Client,
     /// All clients share the conversations and see all metrics.
@@ -70,7 +70,7 @@ impl DerefMut for Ready {
     }
 }
 
-/// Converts a request in the format of an interface to jobs.
+/// Turns a request, which was read in the format of one of the interfaces, into jobs for the engine.
 pub fn prepare(service: &Service, asked: Asked, seed_by_chance: u64) -> std::result::Result<Ready, Refusal> {
     let mut prepared = service.jobs(&asked.request, seed_by_chance)?;
     asked.reply.warnings.iter().for_each(|warning| prepared.warn(*warning));
@@ -219,7 +219,7 @@ impl App {
         self.readers.run(open.asker.client, move || work(&app)).await.ok_or_else(failed)?
     }
 
-    /// Receives a request, and processes its JSON on a reader thread.
+    /// Receives the body of a request. Parses it as JSON, and calls `work` with it, on a reader thread.
     pub async fn asked<T: Send + 'static>(
         self: &Arc<Self>,
         request: Request<HttpBody>,

@@ -8,16 +8,17 @@ use serde_json::Value;
 
 /// Limit in bytes for all items that are kept.
 pub const ITEMS: usize = 8 << 20;
-/// Maximum number of bytes for the items of one client. The limit does not depend on the items of other clients, unless
-/// there are so many clients that one of them is forgotten.
+/// Maximum number of bytes for the items of one client. This share is smaller than the limit for all items, so that
+/// what a client keeps does not depend on other clients, unless there are so many of them that one is forgotten.
 const SHARE: usize = 512 << 10;
 /// Limit in bytes for the items that one request names.
 pub const NAMED: usize = 4 << 20;
-/// Upper bound in bytes for an item without its texts: for its entry here, or for its JSON values after it is read.
+/// Upper bound in bytes for the memory that an item takes besides its texts: for its entry here, or for its JSON values
+/// after it is read.
 const ITEM: usize = 2 << 10;
 
-/// The items of all clients. If a client has too many items, it loses its oldest items. If all clients together have
-/// too many items, the client whose last item is the oldest loses its items.
+/// The items of all clients. If a client has too many items, its oldest items are removed. If all clients together have
+/// too many items, all items of one client are removed: of the client whose newest item is the oldest.
 #[derive(Default)]
 pub struct KeptItems(Mutex<Kept>);
 
@@ -44,7 +45,7 @@ struct Item {
 }
 
 impl Item {
-    /// Makes the entry for an item. Log-probabilities are left out, because no prompt contains them.
+    /// Makes the entry for an item, without its log-probabilities, because no prompt contains them.
     fn of(item: &Value) -> Option<Self> {
         let mut item = item.clone();
         for part in item["content"].as_array_mut().into_iter().flatten().filter_map(Value::as_object_mut) {
@@ -60,7 +61,8 @@ impl Item {
 }
 
 impl KeptItems {
-    /// Keeps the items of an answer. If `client` is `None`, every client may name these items.
+    /// Keeps the items of an answer, so that later requests can refer to them. If `client` is `None`, every client may
+    /// refer to these items.
     pub fn keep(&self, client: Option<u64>, items: &[Value]) {
         for item in items.iter().filter_map(Item::of).filter(|item| item.bytes() <= share(client)) {
             self.kept().add(client, item);
@@ -132,7 +134,8 @@ mod tests {
         json!({ "id": id, "type": "message", "role": "assistant", "content": [{ "text": "x".repeat(len), "logprobs": [1] }] })
     }
 
-    /// Returns the length of the text that a client finds under each of these ids.
+    /// Looks up these ids as a request of the client does. For each id, returns the length of the item's text, or
+    /// `None` if the client finds no item.
     fn found(items: &KeptItems, client: Option<u64>, ids: &[&str]) -> Vec<Option<usize>> {
         let references: Vec<Value> = ids.iter().map(|id| json!({ "type": "item_reference", "id": id })).collect();
         let mut body = json!({ "input": references });
@@ -172,7 +175,7 @@ mod tests {
         assert_eq!(found(&items, Some(4), &["large"]), [None]);
         // A request cannot multiply an item.
         assert_eq!(found(&items, Some(2), &["other"; 99]).iter().flatten().count(), NAMED * 2 / SHARE);
-        // If there are too many clients, the client whose last item is the oldest is forgotten.
+        // If there are too many clients, the client that has stored no item for the longest time is forgotten.
         (5..40).for_each(|client| items.keep(Some(client), &[message("a", len)]));
         assert!(items.kept().bytes <= ITEMS);
         assert_eq!(

@@ -29,7 +29,7 @@ const BODY_TIME: Duration = Duration::from_secs(60);
 const SOUND_BYTES: usize = 8 << 20;
 /// Upper bound in bytes for all sounds.
 pub const SOUNDS: usize = MOST_SOUNDS * (MOST_BYTES + SOUND_BYTES);
-/// Time after which the engine checks again whether samples have been decoded.
+/// Time for which the engine waits before it checks again whether samples have been decoded.
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// A sound to transcribe.
@@ -42,8 +42,8 @@ pub struct Transcription {
     pub _turn: Permit,
 }
 
-/// Returns the turns of sounds. A sound gets a turn before its body is read, so that the number of turns limits the
-/// memory of files.
+/// Returns the pool of turns for sounds. A request gets a turn before the body with its sound is read, so the number of
+/// turns limits the memory for sound files.
 pub fn turns() -> Arc<Pool> {
     Pool::new(MOST_SOUNDS * MOST_BYTES, MOST_OF_CLIENT * MOST_BYTES, BODY_TIME)
 }
@@ -139,7 +139,7 @@ pub fn run(
         let Some(mut next) = active.remove(at) else { continue };
         match ready.and_then(|()| next.window(&mut transcriber)) {
             Ok(true) => {
-                // Further sounds of this client move behind the sounds of other clients.
+                // The other sounds of the same client move to the end of the queue, behind the sounds of other clients.
                 let client = next.client;
                 active.push_back(next);
                 let (own, others): (VecDeque<_>, VecDeque<_>) =

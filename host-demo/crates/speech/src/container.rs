@@ -129,7 +129,7 @@ pub fn check_rate(rate: u32) -> Result<()> {
 
 type Parts = (Vec<u8>, Vec<Range<usize>>);
 
-/// Returns the chunks `fmt `, `fact` and `data` of the WAV file at `start`.
+/// Returns the bytes for a new head, and the ranges of the chunks `fmt `, `fact` and `data` of the WAV file at `start`.
 fn wav(all: &[u8], start: usize) -> Result<Parts> {
     /// Maximum length in bytes of the description of a format. A longer description contains nothing that decoding
     /// needs.
@@ -140,8 +140,8 @@ fn wav(all: &[u8], start: usize) -> Result<Parts> {
             bail!("the file is damaged: it has no samples");
         };
         let body = at + 8;
-        // Cut at the end of the file, because the length of the samples is wrong if the file was written as a stream.
-        // Chunks have an even length.
+        // A chunk cannot end after the end of the file: in a file that was written as a stream, the stated length of
+        // the samples is wrong. A chunk with an odd length is followed by one byte of padding.
         let end = body.saturating_add(len as usize).saturating_add(len as usize & 1).min(all.len());
         match name {
             b"data" => {
@@ -161,8 +161,8 @@ fn wav(all: &[u8], start: usize) -> Result<Parts> {
         }
         at = end;
     }
-    // The file may end before the samples are complete. The length of the whole file in the new head must nevertheless
-    // cover the stated length of the samples.
+    // The new head has the length of the whole file. If the file ends before its samples are complete, the length must
+    // nevertheless include the stated length of the samples.
     let samples = ranges.last().and_then(|data| word(all, data.start + 4)).unwrap_or(0);
     let others: usize = ranges.iter().rev().skip(1).map(Range::len).sum();
     let len = u32::try_from(12 + others).unwrap_or(u32::MAX).saturating_add(samples);

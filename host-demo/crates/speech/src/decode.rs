@@ -20,7 +20,7 @@ use arenite_text::{decode as text_of, log_of_sum};
 pub const STOPPED: &str = "stopped";
 /// Temperatures that are tried in turn, as in OpenAI's program.
 const TEMPERATURES: [f32; 6] = [0.0, 0.2, 0.4, 0.6, 0.8, 1.0];
-/// Compression ratio above which a text counts as repeating itself.
+/// A text that compresses by more than this ratio counts as repeating itself.
 const REPEATED: f32 = 2.4;
 /// A text with a lower mean log-probability is not trusted.
 const UNLIKELY: f32 = -1.0;
@@ -89,7 +89,7 @@ impl Decoder<'_, '_, '_, '_, '_> {
         session.rewind(0)?;
         let mut prompt = Vec::new();
         if let (Some(previous), false) = (self.marks.previous, before.is_empty()) {
-            // The text of earlier windows takes at most half of the context, as in OpenAI's program.
+            // The text of earlier windows takes up at most half of the context, as in OpenAI's program Whisper.
             let kept = (session.context() / 2).saturating_sub(1);
             prompt.push(previous);
             prompt.extend(&before[before.len().saturating_sub(kept)..]);

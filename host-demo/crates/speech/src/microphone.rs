@@ -14,7 +14,7 @@ const CHECK: Duration = Duration::from_millis(100);
 
 type Block = Result<Vec<f32>>;
 
-/// Blocks of mono samples from an input device, until `is_over`.
+/// A running recording: blocks of mono samples arrive from an input device until `is_over` returns true.
 struct Recording {
     blocks: Receiver<Block>,
     /// Returns true when the recording should end.

@@ -19,7 +19,7 @@ pub struct Segment {
     pub no_speech_prob: f32,
 }
 
-/// Tokens of a segment, and its times in seconds from the start of the window.
+/// A segment of a window: its tokens, and its start and end in seconds from the start of the window.
 #[derive(Debug, PartialEq)]
 pub struct Slice<'t> {
     pub start: f64,
@@ -27,8 +27,8 @@ pub struct Slice<'t> {
     pub tokens: &'t [TokenId],
 }
 
-/// Divides the tokens of a window with `seconds` of sound, as OpenAI's program does. Returns the segments, and the
-/// time at which the next window begins.
+/// Divides the tokens of a window, which has `seconds` of sound, into segments, as OpenAI's program does. Returns the
+/// segments, and the time at which the next window begins.
 pub fn divide<'t>(tokens: &'t [TokenId], rules: &Rules<'_>, seconds: f64) -> (Vec<Slice<'t>>, f64) {
     let time = |token: &TokenId| rules.seconds(*token).map(f64::from);
     let ends_alone = match tokens {

@@ -26,7 +26,8 @@ const CHUNK: usize = 4096;
 /// Name of the threads that decode. The program does not report panics of these threads, because each panic becomes an
 /// error of the sound.
 pub const DECODER: &str = "sound";
-/// Maximum number of samples of a decoded block, and maximum number of blocks that wait for the caller.
+/// Maximum number of samples in a block of decoded samples, and maximum number of decoded blocks that wait until the
+/// caller reads them.
 const BLOCK: usize = 16 << 10;
 const WAITING: usize = 16;
 /// Maximum time for a block of a file.
@@ -155,7 +156,8 @@ impl Source {
 /// A message of the thread that decodes a file.
 enum Decoded {
     Samples(Vec<f32>),
-    /// The end of the file: the number of damaged parts, and the number of samples that the file should have.
+    /// Sent at the end of the file, with the number of damaged parts and the number of samples that the file should
+    /// have.
     End {
         damaged: usize,
         lost: u64,
@@ -167,8 +169,8 @@ enum Decoded {
 /// that gets stuck does not block the caller for long. The channel limits the number of waiting samples.
 pub struct SoundFile {
     blocks: Receiver<Decoded>,
-    /// The first samples. They are decoded when the file is opened, so that a file that cannot be decoded gives an
-    /// error there.
+    /// The first samples. They are decoded when the file is opened, so that opening fails if the file cannot be
+    /// decoded.
     first: Vec<f32>,
     /// False after the end of the file.
     is_open: bool,
@@ -307,7 +309,8 @@ struct Trim {
     /// The range of the samples after the sound. They are held back: if files are joined, the next file follows, and
     /// these samples are kept.
     padding: Range<u64>,
-    /// Samples in `padding`. They are held until it is known that the file ends there.
+    /// Samples that have arrived and may belong to the padding at the end of the file. They are held until it is known
+    /// that the file ends there.
     held: Vec<f32>,
 }
 
@@ -319,7 +322,7 @@ impl Trim {
         Self { delay: delay.into(), padding: end.saturating_sub(padding.into())..end, held: Vec::new() }
     }
 
-    /// Returns the samples that are kept, of `samples` that begin at position `at`.
+    /// Returns those of `samples`, which begin at position `at` of the sound, that belong to the part to keep.
     fn cut(&mut self, at: u64, mut samples: Vec<f32>) -> Vec<f32> {
         let end = at + samples.len() as u64;
         let within = |position: u64| position.clamp(at, end).abs_diff(at) as usize;
@@ -372,7 +375,7 @@ pub fn mono(samples: &[f32], channels: usize) -> Vec<f32> {
 /// Converts mono samples to 16 kHz.
 #[derive(Default)]
 struct Converter {
-    /// Samples that are not converted yet. Between two conversions, there are fewer than [`CHUNK`].
+    /// Samples that were received, but are not converted yet. Between two conversions, there are fewer than [`CHUNK`].
     waiting: Vec<f32>,
     /// Number of received samples.
     received: usize,
@@ -429,7 +432,8 @@ impl Converter {
         self.waiting.drain(..converted);
         self.written += samples.len() - before;
         if !is_open {
-            // Cut only the end, because the output has no delay at its start.
+            // The converted sound has no delay at its start. Therefore only its end is cut, to the length that
+            // corresponds to the received samples.
             let len = (self.received as f64 * (RATE as f64 / f64::from(self.rate))).ceil() as usize;
             samples.truncate(samples.len().saturating_sub(self.written.saturating_sub(len)));
         }
@@ -500,7 +504,8 @@ mod tests {
             let stereo: Vec<i16> = tone(rate).into_iter().flat_map(|x| [x, x]).collect();
             let mut sound = Sound::read(wav(rate, 2, &stereo))?;
             assert_eq!(sound.samples(0, usize::MAX)?.len(), 16_000);
-            // The middle of the sound, 385 periods, is the same tone, shifted by less than one sample.
+            // The 14 000 samples in the middle of the sound, 385 periods, are the same tone, shifted by less than one
+            // sample.
             let step = 440.0 / 16_000.0 * std::f64::consts::TAU;
             let middle: Vec<f64> = sound.samples(1000, 14_000)?.iter().map(|x| f64::from(*x)).collect();
             let at = |i: usize| (1000 + i) as f64 * step;
@@ -560,8 +565,7 @@ mod tests {
         file
     }
 
-    /// Mutates files. Each mutated file gives a sound or an error in limited time, regardless of the behavior of the
-    /// decoder.
+    /// Damaged files are decoded. Each gives a sound or an error within a limited time, whatever the decoder does.
     #[test]
     fn damaged_files_are_sounds_or_errors() {
         let constant = SoundFile::new(flac(3)).map(Sound::from).unwrap().samples(0, usize::MAX).unwrap().to_vec();

@@ -25,7 +25,7 @@ pub struct Request {
     pub prompt: Option<String>,
     /// Temperature of the first attempt.
     pub temperature: f32,
-    /// True to begin a window when a voice begins, and to end the window when the voice ends.
+    /// True if a window begins when a voice begins, and ends when the voice ends.
     pub voice: bool,
 }
 
@@ -80,7 +80,8 @@ impl Progress {
 
 /// Longest window for Moonshine, in samples: 30 seconds.
 const LONGEST: usize = 30 * RATE;
-/// A window for Moonshine ends at the quietest position within this many samples of its maximum length.
+/// If a sound is longer than a window for Moonshine, the window ends at a quiet position. It is searched for in this
+/// many samples before the maximum length.
 const CUT: usize = 5 * RATE;
 /// Number of samples whose energy is summed to find the quietest position.
 const PAUSE: usize = RATE / 10;
@@ -142,7 +143,8 @@ impl<'t, 's, 'm, 'w> Transcriber<'t, 's, 'm, 'w> {
         Ok(Progress { language, before, start: 0, id: 0, voices, translate, temperature })
     }
 
-    /// Returns `Some` if the samples of the next window are available, so that [`window`](Self::window) does not wait.
+    /// Returns `Some` once the samples of the next window have arrived. [`window`](Self::window) then returns without
+    /// waiting for them.
     pub fn is_ready(&self, progress: &Progress, sound: &mut Sound) -> Result<Option<()>> {
         Ok(sound.is_ready(progress.start, self.window + 1)?.then_some(()))
     }

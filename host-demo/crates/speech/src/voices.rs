@@ -9,8 +9,8 @@ use super::sound::Sound;
 
 /// Number of samples that are read at a time.
 const CHUNK: usize = 1600;
-/// Minimum number of samples of a voice. If a voice is longer than a window, the rest after the window is dropped if
-/// the rest has fewer samples.
+/// Minimum number of samples of a voice. Shorter voices are dropped, also if they are the rest of a voice that was
+/// longer than a window.
 const SHORTEST: usize = 160;
 
 /// Finds voices in a sound, one after the other.
@@ -50,7 +50,8 @@ impl Voices {
         }
     }
 
-    /// Returns true if the last voice continues after its range.
+    /// Returns true if the last voice that was returned was cut at the maximum length, so the voice goes on after its
+    /// range.
     pub fn is_within(&self) -> bool {
         self.is_voice
     }
@@ -62,7 +63,8 @@ mod tests {
 
     #[test]
     fn voices_of_a_stream() -> Result<()> {
-        // The sound has a tone of 8000 samples and a tone of 40000 samples, with silence around them.
+        // The test's sound has two tones, of 8000 and of 40000 samples. There is silence before, between and after
+        // them.
         let tone = |len: usize| (0..len).map(|i| if i % 40 < 20 { 9000i16 } else { -9000 });
         let pause = || std::iter::repeat_n(0, 16_000);
         let sound = pause().chain(tone(8000)).chain(pause()).chain(tone(40_000)).chain(pause());

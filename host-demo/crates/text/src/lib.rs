@@ -34,7 +34,7 @@ use serde::de::{Deserialize, Deserializer, Visitor};
 
 use crate::normalizer::{Converted, converted};
 
-/// Number of bytes of scratch memory for the first attempt to tokenize a text, in addition to the length of the text.
+/// Size of the scratch memory for the first attempt to tokenize a text: this number of bytes more than the text has.
 const FIRST_SCRATCH: usize = 64 << 10;
 
 /// Returns true if a file has a vocabulary. A model without a vocabulary runs only with token ids.
@@ -72,7 +72,8 @@ fn warn_of_old_file(gguf: &Gguf<'_>, tokenizer: &Tokenizer<'_, '_>) {
 /// Normalizes `text` by the vocabulary's steps, and then tokenizes it.
 pub fn encode(tokenizer: &Tokenizer<'_, '_>, text: &[u8], how: Encode) -> Result<Vec<TokenId>> {
     let Converted { text, tokenizer, places } = &converted(tokenizer, text, how)?;
-    // Start with little scratch memory and double it, because most texts need far less than the upper bound `most`.
+    // The scratch memory is small at first, and is doubled while it does not suffice, because most texts need far less
+    // than the upper bound `most`.
     let most = tokenizer.scratch_bytes_for(text);
     let mut scratch = vec![0; most.min(text.len().saturating_add(FIRST_SCRATCH))];
     // A text almost never has more tokens than bytes. If it does, the error contains the number of tokens.
@@ -84,7 +85,8 @@ pub fn encode(tokenizer: &Tokenizer<'_, '_>, text: &[u8], how: Encode) -> Result
         };
         match count {
             Err(Error::BufferTooSmall { given, .. }) if given == scratch.len() && given < most => {
-                // Free the old memory first, so that the old and the new memory are never held at the same time.
+                // Frees the old memory before the new memory is allocated, so that both are never held at the same
+                // time.
                 drop(std::mem::take(&mut scratch));
                 scratch = vec![0; most.min(given.saturating_mul(2))];
             }
@@ -222,7 +224,7 @@ pub fn piece(tokenizer: &Tokenizer<'_, '_>, id: TokenId) -> Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Returns the logarithm of the sum of the logits' exponentials.
+/// Returns log(sum(exp(logit))) of all logits. Subtracting it from a logit gives the token's log-probability.
 pub fn log_of_sum(logits: &[f32]) -> f64 {
     let top = logits.iter().fold(f32::NEG_INFINITY, |top, &logit| top.max(logit));
     let sum: f64 = logits.iter().map(|&logit| (f64::from(logit) - f64::from(top)).exp()).sum();
@@ -257,7 +259,7 @@ impl<'de> Deserialize<'de> for JsonBytes {
     }
 }
 
-/// Formats `value` as one line of JSON, escaping all characters that Unicode counts as line breaks.
+/// Formats `value` as JSON on one line. All characters that Unicode counts as line breaks are escaped.
 pub fn json_line(value: &(impl Serialize + ?Sized)) -> Result<String, serde_json::Error> {
     serde_json::to_string(value).map(without_line_breaks)
 }

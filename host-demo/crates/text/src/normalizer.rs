@@ -95,7 +95,7 @@ impl Step {
         matches!(self, Self::Charsmap | Self::SingleSpaces | Self::SpacePrefix)
     }
 
-    /// Returns true if the step neither adds nor removes spaces, so that it may also run after spaces were replaced.
+    /// Returns true if the step leaves spaces as they are. Such a step may also run after spaces were replaced by `▁`.
     pub fn keeps_spaces(self) -> bool {
         matches!(self, Self::Nfc | Self::Nfd | Self::Lowercase | Self::StripAccents)
     }
@@ -152,7 +152,7 @@ pub struct Converted<'t, 'a, 'i> {
     pub text: Cow<'t, [u8]>,
     /// The tokenizer with which the text must be encoded. It has no character map if a step has already applied the map.
     pub tokenizer: Tokenizer<'a, 'i>,
-    /// Positions of the control tokens in the text; `None` if there were no steps.
+    /// Positions in `text` of the control tokens. `None` if the vocabulary has no steps.
     pub places: Option<Vec<usize>>,
 }
 
@@ -220,7 +220,8 @@ fn tokens(tokenizer: &Tokenizer<'_, '_>, types: &[TokenType]) -> Result<AhoCoras
     Ok(AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(spelled)?)
 }
 
-/// Converts the texts between tokens. Also returns the positions of the tokens.
+/// Converts those parts of a text that are between tokens, and leaves the tokens unchanged. Also returns the positions
+/// of the tokens in the result.
 fn between(tokens: &AhoCorasick, text: &str, convert: impl Fn(&str) -> String) -> (String, Vec<usize>) {
     let (mut out, mut places, mut start) = (String::new(), Vec::new(), 0);
     for found in tokens.find_iter(text) {
@@ -253,7 +254,8 @@ fn steps(names: &[u8]) -> Result<Vec<Step>> {
 pub fn note(gguf: &Gguf<'_>) -> Option<String> {
     let Some(Value::Str(steps)) = gguf.get(KEY) else { return None };
     let steps = String::from_utf8_lossy(steps);
-    // `WhitespaceSplit` has almost no effect after the map, because the map leaves little white space.
+    // `WhitespaceSplit` has almost no effect after `Precompiled`, because the character map leaves hardly any white
+    // space but spaces.
     let as_sentencepiece = [names([Step::Precompiled]), names([Step::Precompiled, Step::WhitespaceSplit])];
     if as_sentencepiece.iter().any(|known| *known == steps) {
         return Some(format!(

@@ -14,8 +14,8 @@ pub fn log_line(text: &str) -> String {
 pub fn log_json(json: &str) -> String {
     let mut line = String::with_capacity(json.len() + 1);
     for c in json.chars() {
-        // In JSON, these characters can only be in strings. All of them are in the basic plane, so four digits are
-        // enough.
+        // These characters can only be inside strings, where JSON allows escapes. Four digits are enough for them,
+        // because none is above U+FFFF.
         if c.is_control() || steers(c) { _ = write!(line, "\\u{:04x}", u32::from(c)) } else { line.push(c) }
     }
     line + "\n"

@@ -48,8 +48,8 @@ fn best(threads: usize, run: impl Fn(usize) -> u64 + Sync) -> f64 {
     tries.fold(0.0, f64::max)
 }
 
-/// Returns the number of bytes per second at which all tensors are read in place. Each thread reads a part of each
-/// tensor.
+/// Measures how fast this machine reads the model: returns the number of bytes per second if each thread reads a part
+/// of each tensor.
 fn reading(gguf: &Gguf<'_>, threads: usize) -> f64 {
     /// Minimum number of bytes to read. A small model is read several times, so that the time for starting the threads
     /// does not matter.

@@ -178,7 +178,7 @@ fn measure(args: &Args, model: &ModelArgs, case: Case) -> Result<Option<Measured
     let first_token = start.elapsed();
 
     let (mut prefilled, mut decoded) = (Vec::new(), Vec::new());
-    // Round 0 warms up everything that the first prompt did not use. Its times are not counted.
+    // Round 0 warms up the code and the memory that the prompt's first pass did not use. Its times are not counted.
     for round in 0..=args.rounds {
         let Some((one, other)) = one_round(&mut engine, &mut contexts, prompt, (decode, args.draft))? else {
             return Ok(None);
@@ -188,11 +188,11 @@ fn measure(args: &Args, model: &ModelArgs, case: Case) -> Result<Option<Measured
             decoded.push(other);
         }
     }
-    // Measure the memory before the profile, because the profile allocates memory itself.
+    // The peak memory is measured here, because the profile after this allocates memory itself.
     let peak_rss_bytes = peak_rss();
     let limits = Limits::measure(open.gguf(), open.options.kernels, threads);
     let value_34ths = value_34ths(plan.options.kv);
-    // The speed of a part without tokens is NaN, which becomes null in JSON.
+    // If a part of the measurement has no tokens, its speed is NaN. JSON has no NaN, so it becomes null.
     let (prefill, decode_tok_s) =
         (speed(case.prompt, median(&mut prefilled)), speed(case.decode, median(&mut decoded)));
     let traffic = |tokens, before| {
@@ -200,7 +200,8 @@ fn measure(args: &Args, model: &ModelArgs, case: Case) -> Result<Option<Measured
         traffic::total(open.gguf(), model, &run)
     };
     let products = traffic(case.prompt, 0).multiplications as f64 / case.prompt as f64;
-    // A pass decodes all sequences: it reads the weights once, and the cache of each sequence.
+    // In decoding, a pass computes one token of each sequence. It reads the weights once, and the cache of every
+    // sequence.
     let (one, weights) = (traffic(1, case.decode / 2).bytes, traffic(1, 0).bytes);
     let bytes = (one + one.saturating_sub(weights) * (sequences as u64 - 1)) as f64;
     let mut profile = None;

@@ -96,7 +96,7 @@ fn name(section: Section) -> &'static str {
     }
 }
 
-/// The model, the tokens and the number of rounds to measure.
+/// What is measured: a model, the tokens that it reads, and the number of rounds.
 pub struct Task<'t> {
     pub open: &'t OpenModel,
     pub plan: Plan,
@@ -134,7 +134,8 @@ impl Task<'_> {
 
         timer.clear();
         let Some((whole, sampling)) = self.decode(&mut session, &timer)? else { return Ok(None) };
-        // The traffic of a token in the middle of the text is used as the average over all decoded tokens.
+        // Decoded tokens have different amounts of traffic. The traffic of a token in the middle of the text is taken
+        // as their average.
         let run = Run { tokens: 1, before: self.decode.len() / 2, batch, value_34ths: self.value_34ths };
         let decode = self.pass(&timer, whole, Some(sampling), self.rounds * self.decode.len(), run);
         Ok(Some(Profile { prefill, decode }))

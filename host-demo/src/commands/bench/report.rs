@@ -40,8 +40,8 @@ pub struct Measured {
     pub peak_rss_bytes: Option<usize>,
     #[serde(flatten)]
     pub limits: Limits,
-    /// Integer products of the prefill, as a share of the limit; `None` if there is no limit, or if all products are of
-    /// floats.
+    /// The rate of the prefill's integer products, divided by the highest rate of this machine. `None` if this rate is
+    /// unknown, or if all products are products of floats.
     pub prefill_share: Option<f64>,
     /// Bytes that decoding reads, as a share of the limit.
     pub decode_share: f64,
@@ -113,12 +113,12 @@ fn percent(share: f64) -> String {
     if share.is_nan() { "-".to_owned() } else { format!("{:.0} %", 100.0 * share) }
 }
 
-/// Formats a measured number; returns a dash for a number that was not measured.
+/// Returns a measured number with its unit. If the number is NaN, it was not measured, and a dash is returned.
 fn measured(number: f64, unit: &str) -> String {
     if number.is_nan() { "-".to_owned() } else { format!("{number:.1}{unit}") }
 }
 
-/// Header line of CSV: the names of the fields of [`Measured`], without the profile.
+/// The first line of a CSV report. It has the names of [`Measured`]'s fields, without those of the profile.
 const CSV: &str = "model,isa,threads,sequences,prefill_tokens,decode_tokens,prefill_tok_s,decode_tok_s,first_token_ms,\
                    load_ms,workspace_bytes,kv_bytes,peak_rss_bytes,read_gb_s,integer_gmul_s,prefill_share,decode_share";
 

@@ -3,7 +3,7 @@
 use arenite::gguf::Tensor;
 use arenite::{Gguf, Model, Section};
 
-/// Number of bytes that are read, and number of multiplications that are done.
+/// Number of bytes that a section of the model reads in a run, and number of its multiplications.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
     pub bytes: u64,
@@ -22,7 +22,7 @@ pub fn of(section: Section, gguf: &Gguf<'_>, model: &Model<'_>, run: &Run) -> Op
     }
 }
 
-/// Returns the traffic of all matrices and caches in a whole run: the number of all bytes, and the number of
+/// Returns the traffic of all matrices and caches in a whole run: the number of bytes that are read, and the number of
 /// multiplications of integers.
 pub fn total(gguf: &Gguf<'_>, model: &Model<'_>, run: &Run) -> Traffic {
     let mut sum = Traffic::default();
@@ -37,12 +37,14 @@ pub fn total(gguf: &Gguf<'_>, model: &Model<'_>, run: &Run) -> Traffic {
     sum
 }
 
-/// A run of `tokens` tokens after `before` earlier tokens, in passes of `batch` tokens.
+/// What is measured: the processing of `tokens` tokens, after `before` earlier ones, in passes of at most `batch`
+/// tokens.
 pub struct Run {
     pub tokens: usize,
     pub before: usize,
     pub batch: usize,
-    /// Size of a value in the KV cache, in 34ths of a byte (a q8_0 value takes about 36 of them).
+    /// Size of a value in the KV cache, in units of 1/34 byte, in which it is a whole number for every type. (A q8_0
+    /// value has 34/32 bytes, about 36 units.)
     pub value_34ths: u64,
 }
 
@@ -64,7 +66,7 @@ fn matrices(
             Some(chosen) if is_expert(&tensor) => (experts.max(1), (chosen.used as u64).min(experts.max(1))),
             _ => (1, 1),
         };
-        // Assume that the tokens of a pass choose different experts.
+        // The estimate assumes that the tokens of a pass choose different experts, as far as there are enough experts.
         let read = used.saturating_mul(tokens.div_ceil(passes.max(1))).min(all);
         sum.bytes += (tensor.data.len() as u64 / all).saturating_mul(read).saturating_mul(passes);
         sum.multiplications += columns.saturating_mul(rows).saturating_mul(used).saturating_mul(tokens);
@@ -76,8 +78,8 @@ fn is_expert(tensor: &Tensor<'_>) -> bool {
     tensor.name.contains("_exps.")
 }
 
-/// Returns the section that multiplies by a tensor of the decoder. `tied` is true if the token embedding is also the
-/// output matrix.
+/// Returns the section of the run that multiplies by the tensor `name` of the decoder. `tied` is true if the embedding
+/// of tokens is also the output matrix.
 fn section_of(name: &str, tied: bool) -> Option<Section> {
     let part = name.split('.').rev().nth(1)?;
     if !name.ends_with(".weight") || name.starts_with("enc.") {

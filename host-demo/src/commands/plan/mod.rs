@@ -282,7 +282,7 @@ fn is_packed(gguf: &Gguf<'_>) -> bool {
     matches!(Tokenizer::index_bytes(gguf), Ok(0))
 }
 
-/// Properties of the model that determine a program's flash size and speed.
+/// The properties of a model on which the flash size and the speed of a microcontroller program depend.
 struct Program {
     /// Size of the model and its adapters in bytes.
     file: usize,

@@ -43,8 +43,8 @@ pub struct Recommendation {
 /// Types to which a model can be requantized, from the most accurate to the smallest.
 const TYPES: [Mix; 6] = [Mix::Q8_0, Mix::Q6_K, Mix::Q5_K_S, Mix::Q4_K_S, Mix::Q4_0, Mix::Q3_K_S];
 
-/// Cache types that hardly change answers. A smaller type is chosen only if no other type has room for the requested
-/// context.
+/// Types of the KV cache that hardly change answers. Smaller types are recommended only if these have no room for the
+/// requested context.
 const CACHES: [KvType; 3] = [KvType::F32, KvType::F16, KvType::Q8_0];
 
 /// Recommends types and a cache: the most accurate types that fit and have fast kernels, and the fastest cache that has
@@ -175,7 +175,8 @@ impl<'a> Search<'a> {
         }
         let mut caches = CACHES.to_vec();
         if let Some(core) = self.core {
-            // If several caches have about the same speed, the most accurate comes first.
+            // The caches are sorted by speed. Those of about the same speed stay in the order from the most accurate to
+            // the least accurate.
             let cost = |kv: &KvType| core.attention(*kv).unwrap_or(f64::MAX);
             let least = caches.iter().map(cost).fold(f64::MAX, f64::min);
             caches.sort_by_key(|kv| (4.0 * cost(kv) / least) as u64);

@@ -18,7 +18,7 @@ use crate::common::{error, fixtures, path, stdout};
 
 const TEMPLATE: &str = "tokenizer.chat_template.systemone";
 
-/// Returns the model that llama.cpp's converter wrote, and the requests with the prompts that belong to it.
+/// Returns a model that llama.cpp's converter has written, and requests to it with the expected prompts.
 fn case(kind: &str) -> Option<(Vec<u8>, Value)> {
     let folder = fixtures(&format!("decisions/decision_{kind}_a"))?;
     let reference = serde_json::from_slice(&fs::read(folder.join("ref.json")).unwrap()).unwrap();
@@ -104,8 +104,8 @@ fn renamed(name: &str, of_layer: &[(&str, &str)], layers: &str, others: &[(&str,
     place + &whole.or_else(stem).unwrap_or_else(|| panic!("{name} has no name in checkpoints"))
 }
 
-/// Writes the tensors of a GGUF file as safetensors, together with the tensors `unused`, each of which has one value. A
-/// head that is stored in a separate file is left out.
+/// Writes the tensors of a GGUF file as safetensors. The tensors `unused` are added, each with a single value. The
+/// tensors of a head are left out if the head is stored in a separate file.
 fn write_tensors(gguf: &Gguf<'_>, unused: &[&str], to: &Path, name: impl Fn(&str) -> String) {
     let (mut header, mut data) = (serde_json::Map::new(), Vec::new());
     let is_laya = gguf.tensor("cls.norm.weight").is_some();
@@ -211,7 +211,7 @@ fn write_folder(kind: &str, gguf: &Gguf<'_>, folder: &Path) {
     write_tensors(gguf, &[], &folder.join("model.safetensors"), of_qwen);
 }
 
-/// Writes clef's head under the names of torch's modules. In these modules, query, key and value are one tensor.
+/// Writes the head of a clef model under the names of torch's modules, which have query, key and value in one tensor.
 fn write_joint_head(gguf: &Gguf<'_>, to: &Path) {
     const LAYER: &[(&str, &str)] = &[
         ("attn_norm", "norm1"),
@@ -295,7 +295,7 @@ fn write_joint_head(gguf: &Gguf<'_>, to: &Path) {
     fs::write(to, [&(header.len() as u64).to_le_bytes()[..], &header, &data].concat()).unwrap();
 }
 
-/// Returns true for a tensor of a head that is stored in a separate file.
+/// Returns true for the tensors that belong to a head, and that are absent if the head has a separate file.
 fn is_of_head(name: &str) -> bool {
     ["decision.", "dec.", "token_types", "cls."].iter().any(|begin| name.starts_with(begin))
 }
@@ -348,7 +348,7 @@ fn decision_models_are_those_of_llama_cpps_converter() {
             };
             assert!(is_right, "{kind} {}", tensor.name);
         }
-        // The text of the template differs from llama.cpp's, but the prompts are the same.
+        // The template differs from the one that llama.cpp's converter writes, but gives the same prompts.
         let template = new.str("tokenizer.chat_template", "systemone").unwrap().unwrap();
         let template = std::str::from_utf8(template).unwrap();
         let file = with_template(&reference, template, folder.path().join("template.gguf"));

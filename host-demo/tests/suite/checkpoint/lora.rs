@@ -65,7 +65,7 @@ fn adapters_are_converted_and_merged() {
     let half = format!("{}:0.5", path(&adapter));
     assert!(near(&with(&[&half, &half]), &expected));
     assert_eq!(with(&[&format!("{}:0", path(&adapter))]), plain);
-    // Subtracting the adapter from the merged model gives a model that generates the tokens of the original model.
+    // If the adapter is subtracted from the merged model, the result generates the same tokens as the original model.
     let back = directory.path().join("back.gguf");
     stdout(&["merge", path(&merged), &format!("{}:-1", path(&adapter)), path(&back)]);
     assert_eq!(ids(&back), ids(&model));
@@ -159,7 +159,8 @@ fn saved_modules_may_have_three_names() {
     assert!(message.contains("lm_head.weight differ"), "{message}");
 }
 
-/// Adapters are refused if they are incomplete, or if they do more than add a product of two matrices to a matrix.
+/// An adapter is refused if it is incomplete, or if its effect is not the addition of a product of two matrices to a
+/// matrix.
 #[test]
 fn other_adapters_are_refused() {
     let directory = tempfile::tempdir().unwrap();

@@ -71,7 +71,7 @@ fn write(gguf: &Gguf<'_>, to: &Path) {
     fs::write(to, [&(header.len() as u64).to_le_bytes()[..], &header, &data].concat()).unwrap();
 }
 
-/// Writes the tokenizer of own_commands, limited to its first `rows` tokens.
+/// Writes the tokenizer of the test checkpoint `own_commands`, limited to its first `rows` tokens.
 fn write_tokenizer(rows: u64, folder: &Path) {
     let text = fs::read(checkpoint("own_commands").join("tokenizer.json")).unwrap();
     let mut tokenizer: Value = serde_json::from_slice(&text).unwrap();
@@ -87,7 +87,8 @@ fn write_tokenizer(rows: u64, folder: &Path) {
     fs::write(folder.join("tokenizer.json"), tokenizer.to_string()).unwrap();
 }
 
-/// llama.cpp's converter wrote the fixture. All drafts in this text are accepted.
+/// The fixture was written by llama.cpp's converter. For the text of this test, all tokens that its predicting layers
+/// propose are right.
 #[test]
 fn they_are_kept_as_in_llama_cpps_files() {
     let Some(root) = fixtures("drafts") else { return skip("fixtures/drafts") };

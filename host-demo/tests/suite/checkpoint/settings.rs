@@ -1,4 +1,4 @@
-//! Settings in `config.json`. Some are followed, some are refused, and some are left out with a note.
+//! Tests of settings in `config.json`: some are converted, some are refused, and some are left out with a note.
 
 use std::fs;
 use std::path::Path;
@@ -68,8 +68,8 @@ fn absent_settings_are_the_defaults_of_the_class() {
     }
 }
 
-/// Gives two tokens the names of a reranker's labels, "yes" and "no". Removes all merges, because they may refer to the
-/// old names.
+/// Renames two tokens to "yes" and "no", the labels of a reranker. Removes all merges, because they may contain the old
+/// names.
 fn name_labels(folder: &Path, ids: &Value) {
     let file = folder.join("tokenizer.json");
     let mut json: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
@@ -122,7 +122,8 @@ fn rare_settings_are_followed() {
     }
 }
 
-/// If an architecture cannot follow a setting, the error names the setting.
+/// If an architecture cannot represent a setting of a checkpoint, the conversion fails, and the error names the
+/// setting.
 #[test]
 fn rare_settings_are_refused() {
     let directory = tempfile::tempdir().unwrap();
@@ -152,8 +153,8 @@ fn rare_settings_are_refused() {
     stdout(&["convert", "hf", path(&folder), path(&model)]);
 }
 
-/// A window that the file cannot express is refused. A note tells why layers beyond the config's number of layers are
-/// left out.
+/// A sliding window is refused if the file cannot express it. If the checkpoint has more layers than the config states,
+/// they are left out, and a note says so.
 #[test]
 fn windows_and_layers_are_not_left_out_in_silence() {
     let directory = tempfile::tempdir().unwrap();
@@ -182,8 +183,8 @@ fn windows_and_layers_are_not_left_out_in_silence() {
     }
 }
 
-/// A note names each setting that is left out: slopes of MPT other than 8, because transformers ignores them, and
-/// dynamic scaling, because it begins only after the context.
+/// Some settings are left out, with a note that names them: ALiBi slopes of MPT other than 8, because transformers
+/// ignores them, too; and dynamic scaling, because it only begins beyond the context.
 #[test]
 fn settings_that_are_left_out_are_said() {
     let directory = tempfile::tempdir().unwrap();
@@ -229,7 +230,8 @@ fn special_tokens_outside_of_the_vocabulary_are_left_out() {
         case["config"][field] = 50256.into();
     }
     write_tiny(&case, &folder);
-    // The tokenizer's own settings name the tokens that begin and end a text, but no padding token.
+    // The tokenizer's own settings name tokens for the beginning and the end of a text, but none for padding. Only the
+    // padding id of the config is therefore missing in the first case.
     for left_out in [&["pad_token_id"][..], &["bos_token_id", "eos_token_id", "pad_token_id"]] {
         let ran = arenite(&["convert", "hf", path(&folder), path(&model)]);
         let stderr = String::from_utf8_lossy(&ran.stderr);
@@ -358,7 +360,7 @@ fn activation_functions_have_one_name() {
     }
 }
 
-/// In transformers 5.24 the class GemmaMLP uses `hidden_act`, and ignores `hidden_activation`.
+/// transformers' class GemmaMLP reads `hidden_act` and ignores `hidden_activation` (as of version 5.24).
 #[test]
 fn gemma_has_one_field_for_its_activation_function() {
     let directory = tempfile::tempdir().unwrap();
@@ -392,7 +394,8 @@ fn a_reranker_takes_its_labels_from_the_given_vocabulary() {
     }
     name_labels(&other, &all["labels"]);
     stdout(&["convert", "hf", path(&other), path(&want)]);
-    // The model's own vocabulary has no labels. `--tokenizer` accepts a file of any name.
+    // Without `--tokenizer` the conversion fails, because the model's own vocabulary has no labels. `--tokenizer`
+    // accepts a folder, or a file of any name.
     assert!(error(&["convert", "hf", path(&folder), path(&model)]).contains("which a reranker needs"));
     let file = directory.path().join("labels.json");
     fs::copy(other.join("tokenizer.json"), &file).unwrap();

@@ -11,8 +11,8 @@ use super::checkpoint;
 use super::tiny::write_tiny;
 use crate::common::{arenite, path};
 
-/// For each class and each setting, one value other than the default. `sweep.py` compared all variants, and then wrote
-/// the results.
+/// For each class, each setting is changed to a value other than its default. `sweep.py` tested all of these models in
+/// transformers and wrote the expected results.
 #[test]
 fn settings_of_all_classes_are_followed_or_refused() {
     let all: Value = serde_json::from_slice(&fs::read(checkpoint("sweep.json")).unwrap()).unwrap();
@@ -34,7 +34,7 @@ fn settings_of_all_classes_are_followed_or_refused() {
     });
 }
 
-/// Checks the class with the settings of the case, and with each changed setting.
+/// Checks a model class twice over: with the settings of its case, and with each of the changed settings.
 fn check(case: &Value, folder: &Path, (tokens, decoder): (&str, &str)) {
     let mut tiny = case.clone();
     tiny["tensors"] = unfolded(&case["tensors"]).into();
@@ -74,7 +74,8 @@ fn check(case: &Value, folder: &Path, (tokens, decoder): (&str, &str)) {
     }
 }
 
-/// Returns the shape of each tensor. A name with `*` stands for the tensors of several layers.
+/// Returns the shapes of all tensors by their names. In the test's file, a name with `*` stands for tensors of several
+/// layers.
 fn unfolded(tensors: &Value) -> Map<String, Value> {
     let mut all = Map::new();
     for tensor in tensors.as_array().unwrap() {

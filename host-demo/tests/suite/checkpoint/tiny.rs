@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::checkpoint;
 
-/// Computes the values of a tensor from its name, in the same way as `tiny.py`.
+/// Computes the values of a tensor from its name. `tiny.py`, which made the expected results, computes the same values.
 pub fn weights(name: &str, shape: &[usize]) -> Vec<u8> {
     let fnv = |state: u64, byte: u8| (state ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
     let mut state = name.bytes().fold(0xcbf2_9ce4_8422_2325, fnv);
@@ -19,7 +19,7 @@ pub fn weights(name: &str, shape: &[usize]) -> Vec<u8> {
     (0..shape.iter().product()).flat_map(|_: usize| next().to_le_bytes()).collect()
 }
 
-/// Writes tensors with these shapes. The values are computed from the names.
+/// Writes a file of tensors with the given shapes. Their values are computed from their names.
 pub fn write_tensors(shapes: &Value, path: &Path) {
     let (mut header, mut data) = (serde_json::Map::new(), Vec::new());
     for (name, shape) in shapes.as_object().unwrap() {

@@ -14,13 +14,14 @@ use crate::kernel::panel::{functions, scales};
 use crate::kernel::quantized::{Multiply, Tile};
 use crate::quant::Format;
 
-/// Number of weights of a row, all with the same scale, that one tile product multiplies.
+/// Number of consecutive weights of a row that one product of tiles multiplies. All of these weights have the same
+/// scale.
 pub const fn span<F: Format>() -> usize {
     if F::ELEMENTS == 256 && F::GROUP == 16 || F::FLOAT_GROUPS { 16 } else { 32 }
 }
 
-/// The functions for a format. The first generic argument of these functions is true if a group's sum of products fits
-/// an i16.
+/// Returns the functions that multiply a panel of a format. Their first generic argument is true if the sum of a
+/// group's products fits in an i16.
 pub const fn of<F: Format>() -> &'static [Multiply] {
     const { assert!(F::M.is_none() || F::BIAS == 0 && !F::FLOAT_GROUPS) }
     if const { F::ELEMENTS == 256 && fits_i16::<F>(F::GROUP as u32) } {
@@ -30,8 +31,9 @@ pub const fn of<F: Format>() -> &'static [Multiply] {
     }
 }
 
-/// Returns `acc + sum * w * x`. The form of the instruction that is used here keeps `acc` in its register. With the
-/// forms that the compiler would choose, all accumulators are copied in every group, and some are in memory.
+/// Returns `acc + sum * w * x`. This is assembly, because the instruction has several forms. The form used here keeps
+/// `acc` in its register. With the forms that the compiler would choose, it copies all accumulators for every group and
+/// keeps some of them in memory.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn add(mut acc: __m512, w: __m512, x: f32, sum: __m512i) -> __m512 {
@@ -75,7 +77,8 @@ macro_rules! each {
     }};
 }
 
-/// The chunk that contains group `g`, and the half of the chunk (0 or 1) if a chunk has two groups.
+/// Returns the chunk that contains the group `g` of weights. If a chunk has two groups, also returns in which half of
+/// the chunk the group is, 0 or 1; otherwise this is 0.
 #[inline(always)]
 fn place<const SCALES: u8>(g: usize) -> (usize, usize) {
     if SCALES == scales::HALVES { (g / 2, g % 2) } else { (g, 0) }
@@ -99,7 +102,8 @@ unsafe fn chunks<const SHORT: bool, const T: usize, const SCALES: u8>(tile: &Til
             let (b, half) = place::<SCALES>(g);
             scratch.multiply(g, tile.panel.add(b * size + half * (CODES / 2)), q.add(g * span), tile.cols);
         };
-        // Factors on two sums of activations, which subtract the bias of both halves of a chunk or of one half.
+        // Each sum of activations is multiplied by one of these factors and added. This subtracts the bias from both
+        // halves of a chunk or from one half.
         let less = -i16::from(tile.bias);
         let words = |low: i16, high: i16| _mm512_set1_epi32(i32::from(high) << 16 | i32::from(low) & 0xffff);
         let less = if SCALES == scales::HALVES { [words(less, 0), words(0, less)] } else { [words(less, less); 2] };
@@ -115,7 +119,8 @@ unsafe fn chunks<const SHORT: bool, const T: usize, const SCALES: u8>(tile: &Til
             let floats = |line: usize| _mm512_loadu_ps(tile.panel.add(b * size + CODES + line * LINE).cast());
             let (scale, less) = (floats(half), if half == 0 { less[0] } else { less[1] });
             let minimum = if SCALES == scales::MINIMUM { floats(1) } else { scale };
-            // `at` is the offset of both scales and sums, because a scale has as many bytes as two sums.
+            // `at` is an offset in bytes of the scales and of the sums. It is the same for both, because a scale has as
+            // many bytes as two sums.
             each!(t, (at, b * 4, tile.cols / 8), {
                 let d = *d.byte_add(at);
                 let of = |to, factors| words_by(to, factors, sums.byte_add(at));
@@ -185,7 +190,8 @@ unsafe fn blocks<const SHORT: bool, const T: usize, const GROUP: usize, const MI
                     };
                 });
             }
-            // This is a macro, because a closure would not be inlined, and its accumulators would be in memory.
+            // `finish` is a macro and not a closure. A closure would not be inlined, so the accumulators that it uses
+            // would be in memory.
             macro_rules! finish {
                 ($line:expr, $total:expr) => {{
                     let (scale, total) = (_mm512_loadu_ps(w.add($line).cast()), $total);

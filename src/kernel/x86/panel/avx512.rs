@@ -77,13 +77,14 @@ unsafe fn packing<F: Format, const SCALES: u8>(pack: &Pack<'_>, tile: &Tile<'_>)
     unsafe { chunks_of::<_, TOKENS, SCALES, true>(&Packing::<F>(pack, PhantomData), tile) }
 }
 
-/// A panel whose chunks are packed beforehand ([`Packed`]) or on demand ([`Packing`]).
+/// A panel of weights. Its chunks are packed either before the multiplication ([`Packed`]) or when they are first
+/// needed ([`Packing`]).
 ///
 /// # Safety
 ///
 /// After `chunk(b)` the panel contains chunk `b`.
 unsafe trait Source {
-    /// Number of chunks that are packed before the first chunk is multiplied.
+    /// Number of chunks of a panel that are packed before the panel's first chunk is multiplied.
     const LEAD: usize;
     /// Ensures that chunk `b` is in the panel.
     ///
@@ -91,7 +92,7 @@ unsafe trait Source {
     ///
     /// The processor has AVX-512, and this function was called for all earlier chunks.
     unsafe fn chunk(&self, b: usize);
-    /// The floats of a panel line: the `d` or the `m` of each row. This function is called once per line.
+    /// Loads the floats of a line of the panel: `d` or `m` of each row. Each line is loaded once.
     ///
     /// # Safety
     ///
@@ -119,8 +120,8 @@ struct Packing<'a, F>(&'a Pack<'a>, PhantomData<F>);
 
 // SAFETY: a block is packed when the first chunk of the block is requested.
 unsafe impl<F: Format> Source for Packing<'_, F> {
-    /// A chunk is packed one step ahead, because the floats of a line are stored one by one, and a vector load that
-    /// follows immediately would wait for these stores.
+    /// Each chunk is packed one step before it is multiplied. If it were multiplied at once, the vector load of a line
+    /// would have to wait, because the floats of the line are stored one by one.
     const LEAD: usize = 1;
     #[inline(always)]
     unsafe fn chunk(&self, b: usize) {
@@ -130,8 +131,8 @@ unsafe impl<F: Format> Source for Packing<'_, F> {
             unsafe { pack::block::<F, true, false, true>(self.0, b / chunks) };
         }
     }
-    /// Converts a line of f16 to floats, and stores the floats in the panel for the multiplication with the next
-    /// tokens.
+    /// Converts a line of f16 of the panel to floats. Also stores the floats in the panel, because the next tokens are
+    /// multiplied with the converted panel.
     #[inline(always)]
     unsafe fn floats<const M: bool>(&self, line: *const u8) -> __m512 {
         // SAFETY: the caller promises the line, which is in the panel that this value packs.
@@ -156,7 +157,8 @@ unsafe fn chunks_of<S: Source, const T: usize, const SCALES: u8, const AHEAD: bo
         let mut ahead = Ahead::new(tile.ahead, chunks);
         let mut acc = [_mm512_setzero_ps(); T];
         let size = chunk_size(if SCALES == scales::ONE { 1 } else { 2 });
-        // Factors on two sums of activations, which subtract the bias of both halves of a chunk or of one half.
+        // Factors for a pair of sums of activations. They subtract the codes' bias, for both halves of a chunk or for
+        // one half only.
         let less = -i16::from(tile.bias);
         let words = |low: i16, high: i16| _mm512_set1_epi32(i32::from(high) << 16 | i32::from(low) & 0xffff);
         let (zero, one) = (_mm512_setzero_si512(), _mm512_set1_epi16(1));
@@ -258,8 +260,8 @@ unsafe fn blocks_of<const SHORT: bool, const T: usize, const GROUP: usize, const
                     products::<T, 4>(&mut sums, w.add(group * 4 * LINE), q);
                 }
                 let scale = _mm512_loadu_si512(w.add(BlockLayout::SCALES + group * LINE).cast());
-                // A short sum is an i16 in the lower word of its lane. The upper word has only the sign of the sum, and
-                // is multiplied by zero.
+                // If sums are short, each lane has an i16 sum in its lower word. The upper word has only copies of the
+                // sum's sign, so it is multiplied by zero.
                 let scale = if SHORT { _mm512_maskz_mov_epi16(0x5555_5555, scale) } else { scale };
                 for (total, sums) in total.iter_mut().zip(sums) {
                     *total = if SHORT {

@@ -40,8 +40,8 @@ impl ThoughtBudget {
         self.left = 0;
     }
 
-    /// Returns the next token of the text that closes the thought; `None` while the budget lasts. Tokens that the
-    /// grammar `constraint` does not allow are not forced.
+    /// Once the budget is used up, returns the next token of the text that closes the thought. Before that, returns
+    /// `None`. A token that the grammar `constraint` forbids is not forced.
     ///
     /// # Errors
     ///
@@ -66,7 +66,7 @@ impl ThoughtBudget {
         Ok(next)
     }
 
-    /// Adds the text of a token. Returns false if no further thought can follow.
+    /// Counts a token of the answer by its text. Returns false if the answer can contain no further thought.
     pub fn push(&mut self, piece: &str) -> bool {
         if self.reader.is_thinking() {
             self.left = self.left.saturating_sub(1);

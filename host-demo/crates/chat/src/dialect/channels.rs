@@ -26,8 +26,8 @@ pub struct Header {
 }
 
 impl Header {
-    /// Parses `assistant<|channel|>commentary to=functions.NAME <|constrain|>json`; the recipient may precede the
-    /// channel.
+    /// Parses the header of a message, such as `assistant<|channel|>commentary to=functions.NAME <|constrain|>json`.
+    /// The recipient may also stand before the channel.
     pub fn of(text: &str, channel: &str) -> Self {
         let (role, rest) = text.rsplit_once(channel).unwrap_or(("", text));
         let name = unwrapped(rest).trim_start().split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default().into();

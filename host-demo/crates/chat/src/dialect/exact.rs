@@ -3,7 +3,7 @@
 
 use serde_json::{Number, Value};
 
-/// Noncharacter before and after the digits, which does not occur in other texts.
+/// Noncharacter that is put before and after the digits of a long integer. It does not occur in other texts.
 const MARK: char = '\u{fdd3}';
 /// Minimum number of digits of an integer that has more than 64 bits.
 const MANY: usize = 19;
@@ -16,7 +16,7 @@ pub fn number(word: &str) -> Option<Value> {
     }
 }
 
-/// Returns false if a text has no integer of more than 64 bits.
+/// Returns true if a text may have an integer of more than 64 bits, because it has enough digits in a row.
 pub fn may_have_large(text: &str) -> bool {
     let is_other = |byte: &u8| !byte.is_ascii_digit();
     text.as_bytes().split(is_other).any(|digits| digits.len() >= MANY)
@@ -34,7 +34,7 @@ pub fn digits(text: &str) -> Option<&str> {
     text.strip_prefix(MARK)?.strip_suffix(MARK)
 }
 
-/// Writes the integers of a written value without their marks and quotes.
+/// Removes the marks and the quotes around the large integers of a value that was written as JSON.
 pub fn bare(written: &str) -> String {
     match written.contains(MARK) {
         true => written.replace(&format!("\"{MARK}"), "").replace(&format!("{MARK}\""), "").replace(MARK, ""),

@@ -20,7 +20,8 @@ pub struct Constraint<'r> {
 const MOST_CALLS: u32 = 8;
 
 impl Constraint<'_> {
-    /// Returns the grammar of a pattern: delimiters that are tokens match by id, everything else as text.
+    /// Returns the grammar of a text with delimiters. A delimiter that is a token is matched by its id, and the rest as
+    /// text.
     fn mark(&self, pattern: &str) -> Piece {
         let piece = |(is_mark, text): (bool, &str)| match self.marks.id_of(text).filter(|_| is_mark) {
             Some(id) => Piece::Token(id),
@@ -35,7 +36,7 @@ impl Constraint<'_> {
         Piece::Seq(vec![Piece::Without(unwrapped(pattern)), self.mark(pattern)])
     }
 
-    /// A value that matches a schema, as the content of an answer.
+    /// Returns the grammar of an answer whose content is a value that matches `schema`.
     pub fn content(&self, schema: &Value) -> Piece {
         let value = Piece::Schema(schema.clone());
         match self.dialect.own {
@@ -88,8 +89,8 @@ impl Constraint<'_> {
     /// One or more calls in a form.
     pub fn calls_in(&self, form: &CallForm<String>, tools: &[&Tool], is_parallel: bool) -> Piece {
         let most = if is_parallel { MOST_CALLS } else { 1 };
-        // The start of the first call stands before the rule, not in it, so that a grammar without the start has the
-        // same rule.
+        // The text before the first call's name (`head`) is outside of the rule for a call. A grammar of calls without
+        // this text therefore shares the rule.
         let calls = Piece::Alt(tools.iter().map(|tool| self.call(form, tool)).collect());
         let one = Piece::Seq(vec![self.head(form), Piece::Rule(Arc::new(calls))]);
         let several = |between: &str| {
@@ -152,7 +153,8 @@ impl Constraint<'_> {
         }
     }
 
-    /// The delimiter at the start of calls, and the grammar of the text after it; `None` if calls have no delimiter.
+    /// Returns the delimiter at the start of calls, and the grammar of the text after the delimiter. `None` if the
+    /// calls of the dialect have no delimiter.
     pub fn after_mark(&self, tools: &[&Tool], is_parallel: bool) -> Option<(String, Piece)> {
         match self.dialect.own {
             Own::Form(own) => {
@@ -211,8 +213,8 @@ impl Constraint<'_> {
         }
     }
 
-    /// Returns the grammar of one call, without the delimiters around the list of calls and the delimiter before the
-    /// name.
+    /// Returns the grammar of a single call. It does not include the delimiters around the list of calls, nor the
+    /// delimiter before the function's name.
     fn call(&self, form: &CallForm<String>, tool: &Tool) -> Piece {
         let text = |text: String| Piece::Text(text);
         let schema = || Piece::Schema(tool.parameters.clone());
@@ -270,7 +272,8 @@ impl Constraint<'_> {
         }
     }
 
-    /// Returns a function's name as the form writes the name. Kimi K2 adds a prefix and the number of the call.
+    /// Returns the name of a function as the model writes it in this form. Kimi K2 writes a prefix before it and the
+    /// number of the call after it.
     fn named(&self, between: &str, name: &str) -> String {
         match unwrapped(between).as_str() {
             "<|tool_call_argument_begin|>" => format!("functions.{name}:0"),
@@ -288,7 +291,8 @@ impl Constraint<'_> {
 
     fn tagged(&self, tool: &Tool, call: &Tag<String>, parameter: &Tag<String>, pad: &str) -> Piece {
         let text = |text: &str| Piece::Text(text.into());
-        // Most forms put each element on its own line. Values are on their own lines only if `pad` is a line break.
+        // In most forms, each element is on a line of its own. A value is on its own line only if `pad` is a line
+        // break.
         let opening = unwrapped(&call.open);
         let is_tight = ["<function name", "<|open|>"].iter().any(|start| opening.starts_with(start));
         let line = if is_tight || opening.contains("steptml") { "" } else { "\n" };
@@ -329,7 +333,7 @@ impl Constraint<'_> {
         Piece::Seq(vec![value_of(tool, name), self.mark(close)])
     }
 
-    /// An unquoted text that the parameter's schema allows, then the closing delimiter.
+    /// Matches an argument without quotes: a text that the parameter's schema allows, then the closing delimiter.
     fn texts(&self, tool: &Tool, name: &str, close: &str) -> Piece {
         let schema = tool.schema(name).unwrap_or(&Value::Null);
         let values = schema.get("enum").and_then(Value::as_array).map(Vec::as_slice);
@@ -356,7 +360,7 @@ fn fence(form: &CallForm<String>) -> (&'static str, &'static str) {
 /// The value of an argument, in JSON.
 fn value_of(tool: &Tool, name: &str) -> Piece {
     let mut schema = tool.schema(name).cloned().unwrap_or(Value::Bool(true));
-    // Add the definitions, because references in this part of the schema point to them.
+    // Adds the definitions of the whole schema, because references in the parameter's schema point to them.
     for key in ["$defs", "definitions"] {
         if let (Some(defs), Some(schema)) = (tool.parameters.get(key), schema.as_object_mut()) {
             schema.entry(key).or_insert_with(|| defs.clone());
@@ -365,7 +369,7 @@ fn value_of(tool: &Tool, name: &str) -> Piece {
     Piece::Schema(schema)
 }
 
-/// Returns the grammar of each parameter, and true if the parameter is required.
+/// Returns the grammars of a function's arguments. The flag of each is true if the argument is required.
 fn pairs(tool: &Tool, pair: &dyn Fn(&str) -> Piece) -> Vec<(Piece, bool)> {
     let required = tool.parameters.get("required").and_then(Value::as_array);
     let is_required = |name: &str| required.is_some_and(|list| list.iter().any(|other| other == name));
@@ -382,7 +386,8 @@ fn members(tool: &Tool, pair: &dyn Fn(&str) -> Piece) -> Piece {
     Piece::Seq(each.collect())
 }
 
-/// Removes a delimiter from the beginning of a grammar: the remainder applies after the delimiter.
+/// Removes the delimiter `mark` from the beginning of a grammar. The result is the grammar of the text after the
+/// delimiter.
 fn after(piece: Piece, mark: &str) -> Piece {
     strip(piece, &mut pieces(mark).into_iter().collect())
 }

@@ -1,11 +1,11 @@
 //! The gate waits for a delimiter in an answer (the end of a thought or the start of a call). A grammar applies after
 //! this delimiter.
 
-/// The delimiter to wait for, and the kind of the text before it.
+/// Which delimiter a gate waits for, and whether the text before it is a thought.
 #[derive(Clone, Debug)]
 pub struct GateSettings {
     pub until: String,
-    /// True if the text before the delimiter is a thought. The answer then follows the delimiter.
+    /// True if the text before the delimiter is a thought, and the answer begins after the delimiter.
     pub is_thought: bool,
     /// The delimiter to wait for after this one.
     pub then: Option<Box<GateSettings>>,
@@ -15,7 +15,7 @@ pub struct GateSettings {
 #[derive(Clone, Debug)]
 pub struct Gate {
     settings: GateSettings,
-    /// The end of the text, long enough to contain the delimiter.
+    /// The last part of the text so far, long enough to contain the delimiter.
     tail: String,
 }
 
@@ -24,7 +24,7 @@ impl Gate {
         Self { settings, tail: String::new() }
     }
 
-    /// Returns true if the text before the delimiter is a thought.
+    /// Returns true if the text up to the gate's delimiter is a thought.
     pub fn is_thought(&self) -> bool {
         self.settings.is_thought
     }
@@ -39,7 +39,7 @@ impl Gate {
         if may_end { self.clone().push(piece) } else { None }
     }
 
-    /// Adds the text of a token. Returns the text after the delimiter once the delimiter is complete.
+    /// Adds the text of a token. Once the gate's delimiter is complete, returns the text after it.
     pub fn push(&mut self, piece: &str) -> Option<String> {
         let until = &self.settings.until;
         self.tail += piece;

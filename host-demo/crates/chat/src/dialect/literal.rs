@@ -16,7 +16,7 @@ pub const MOST_NAME: usize = 256;
 pub struct Literals<'t> {
     pub text: &'t str,
     pub at: usize,
-    /// The delimiter around texts, in addition to ordinary quotes.
+    /// The model's own delimiter around texts. Ordinary quotes are accepted, too.
     quote: &'t str,
 }
 
@@ -66,8 +66,8 @@ impl<'t> Literals<'t> {
         }
     }
 
-    /// Returns the length of the name before `close`. The search covers only the first bytes, so that more text does
-    /// not change the result.
+    /// Returns the length of the function name before `close`. Only searches the first bytes, so that the result stays
+    /// the same when more text arrives.
     pub fn name_end(&self, close: &str) -> Step<usize> {
         match self.rest().find(close) {
             Some(len) if len <= MOST_NAME => Ok(len),
@@ -155,7 +155,7 @@ impl<'t> Literals<'t> {
         }
     }
 
-    /// Parses pairs of a key, `between` and a value, up to `close`.
+    /// Parses the members of an object up to `close`. In each of them, `between` stands between the key and the value.
     pub fn members(&mut self, close: &str, between: &str, depth: usize) -> Step<Map<String, Value>> {
         let mut members = Map::new();
         loop {

@@ -12,14 +12,15 @@ use super::step::{Step, Unread};
 pub struct After<'m> {
     /// The delimiter after the value; empty if there is none.
     pub mark: &'m str,
-    /// True if the value may end with the answer. The arguments of a call must be complete even at the end of the
-    /// answer.
+    /// True if the end of the answer may replace closing brackets of the value. The arguments of a call must have
+    /// theirs even then.
     pub may_be_end: bool,
 }
 
 /// Parses a value at the start of a text. Returns the value and the length of its text.
 pub fn value(text: &str, after: After<'_>) -> Step<(Value, usize)> {
-    // Number of brackets around the arguments: one for the call, and one for a list of calls.
+    // Counts the brackets that may be missing at the end: one for the call and, if the text is a list of calls, one for
+    // the list.
     let outer = if text.starts_with('[') { 2 } else { 1 };
     let mut reader = Loose { input: Literals::new(text, ""), after, outer };
     let value = reader.value(0)?;
@@ -43,7 +44,8 @@ pub fn whole(text: &str) -> Option<Value> {
     (len == text.len()).then_some(value)
 }
 
-/// Skips surplus closing brackets before the delimiter `close` or before the end of the answer.
+/// Skips closing brackets that belong to no opening bracket, if the delimiter `close` or the end of the answer follows
+/// them.
 pub fn skip_surplus(input: &mut Literals<'_>, close: &str, is_end: bool) -> Step<()> {
     let rest = input.rest().trim_start();
     let after = rest.trim_start_matches(|c: char| c.is_whitespace() || c == '}' || c == ']');
@@ -63,7 +65,7 @@ pub fn skip_surplus(input: &mut Literals<'_>, close: &str, is_end: bool) -> Step
 struct Loose<'t> {
     input: Literals<'t>,
     after: After<'t>,
-    /// Number of brackets that may be missing at the end of the answer.
+    /// Number of brackets around the value that may be missing at the end of the answer.
     outer: usize,
 }
 

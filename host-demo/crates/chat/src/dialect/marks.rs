@@ -12,12 +12,13 @@ use super::{Syntax, Tag};
 /// not occur in other text.
 const OPEN: char = '\u{fdd0}';
 const CLOSE: char = '\u{fdd1}';
-/// Noncharacter after a delimiter that is a control token; [`CLOSE`] is the noncharacter after a delimiter that is any
-/// other token.
+/// The noncharacter that ends a delimiter that is a control token. The end of a delimiter that is another token is
+/// marked by [`CLOSE`].
 const CLOSE_CONTROL: char = '\u{fdd2}';
 const ALL: [char; 3] = [OPEN, CLOSE, CLOSE_CONTROL];
 
-/// The tokens of a vocabulary that are delimiters. A *wrapped* spelling is a spelling between two noncharacters.
+/// The tokens of a vocabulary that are delimiters of thoughts and calls. A *wrapped* spelling is a token's spelling
+/// between two noncharacters, which tell the token from a text that looks the same.
 #[derive(Clone, Debug, Default)]
 pub struct Marks {
     /// Wrapped spellings by token id.
@@ -48,7 +49,7 @@ impl Marks {
         Self { by_id, spelled }
     }
 
-    /// Makes a vocabulary in which each spelling is a user-defined token.
+    /// Makes the delimiters for a test: each spelling is a user-defined token, whose id is its index.
     #[cfg(test)]
     pub fn from_spellings(tokens: &[&str]) -> Self {
         let wrapped = |token: &&str| (token.to_string(), format!("{OPEN}{token}{CLOSE}"));
@@ -57,7 +58,7 @@ impl Marks {
         Self { by_id, spelled }
     }
 
-    /// Returns the wrapped spelling of a token, if it is a delimiter.
+    /// Returns the spelling of a delimiter, wrapped in noncharacters; `None` if the token is not a delimiter.
     pub fn text_of(&self, id: TokenId) -> Option<&str> {
         self.by_id.get(&id).map(String::as_str)
     }
@@ -71,7 +72,7 @@ impl Marks {
         self.by_id.is_empty()
     }
 
-    /// Wraps every delimiter of `pattern` that is a token of the vocabulary.
+    /// Wraps every delimiter of `pattern` that is a token of the vocabulary in noncharacters.
     pub fn resolve(&self, pattern: &str) -> String {
         let mut out = String::new();
         let mut rest = pattern;
@@ -118,7 +119,7 @@ pub fn ends_token(piece: &str) -> bool {
     piece.ends_with([CLOSE, CLOSE_CONTROL])
 }
 
-/// Splits a pattern into its delimiters that are tokens (`true`) and the text between them.
+/// Splits a pattern into pieces: delimiters that are tokens (`true`), and the text between them (`false`).
 pub fn pieces(pattern: &str) -> Vec<(bool, &str)> {
     let mut pieces = Vec::new();
     let mut rest = pattern;

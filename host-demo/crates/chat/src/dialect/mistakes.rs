@@ -91,8 +91,8 @@ fn text_with_mistakes_that_is_no_call() {
     }
 }
 
-/// The time is proportional to the length of the call. If it were proportional to the square of the length, this test
-/// would take days.
+/// Reads a long call in small pieces, in time proportional to its length. If the time were proportional to the square
+/// of the length, this test would take days.
 #[test]
 fn a_long_call_in_small_pieces() {
     let code = "if (a[b]) {\n\tc(\"\\d\");\n}\n".replace('"', "'").repeat(100_000);
@@ -129,7 +129,8 @@ fn calls_at_the_end_of_a_thought_that_is_not_closed() {
     assert_eq!(closed, ("Done".into(), format!("plan\n{call}"), vec![]));
 }
 
-/// Amounts of a currency in its smallest unit, and hashes, have more than 64 bits. Clients read them exactly.
+/// Some arguments have more than 64 bits, such as hashes, or amounts of a currency in its smallest unit. Clients must
+/// get them exactly.
 #[test]
 fn large_integers_stay_exact() {
     for number in ["123456789012345678901234567890", "-9223372036854775809", "18446744073709551616"] {
@@ -143,7 +144,7 @@ fn large_integers_stay_exact() {
             assert_eq!(call.arguments.replace(": ", ":").replace(", ", ","), wanted, "{form}");
         }
     }
-    // Smaller integers and other numbers are values of their own.
+    // Integers of up to 64 bits and other numbers stay numbers. They are not held as texts.
     let text = "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"at\": {\"a\": 18446744073709551615, \"b\": 1.0e25}}}\n</tool_call>";
     let wanted = vec![("get_weather".to_string(), json!({ "at": { "a": u64::MAX, "b": 1.0e25 } }))];
     assert_eq!(read(text), (String::new(), String::new(), wanted));

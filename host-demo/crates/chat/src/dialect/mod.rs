@@ -54,9 +54,9 @@ pub use tools::{Call, Tool, Tools};
 pub struct CallForm<S> {
     /// The models that write this form.
     pub family: &'static str,
-    /// The delimiter before the calls; empty if each call begins with a delimiter of its own.
+    /// The delimiter before the first call. Empty if each call begins with a delimiter of its own.
     pub open: S,
-    /// The delimiter after the calls; empty if the calls end with the answer.
+    /// The delimiter after the calls. Empty if no delimiter follows them before the end of the answer.
     pub close: S,
     pub syntax: Syntax<S>,
 }
@@ -71,8 +71,8 @@ pub enum Syntax<S> {
     Named { lead: S, before: S, id: S, between: S, after: S },
     /// A call element with one element for each parameter. `pad` surrounds values.
     Tagged { call: Tag<S>, parameter: Tag<S>, pad: &'static str },
-    /// A name, then pairs of a key and a value. The three delimiters in `call` are written before each call, after the
-    /// name, and after the call; each may be empty.
+    /// Name and arguments without brackets: a name, then pairs of a key and a value. The delimiters in `call` are
+    /// written before each call, after the name and after the call; each may be empty.
     Keyed { call: [S; 3], key: (S, S), value: (S, S) },
     /// `[name(key=value), ...]`, also without brackets.
     Python,
@@ -118,8 +118,8 @@ pub struct Dialect {
     pub channels: Channels<String>,
     /// True if the model writes messages in channels.
     pub has_channels: bool,
-    /// True if each call is a message to the called function, as in Muse Glimmer: `to=NAME<|message|>` stands before
-    /// the call.
+    /// True if calls are messages that name the function as their recipient. In Muse Glimmer's form,
+    /// `to=NAME<|message|>` stands before the call.
     pub has_recipients: bool,
     /// The form for answers that must be calls.
     pub own: Own,
@@ -159,7 +159,7 @@ impl<S> CallForm<S> {
 }
 
 impl CallForm<String> {
-    /// The text at the start of calls in this form; empty if the calls have no delimiter.
+    /// The text with which calls in this form begin. Empty if such calls have no delimiter.
     pub fn trigger(&self) -> &str {
         if !self.open.is_empty() {
             return &self.open;

@@ -14,12 +14,12 @@ pub enum Place {
     List,
     /// JSON text in the system message's field `tools`: Phi-4-mini.
     Text,
-    /// A message of the role `functions` after the system message: FireFunction 1.
+    /// In a message of the role `functions`, which follows the system message: FireFunction 1.
     Message,
 }
 
 impl Place {
-    /// Puts the functions among the messages, if the template reads them there.
+    /// Adds the functions to the messages, if the template reads the functions from a message.
     pub fn put(self, tools: &[Value], messages: &mut Vec<Value>) {
         let has_system = messages.first().is_some_and(|first| first["role"] == "system");
         match self {

@@ -47,7 +47,7 @@ pub struct Probe {
     pub shows_texts: bool,
     /// True if the template shows calls of earlier answers.
     pub shows_calls: bool,
-    /// True if the template writes identifiers instead of names: `functions.NAME:NUMBER`.
+    /// True if the template writes a call's identifier, `functions.NAME:NUMBER`, instead of the function's name.
     pub numbers_calls: bool,
     /// True if the template expects arguments as JSON text.
     pub wants_text: bool,
@@ -74,11 +74,13 @@ const NAME: &str = "probe_function";
 const KEY: &str = "probe_key";
 const SAID: &str = "PROBE-QUESTION";
 
-/// Identifiers of the call in the probe. Kimi K2's template writes the identifier instead of the name.
+/// Two identifiers of the call in the probe, of which the templates are tried with both. Kimi K2's template writes the
+/// identifier instead of the function's name, so the second one contains the name.
 const IDS: [&str; 2] = ["probe0001", "functions.probe_function:0"];
 
-/// Ways of passing a call to a template: true if the arguments are a text, and the content of the message. Command A
-/// Reasoning's template refuses null and an empty text as content.
+/// The ways of passing a call to a template that are tried. The flag is true if the arguments are a text instead of an
+/// object. The second value is the content of the message with the call: Command A Reasoning's template refuses null
+/// and an empty text as content.
 const GIVEN: [(bool, Option<&str>); 6] =
     [(false, None), (false, Some("")), (true, None), (true, Some("")), (false, Some(" ")), (true, Some(" "))];
 
@@ -116,8 +118,9 @@ pub fn look(template: &dyn Template, dialect: &mut Dialect) -> Probe {
     let without_tools = template.render(&question, &Value::Null, true);
     let mut probe = Probe {
         place,
-        // Any change of the prompt counts, because some templates do not write the functions. For example, a template
-        // may only count them, for a model that knows its functions from training.
+        // The template shows functions if the prompt differs with and without them, even if it does not contain a
+        // function's name. For example, a template may only count the functions, for a model that knows them from
+        // training.
         shows_tools: with_tools.is_some_and(|text| text.contains(NAME) || Some(&text) != without_tools.as_ref()),
         shows_texts: without_tools.as_ref().is_some_and(|text| text.contains(SAID)),
         shows_calls: false,
@@ -135,7 +138,7 @@ pub fn look(template: &dyn Template, dialect: &mut Dialect) -> Probe {
     probe.look_at_parts(template, without_tools.as_deref());
     let own = probe.look_at_calls(template, dialect);
     keep(dialect, own, template.source());
-    // The form without a delimiter counts only if the template shows that the model knows this form.
+    // The form of calls without a delimiter counts only if the template shows that the model writes calls in this form.
     let is_bare = |form: &CallForm<String>| form.trigger().is_empty() && matches!(form.syntax, Syntax::Named { .. });
     match dialect.calls.iter().position(is_bare) {
         Some(at) if probe.has_metadata && own.is_none() => dialect.own = Own::Form(at),
@@ -170,19 +173,21 @@ impl Probe {
     /// Finds out how to pass calls to a template. Returns the form in which the template writes calls, if the form is
     /// known.
     fn look_at_calls(&mut self, template: &dyn Template, dialect: &mut Dialect) -> Option<Own> {
-        // The delimiters are not wrapped, because templates write them as text.
+        // Looks for delimiters in their plain spelling, without the noncharacters that wrap delimiters elsewhere,
+        // because templates write them as text.
         let written = Dialect::all(&Marks::default());
         for (id, (as_text, content)) in IDS.iter().flat_map(|id| GIVEN.map(|given| (*id, given))) {
             let render = |has_result| template.render(&conversation(id, as_text, content, has_result), &tools(), false);
             let [last, before_result] = [false, true].map(render);
-            // Try the next form of content if the template accepts null content only in the last message.
+            // If the template accepts null content in the last message but not in earlier ones, the next form of
+            // content is tried.
             if content.is_none() && last.is_some() && before_result.is_none() {
                 continue;
             }
             let rendered = last.or(before_result);
             let Some(text) = rendered.as_deref().and_then(|text| Some(text.rsplit_once(SAID)?.1)) else { continue };
-            // Try the next form of content if the template prints null as a word, because such a template does not
-            // support null.
+            // If the template prints null as a word, it does not support null as content, and the next form of content
+            // is tried.
             if content.is_none() && (text.contains("None") || text.contains("null")) {
                 continue;
             }
@@ -206,8 +211,8 @@ impl Probe {
     /// question as one text.
     fn look_at_parts(&mut self, template: &dyn Template, question: Option<&str>) {
         let text = json!({ "type": "text", "text": SAID });
-        // Search for the list's notation, because a template that does not know parts writes the list itself, or
-        // nothing.
+        // A template that does not know lists of parts writes the list itself, with its key `type`, or nothing. Looks
+        // for both signs in the prompt.
         let shown = |parts: Value| {
             let rendered = template.render(&json!([{ "role": "user", "content": parts }]), &Value::Null, true);
             rendered.filter(|text| text.contains(SAID) && !text.contains("'type'") && !text.contains("\"type\""))
@@ -220,14 +225,14 @@ impl Probe {
     }
 }
 
-/// Returns true if a text has the name of the function and its argument, but not in the notation of a Python
-/// dictionary.
+/// Returns true if a rendered text contains the probe's call: the name of the function and its argument. A call in the
+/// notation of a Python dictionary does not count, because the template printed the object itself there.
 fn has_arguments(text: &str) -> bool {
     let has_value = |(at, _): (usize, &str)| text[at + KEY.len()..].find("value").is_some_and(|after| after < 8);
     text.contains(NAME) && !text.contains(&format!("'{KEY}'")) && text.match_indices(KEY).any(has_value)
 }
 
-/// Returns true if the template renders a question alone, but refuses it after a system message.
+/// Returns true if a template refuses system messages: it renders a question alone, but not after a system message.
 fn refuses_system(template: &dyn Template, question: &Value) -> bool {
     let none = json!([]);
     let with_system = json!([{ "role": "system", "content": NAME }, question[0]]);
@@ -255,8 +260,9 @@ fn found(dialect: &Dialect, text: &str) -> Option<Own> {
     dialect.calls.iter().position(reads).map(Own::Form)
 }
 
-/// Keeps the form that was found, the forms whose delimiters are tokens or occur in the template, and the forms without
-/// a delimiter. If no form remains, all forms are kept.
+/// Removes the forms of calls that the model cannot use. Keeps the form `found` in the template, the forms whose
+/// delimiters are tokens of the vocabulary or occur in the template, and the forms without a delimiter. If no form
+/// remains, all forms are kept.
 fn keep(dialect: &mut Dialect, found: Option<Own>, source: &str) {
     let spelled = Dialect::all(&Marks::default());
     dialect.has_channels |= source.contains(&spelled.channels.message);

@@ -35,9 +35,10 @@ pub struct Reader {
     /// White space at the end of the content so far. If more content or the end of the answer follows, the white space
     /// is returned. If a function call or the wrapper's closing delimiter follows, it is dropped.
     spaces: String,
-    /// The delimiter that ends the content, from a wrapper or from the form of the thought; empty if there is none.
+    /// The delimiter that ends the content. It comes from the wrapper of the answer or from the form of the thought;
+    /// empty if there is none.
     wrapper: String,
-    /// True once the delimiter `wrapper` was read: spaces after the delimiter are dropped.
+    /// True once the closing delimiter `wrapper` was read. Spaces after it are dropped.
     has_ended: bool,
     /// True if all text after `wrapper` is dropped.
     drops_rest: bool,
@@ -52,7 +53,7 @@ pub struct Reader {
     calls: usize,
     /// True while only spaces came after a call.
     is_after_call: bool,
-    /// Number of bytes at the start of `held` that come from the end of the prompt.
+    /// Number of bytes at the start of `held` that the model did not generate, because they are the end of the prompt.
     implied: usize,
 }
 
@@ -60,8 +61,8 @@ pub struct Reader {
 enum State {
     /// Only spaces so far.
     Start,
-    /// Inside a thought, up to the delimiter `close`. `has_begun` is true once text of the thought was returned; `end`
-    /// is the delimiter after the content that follows the thought.
+    /// The text read so far ends inside a thought, which the delimiter `close` will end. `has_begun` is true once text
+    /// of the thought was returned. `end` is the delimiter after the content that follows the thought.
     Thought {
         close: String,
         has_begun: bool,
@@ -70,7 +71,8 @@ enum State {
     /// After a thought: leading spaces are dropped.
     AfterThought,
     Content,
-    /// `held` begins with a call in one of these forms (indices into the dialect's `calls`).
+    /// `held` begins with a call. The numbers are the indices in the dialect's `calls` of the forms that the call may
+    /// have.
     Call(Vec<usize>),
     Channel(Channel),
 }
@@ -220,7 +222,8 @@ impl Reader {
                 State::Call(forms) => self.call(parts, &forms, is_end),
                 State::Channel(channel) => self.channel(parts, channel, is_end),
             }
-            // The loop ends with the first round that changes nothing; the bound is a safeguard.
+            // The loop ends with the first round that changes nothing. The limit on rounds is a safeguard against
+            // endless loops.
             rounds += 1;
             if before.0 == self.state && before.1 == self.held.len() || rounds > 1 << 20 {
                 return;
@@ -245,7 +248,7 @@ impl Reader {
             self.state = next;
             return;
         }
-        // The answer may close an empty thought, or a thought that the prompt did not open.
+        // The answer may begin by closing a thought: an empty one, or one that the prompt did not open.
         if let Some(form) = dialect.thoughts.iter().find(|form| text.starts_with(form.close.as_str())) {
             self.wrapper.clone_from(&form.end);
             self.held.drain(..skipped + form.close.len());
@@ -280,12 +283,12 @@ impl Reader {
     /// text may still become an opening delimiter.
     fn begins_wrapper(&mut self, skipped: usize, is_end: bool) -> bool {
         let text = &self.held[skipped..];
-        // At the start of the answer, a delimiter counts only if it is a token or cannot be ordinary text. After a
-        // thought, every delimiter counts.
+        // At the start of an answer, a delimiter counts only if it is a token or a text that is not used otherwise.
+        // After a thought, every delimiter counts.
         let is_after = !matches!(self.state, State::Start);
         let is_mark = |open: &str| open.starts_with("<|") || matches!(open, ">>>all\n" | "<plain>");
         let counts = |open: &str| is_after || has_token(open) || is_mark(open);
-        // A wrapper's delimiter that may also begin a call is dropped only if no call follows.
+        // Some delimiters of a wrapper may also begin a call. Such a delimiter is dropped only if no call follows.
         let is_call = |open: &str| self.triggers().any(|mark| mark == open);
         let wrappers = self.dialect.wrappers.iter().filter(|(open, _)| counts(open) && !is_call(open));
         for (open, close) in wrappers {
@@ -310,7 +313,7 @@ impl Reader {
         if self.held.is_empty() {
             return;
         }
-        // A model whose thought was closed by the program may begin another thought.
+        // If the program has closed a thought, because it was too long, the model may begin another thought.
         if let Some(form) = self.dialect.thoughts.iter().find(|form| self.held.starts_with(form.open.as_str())) {
             self.state = State::Thought { close: form.close.clone(), has_begun: false, end: form.end.clone() };
             self.held.drain(..form.open.len());
@@ -331,7 +334,8 @@ impl Reader {
         self.dialect.wrappers.iter().any(|(open, _)| self.held.starts_with(open.as_str()))
     }
 
-    /// Begins the content, which may be calls without a delimiter.
+    /// Switches from a thought, or from the start, to the content of the answer. The content may begin with a call,
+    /// also with one that has no delimiter.
     fn begin_content(&mut self, is_end: bool) {
         let text = self.held.trim_start();
         let mut marks = self.dialect.calls.iter().map(|form| form.trigger()).filter(|mark| !mark.is_empty());
@@ -553,7 +557,7 @@ impl Reader {
             return;
         }
         let mark = forms.first().map_or(0, |at| dialect.calls[*at].trigger().len());
-        // Skips at least one character, so that this text is not parsed again.
+        // At least one character becomes text, so that the same text is not parsed as a call again.
         let len = mark.max(self.held.chars().next().map_or(0, char::len_utf8));
         let mut text: String = self.held.drain(..len).collect();
         text.drain(..if dialect.wrappers.iter().any(|(open, _)| *open == text) { len } else { self.implied.min(len) });
@@ -562,7 +566,7 @@ impl Reader {
         self.say(&text, parts);
     }
 
-    /// Returns the text after a closing delimiter at the start of `text`, because a model may have forgotten only the
+    /// If `text` starts with a closing delimiter, returns the text after it. A model may have forgotten only the
     /// opening delimiter.
     fn closed<'t>(&self, text: &'t str) -> Option<&'t str> {
         self.closing_marks().find_map(|mark| text.strip_prefix(mark))
@@ -579,8 +583,8 @@ impl Reader {
         forms.map(|form| form.close.as_str()).filter(|mark| !mark.is_empty())
     }
 
-    /// Returns true if the text that was held back has the name of a function in quotes, as calls without a delimiter
-    /// do.
+    /// Calls in some forms have no delimiter. Returns true if the text held back so far contains the name of a declared
+    /// function in quotes, as such calls do.
     fn names_function(&self) -> bool {
         self.tools.0.iter().any(|tool| self.held.contains(&format!("\"{}\"", tool.name)))
     }
@@ -591,8 +595,8 @@ impl Reader {
         !text.is_empty() && self.dialect.calls.iter().any(|form| form.close.starts_with(text))
     }
 
-    /// Drops an incomplete delimiter at the end of an answer that the limit of tokens ended. A single character is
-    /// kept, because it may be ordinary text.
+    /// If the limit of tokens has ended the answer within a delimiter, drops the beginning of the delimiter. A single
+    /// character is kept, because it may be ordinary text.
     fn drop_begun<'m>(&mut self, marks: impl IntoIterator<Item = &'m str>) {
         let len = begun(&self.held, marks);
         if self.is_cut && self.held[self.held.len() - len..].chars().nth(1).is_some() {
@@ -611,8 +615,8 @@ impl Reader {
         }
     }
 
-    /// Adds `text` to the content. If a call or a wrapper's closing delimiter may follow, trailing spaces wait in
-    /// `spaces` until more content follows.
+    /// Adds `text` to the content of the answer. If a call or the closing delimiter of a wrapper may follow, spaces at
+    /// the end of the text are held back in `spaces` until more content follows.
     fn say(&mut self, text: &str, parts: &mut Vec<Part>) {
         let text = shown(text);
         if text.is_empty() || self.has_ended && self.drops_rest {
@@ -663,7 +667,7 @@ impl Dialect {
         marks.find(|mark| !mark.is_empty() && prompt.ends_with(&unwrapped(mark)) && self.has_wrapper_after(mark))
     }
 
-    /// Returns true if `mark` is the beginning of a wrapper's opening delimiter.
+    /// Returns true if a wrapper's opening delimiter begins with `mark` and is longer than `mark`.
     fn has_wrapper_after(&self, mark: &str) -> bool {
         self.wrappers.iter().any(|(open, _)| open.len() > mark.len() && open.starts_with(mark))
     }

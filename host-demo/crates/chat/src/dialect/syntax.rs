@@ -55,7 +55,8 @@ pub fn read(form: &CallForm<String>, tools: &Tools, text: &str, end: End) -> Ste
                 input.at += 1;
             }
         }
-        // After a cut, an element without its closing delimiter is not accepted, because arguments may be missing.
+        // If the answer was cut off, an element without its closing delimiter is not accepted, because some of its
+        // arguments may be missing.
         match item(form, tools, &mut input, end == End::Whole) {
             Ok(mut more) => calls.append(&mut more),
             Err(Unread::More) if !is_end => return Err(Unread::More),
@@ -94,7 +95,8 @@ fn item(form: &CallForm<String>, tools: &Tools, input: &mut Literals<'_>, is_end
             if is_first_mark || !before.is_empty() {
                 input.eat(before)?;
             }
-            // Without a delimiter, text is held back only while it may become a name.
+            // In a form without an opening delimiter, text is only held back while it may be the beginning of a
+            // function's name.
             if is_first_mark && before.is_empty() && !tools.begins(input.rest().lines().next().unwrap_or_default()) {
                 return Err(Unread::No);
             }
@@ -199,14 +201,15 @@ fn may_be_call(tools: &Tools, text: &str) -> Step<()> {
     }
 }
 
-/// Parses the name of a declared function before `between`, or before the arguments if `between` is empty.
+/// Parses a function's name, which ends where `between` begins. If `between` is empty, it ends where the arguments
+/// begin. The name must be that of a declared function.
 fn name_before<'f>(tools: &'f Tools, input: &mut Literals<'_>, id: &str, between: &str) -> Step<&'f Tool> {
     let rest = input.rest();
     let (name, len) = if between.is_empty() {
         let at = rest.find('{').ok_or(Unread::More)?;
         (&rest[..at], at)
     } else {
-        // Spaces at the ends of the delimiter are ignored if the delimiter has other characters.
+        // Spaces at the ends of the delimiter need not be in the text, unless the delimiter consists only of spaces.
         let mark = if between.trim().is_empty() { between } else { between.trim() };
         let at = input.name_end(mark)?;
         (&rest[..at], at + mark.len())
@@ -272,7 +275,8 @@ fn tagged(
         }
         let (key, attributes) = head(input, parameter)?;
         let rest = input.rest();
-        // Search for the end of a CDATA section first, because the section may contain the closing delimiter.
+        // The end of a CDATA section is searched for first, because the closing delimiter of the element may also occur
+        // in the section as text.
         let literal = rest.trim_start().strip_prefix(CDATA.0).map(|inner| rest.len() - inner.len());
         let from = match literal {
             Some(start) => start + rest[start..].find(CDATA.1).ok_or(Unread::More)?,

@@ -46,7 +46,7 @@ const FUNCTION_TIGHT: Syntax<&str> = Syntax::Tagged {
     parameter: tag("<parameter=", ">", "</parameter>"),
     pad: "",
 };
-/// `<invoke name="NAME">` containing `<parameter name="NAME">`.
+/// The syntax of calls as elements: `<invoke name="NAME">`, which contains `<parameter name="NAME">` elements.
 const INVOKE: Syntax<&str> = Syntax::Tagged {
     call: tag("<invoke name=\"", "\">", "</invoke>"),
     parameter: tag("<parameter name=\"", "\">", "</parameter>"),
@@ -74,7 +74,7 @@ const XTML: Syntax<&str> = Syntax::Tagged {
     pad: "",
 };
 
-/// `<function name="NAME">` containing `<param name="NAME">`.
+/// The syntax of calls as elements: `<function name="NAME">`, which contains `<param name="NAME">` elements.
 const PARAM: Syntax<&str> = Syntax::Tagged {
     call: tag("<function name=\"", "\">", "</function>"),
     parameter: tag("<param name=\"", "\">", "</param>"),
@@ -104,7 +104,8 @@ const LIST: Syntax<&str> = json("name", "arguments", true);
 const PARAMETERS: Syntax<&str> = json("name", "parameters", false);
 const COHERE: Syntax<&str> = json("tool_name", "parameters", true);
 
-/// Forms of calls. If several rows begin with the same delimiter, the first row whose form can be parsed is used.
+/// The forms of calls that models write. If several forms begin with the same delimiter, the first one that fits the
+/// text is used.
 pub const CALLS: &[CallForm<&str>] = &[
     form("Hermes, Qwen 2.5 and 3, Granite 4, EXAONE 4, Ling", "<tool_call>", "</tool_call>", JSON),
     form("Qwen 3.5, Qwen3-Coder, Nemotron 3, Step 3.5", "<tool_call>", "</tool_call>", FUNCTION),
@@ -268,7 +269,7 @@ pub const CALLS: &[CallForm<&str>] = &[
         named("<|from|>assistant\n<|recipient|>", "\n<|content|>", ""),
     ),
     form("Qwen3-Coder without the outer tag", "", "", FUNCTION),
-    // These forms count only if the whole answer consists of calls, because they have no delimiter.
+    // The forms without a delimiter. They count only if the whole answer consists of calls.
     form("Llama 3.1 to 3.3, xLAM", "", "", PARAMETERS),
     form("Llama 3.2", "", "", Syntax::Python),
     form("GLM-4-9B", "", "", named("", "\n", "")),

@@ -127,8 +127,8 @@ impl Answer {
         message
     }
 
-    /// Returns a prompt and the answer in `self`, as a template writes them; `None` if the template cannot show the
-    /// answer.
+    /// Renders the answer in `self` with a template. Returns the prompt before the answer and the text of the answer.
+    /// `None` if the template cannot show the answer.
     fn written(&self, template: &Source, dialect: &Dialect, probe: &Probe) -> Option<(String, String)> {
         let (tools, question) = (functions(), json!({ "role": "user", "content": QUESTION }));
         let alone = json!([question]);
@@ -161,8 +161,8 @@ impl Answer {
                 let end_after = |at: usize| ENDS.iter().filter_map(|end| Some(at + text[at..].find(end)?)).min();
                 let nulls = text.contains("None") || text.contains("null");
                 let text = text[..end_after(last).unwrap_or(text.len())].to_string();
-                // Skips answers with content after a call, answers of two messages, and thoughts that the prompt has
-                // already closed.
+                // A rendering is not used if it has content after a call, if it consists of two messages, or if it
+                // lacks the start of a thought although the prompt has already closed a thought.
                 let closes = dialect.thoughts.iter().find(|form| prompt.trim_end().ends_with(&*unwrapped(&form.close)));
                 let is_open = closes.is_none_or(|form| text.contains(&*unwrapped(&form.open)));
                 let is_good = match self.thought.is_empty() {
@@ -178,7 +178,7 @@ impl Answer {
     }
 }
 
-/// Moves a position inside a delimiter to the start of the delimiter.
+/// If a position is inside a delimiter such as `<|end|>`, moves it back to the delimiter's start.
 fn whole_marks(text: &str, at: usize) -> usize {
     match (text[..at].rfind('<'), text[..at].rfind('>')) {
         (Some(open), close) if close.is_none_or(|close| close < open) => open,

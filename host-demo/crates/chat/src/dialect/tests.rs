@@ -47,7 +47,7 @@ pub fn read(text: &str) -> (String, String, Vec<(String, Value)>) {
     read_after("", text)
 }
 
-/// The same call in each family's form: `city` is a text, `days` a number.
+/// The same call of `get_weather` in the form of each family. `city` is a text, and `days` is a number.
 pub const FORMS: &[&str] = &[
     "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Oslo\", \"days\": 2}}\n</tool_call>",
     "<tool_call>\n<function=get_weather>\n<parameter=city>\nOslo\n</parameter>\n<parameter=days>\n2\n</parameter>\n</function>\n</tool_call>",
@@ -144,8 +144,8 @@ fn every_form_is_read() {
     }
 }
 
-/// The answers of Functionary 2 begin after `<|recipient|>`. The answers of Llama 4 may have text between their
-/// delimiters.
+/// Checks two dialects with special rules: an answer of Functionary 2 begins after `<|recipient|>`, and an answer of
+/// Llama 4 may have text between the delimiters of its calls.
 #[test]
 fn text_and_calls_of_functionary_2_and_llama_4() {
     let oslo = ("get_weather".to_string(), json!({ "city": "Oslo" }));
@@ -458,7 +458,8 @@ fn a_budget_reports_errors_of_the_vocabulary() {
 /// budget of a request, in each form in which a call can be forced.
 #[test]
 fn many_functions_are_within_the_budget_of_a_request() {
-    // In this form each argument has delimiters with its own name.
+    // In MiniMax M3's form, each argument has delimiters that contain the argument's name. Its grammars are larger than
+    // those of other forms.
     const LARGE: [&str; 1] = ["MiniMax M3"];
     let schemas = |at: usize| {
         let (path, list) = (format!("path{at}"), json!({ "type": "array", "items": { "type": "string" } }));

@@ -137,7 +137,7 @@ impl Tool {
         self.schema(key).is_none_or(|schema| types(schema, &self.parameters, 0).string)
     }
 
-    /// Returns true if the schema allows only texts for this argument.
+    /// Returns true if the function's schema allows no values but texts for this argument.
     pub fn is_text(&self, key: &str) -> bool {
         self.schema(key)
             .is_some_and(|schema| types(schema, &self.parameters, 0) == Types { string: true, other: false })

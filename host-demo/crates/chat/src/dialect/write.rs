@@ -35,7 +35,7 @@ fn only(call: &Call) -> Option<Tool> {
     Some(Tool { name: call.name.clone(), parameters, strict: false })
 }
 
-/// Returns a function whose arguments are the text of this call.
+/// Returns a function that has only this call: its schema allows nothing but the call's arguments.
 fn whole(call: &Call) -> Tool {
     Tool { name: call.name.clone(), parameters: json!({ "const": call.arguments }), strict: false }
 }

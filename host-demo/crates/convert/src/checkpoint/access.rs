@@ -16,7 +16,7 @@ pub fn values(leaf: &Arc<Leaf<'_>>) -> Vec<f32> {
     values
 }
 
-/// Returns the names that end with `end`, with `end` removed.
+/// Finds the tensors whose names end with `end`. Returns these names without the end.
 pub fn ending(checkpoint: &Checkpoint<'_>, end: &str) -> Vec<String> {
     checkpoint.tensors.keys().filter_map(|name| Some(name.strip_suffix(end)?.to_owned())).collect()
 }

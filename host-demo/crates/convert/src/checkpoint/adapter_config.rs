@@ -78,13 +78,15 @@ impl Settings {
     /// is 0.
     pub fn stored_alpha(&self) -> Result<f64> {
         let alpha = self.alpha()?;
-        // In rank-stabilized adapters, alpha is divided by the square root of the rank instead of the rank.
+        // If the adapter is rank-stabilized (rsLoRA), its scale is alpha divided by the square root of the rank.
+        // Programs that read the file divide by the rank, so alpha is multiplied by the square root of the rank.
         let rank = self.json["r"].as_f64().filter(|rank| *rank > 0.0);
         let more = if self.is_stabilized() { rank.context("adapter_config.json has no rank r")?.sqrt() } else { 1.0 };
         Ok(if alpha == 0.0 { 1.0 } else { alpha * more })
     }
 
-    /// Returns the factor for a module's matrix B, in addition to the stored alpha divided by the rank.
+    /// Returns the factor by which a module's matrix B is multiplied. The stored alpha divided by the rank is another
+    /// factor, which is applied when the adapter is used.
     pub fn factor(&self, module: &str, rank: usize) -> Result<f32> {
         let module = module.strip_prefix("base_model.model.").unwrap_or(module);
         let weight = format!("{module}.weight");
@@ -95,7 +97,7 @@ impl Settings {
         Ok((alpha * more / self.stored_alpha()?) as f32)
     }
 
-    /// Returns the factor by which the product of a module's two matrices is multiplied.
+    /// Returns the factor for the product of the two matrices that an adapter has for a module.
     pub fn scale(&self, module: &str, rank: usize) -> Result<f32> {
         Ok(self.factor(module, rank)? * (self.stored_alpha()? / rank as f64) as f32)
     }

@@ -13,12 +13,12 @@ use super::config::{self, Config};
 use super::keys::Keys;
 use arenite_gguf_writer::{Header, Meta};
 
-/// A setting of the config that the new model does not follow.
+/// A setting of config.json that the new model would not follow.
 struct Difference {
     /// The field in `config.json`.
     field: &'static str,
     value: String,
-    /// Keys that make the model follow the setting; empty if no key can do this.
+    /// The keys that would make the model follow the setting. Empty if there are no such keys.
     keys: Vec<(&'static str, Meta)>,
 }
 
@@ -36,7 +36,8 @@ pub fn settle(header: &mut Header, config: &Config, architecture: &str) -> Resul
     let mut are_added = false;
     loop {
         let Some(file) = header.with_zeros()? else { return Ok(()) };
-        // If the core cannot read the header, writing the file fails later and reports the reason.
+        // If the core cannot read the header, nothing is compared here. The file is then refused later, with the
+        // reason.
         let Ok(gguf) = Gguf::parse(&file) else { return Ok(()) };
         let Ok(spec) = Spec::read(&gguf) else { return Ok(()) };
         let checks: &[Check] = match spec.stack() {
@@ -66,8 +67,8 @@ pub fn settle(header: &mut Header, config: &Config, architecture: &str) -> Resul
 /// Compares the activation function of the feed-forward.
 fn activation(spec: &Spec<'_>, gguf: &Gguf<'_>, config: &Config) -> Option<Difference> {
     let architecture = gguf.architecture().unwrap_or_default();
-    // The published code of these architectures ignores the field. gpt-oss has a variant of SiLU, and Apertus has a
-    // function with learned weights.
+    // In these architectures, the published code does not read the function's name from the config: gpt-oss has a
+    // variant of SiLU, and Apertus has a function with learned weights.
     let is_fixed = architecture.starts_with("rwkv")
         || ["apertus", "gpt-oss", "jais", "refact", "smallthinker"].contains(&architecture);
     let named = match architecture {
@@ -89,8 +90,8 @@ fn activation(spec: &Spec<'_>, gguf: &Gguf<'_>, config: &Config) -> Option<Diffe
         Activation::ReluSquared => "relu2",
         _ => "",
     };
-    // A key cannot change the function for the feed-forward alone, because the recurrent mixers of these models also
-    // use it.
+    // The recurrent mixers of these models also use this function. A key would change it there, too, so no key is
+    // offered.
     let is_mixed = spec.is_recurrent() && !["kimi-linear", "bailingmoe3"].contains(&architecture);
     let is_known = ["silu", "gelu_pytorch_tanh", "gelu", "relu", "relu2"].contains(&name);
     let keys = if is_known && !is_mixed { vec![("hidden_activation", Meta::from(name))] } else { Vec::new() };
@@ -119,12 +120,13 @@ fn windows(spec: &Spec<'_>, _: &Gguf<'_>, config: &Config) -> Option<Difference>
     if !is_plain || types.len() != spec.layers || config.flag("use_sliding_window") == Some(false) {
         return None;
     }
-    // Only the presence of an encoder's window is compared, not its length: the window has two sides, so its length is
-    // counted differently.
+    // For an encoder, only the presence of a window is compared. The lengths differ, because the window of an encoder
+    // has two sides and its length is counted in another way.
     let length = |own| if spec.stack() == Stack::Encoder { window } else { own };
     let own: Vec<_> = (0..spec.layers).map(|index| spec.layer(index).window().map(length)).collect();
     let wanted = types.iter().map(|kind| is_local(kind).then_some(window));
-    // If no layer of the model has a window, `dropped_window` writes a note instead.
+    // If the converted model has no window in any layer, there is no difference to report here, because
+    // `dropped_window` writes a note.
     if own.iter().all(Option::is_none) && !types.iter().all(|kind| !is_local(kind)) || wanted.eq(own) {
         return None;
     }
@@ -137,7 +139,8 @@ fn rope_base(spec: &Spec<'_>, gguf: &Gguf<'_>, config: &Config) -> Option<Differ
     const KEY: &str = "rope.freq_base";
     let rope = spec.rope(false).or(spec.rope(true)).filter(|_| spec.positions() == Positions::Rotary)?;
     let base = config.rope_float("rope_theta")? as f32;
-    // A base in the file counts as correct, because some families multiply the base in the config by a factor.
+    // If the new file has a base, it counts as correct even if it differs from the config, because some families
+    // multiply the config's base by a factor.
     let is_written = gguf.get2(gguf.architecture().ok()?, KEY).is_some();
     (!is_written && rope.base != base).then(|| Difference::new("rope_theta", base, vec![(KEY, base.into())]))
 }
@@ -151,8 +154,8 @@ fn rope_scaling(spec: &Spec<'_>, gguf: &Gguf<'_>, config: &Config) -> Option<Dif
     let kind = config.rope_type()?;
     let rope = spec.rope(false).or(spec.rope(true)).filter(|_| spec.positions() == Positions::Rotary)?;
     let local = config.rope_outer("sliding_attention");
-    // If global layers rotate, frequency divisors in the file apply only to the global layers, and not to the local
-    // layers.
+    // The divisors of rotary frequencies in a file apply only to global layers, if these have rotary positions. A
+    // scaling in the config that also holds for local layers then cannot be written as divisors.
     let is_shared = spec.rope(false).is_some() && spec.rope(true).is_some() && local.is_none();
     let follows = match kind {
         "linear" => matches!(rope.scaling, Scaling::Linear { .. }),
@@ -165,7 +168,8 @@ fn rope_scaling(spec: &Spec<'_>, gguf: &Gguf<'_>, config: &Config) -> Option<Dif
         let keys = if kind == "linear" || kind == "yarn" { vec![("", kind.into())] } else { Vec::new() };
         return Some(Difference::new(SCALING, kind, keys));
     }
-    // A file has only one scaling: local layers have the same scaling as the global layers, or no scaling.
+    // A GGUF file has only one scaling of positions, so local layers must have the scaling of the global layers or
+    // none.
     let (own, local) = (spec.rope(true)?.scaling, local?.as_object()?);
     let is_scaled = |settings: &Map<String, Value>| {
         let kind = settings.get("rope_type").and_then(Value::as_str).unwrap_or("default");
@@ -177,7 +181,8 @@ fn rope_scaling(spec: &Spec<'_>, gguf: &Gguf<'_>, config: &Config) -> Option<Dif
     (!is_right).then(|| Difference::new(LOCAL_SCALING, kind, Vec::new()))
 }
 
-/// Compares which layers have rotary positions. The elements of `no_rope_layers` for these layers are 1.
+/// Compares which layers have rotary positions. Despite its name, `no_rope_layers` has a 1 for a layer with rotary
+/// positions.
 fn rotated(spec: &Spec<'_>, _: &Gguf<'_>, config: &Config) -> Option<Difference> {
     const FIELD: &str = "no_rope_layers";
     let list = config.get(FIELD)?.as_array().filter(|list| list.len() == spec.layers)?;

@@ -83,7 +83,8 @@ fn gemv<'f>(checkpoint: &mut Checkpoint<'f>, stem: &str, settings: &Value) -> Re
     Ok(([rows, columns], packed))
 }
 
-/// In the version `gemv_fast`, `qzeros` stores the products of the zeros and the scales.
+/// Reads matrices of AWQ's version `gemv_fast`. In this version, the tensor `qzeros` has the products of the zeros and
+/// the scales instead of the zeros.
 fn gemv_fast<'f>(checkpoint: &mut Checkpoint<'f>, stem: &str, settings: &Value) -> Result<([usize; 2], Packed<'f>)> {
     let codes = need(checkpoint, &format!("{stem}qweight"))?;
     let scales = need(checkpoint, &format!("{stem}scales"))?;

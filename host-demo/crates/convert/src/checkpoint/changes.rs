@@ -24,11 +24,11 @@ macro_rules! added {
     )*};
 }
 added! {
-    /// Adds one to norm weights that are stored relative to one.
+    /// Adds 1, for families that store the weights of norms relative to 1.
     plus_one 1.0;
-    /// PLaMo's norms after attention are stored relative to 1/5.
+    /// Adds 1/5, because PLaMo stores the weights of norms after attention relative to this number.
     plus_fifth 0.2;
-    /// PLaMo's norms after the feed-forward are stored relative to 5^-1.5.
+    /// Adds 5^-1.5, because PLaMo stores the weights of norms after the feed-forward relative to this number.
     plus_eleventh 0.089_442_72;
 }
 
@@ -53,8 +53,8 @@ pub fn squeezed<'f>(_: &Config, view: View<'f>) -> Changed<'f> {
     Ok(vec![view.squeeze()])
 }
 
-/// Makes a matrix of a convolution over time. Each row has the weights of all inputs for the first tap, then the
-/// weights of all inputs for the second tap, and so on.
+/// Turns the weights of a convolution over time into a matrix. A row has the weights of all inputs for the first tap,
+/// then the weights of all inputs for the second tap, and so on.
 pub fn convolution<'f>(_: &Config, view: View<'f>) -> Changed<'f> {
     let (outputs, inputs, taps) = (view.size(0)?, view.size(1)?, view.size(2)?);
     Ok(vec![view.swap(1, 2)?.seen_as(&[outputs, taps * inputs])?])
@@ -145,7 +145,8 @@ fn grouped<'f>(view: View<'f>, heads: usize, groups: usize) -> Changed<'f> {
     seen.collect()
 }
 
-/// Splits q, k and v of the same size, and reorders q and k for rotations of neighbours.
+/// Splits a matrix into q, k and v, which have the same size. Reorders the rows of q and k, so that rotary positions
+/// rotate neighbouring rows.
 pub fn thirds_rotated<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     first_two_rotated(config, view.parts(0, 3)?)
 }
@@ -173,13 +174,13 @@ fn heads_rotated(view: View<'_>, width: usize) -> Result<View<'_>> {
     rotated(view, heads)?.pop().context("no rows")
 }
 
-/// Splits a matrix with the rows of one key head and one value head.
+/// Splits a matrix with the rows of one key head and the rows of one value head into these two parts.
 pub fn keys_and_values<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     let width = config.head_width()?;
     view.split(0, &[width, width])
 }
 
-/// PLaMo's number of key heads, and the number of query heads that share one of them.
+/// Returns the number of key heads of a PLaMo model, and the number of query heads that share a key head.
 pub fn in_groups_of_heads(config: &Config) -> Result<[usize; 2]> {
     let (heads, shared) = (config.heads()?, config.size(&["n_shared_head"])?);
     ensure!(
@@ -210,7 +211,7 @@ pub fn quarters<'f>(_: &Config, view: View<'f>) -> Changed<'f> {
     view.parts(0, 4)
 }
 
-/// Splits the rows of one or several matrices into two halves.
+/// Splits each matrix into the first half and the second half of its rows.
 pub fn halves<'f>(_: &Config, view: View<'f>) -> Changed<'f> {
     let rows = view.shape().len().saturating_sub(2);
     view.parts(rows, 2)
@@ -221,7 +222,8 @@ pub fn halves_transposed<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     halves(config, view.transpose()?)
 }
 
-/// Splits alternating columns into gate and up, each transposed.
+/// Transposes a matrix whose columns belong to gate and up alternately, and splits it into the matrix of gate and the
+/// matrix of up.
 pub fn in_turns_transposed<'f>(_: &Config, view: View<'f>) -> Changed<'f> {
     in_turns(view.transpose()?, 1)
 }
@@ -286,7 +288,8 @@ pub fn by_ssm_groups<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     Ok(vec![view.reshape(&[groups, len / groups])?])
 }
 
-/// Sizes of a gated delta net: key heads, value heads per key head, width of a key, and width of a value.
+/// Returns the sizes of a gated delta net: the number of key heads, the number of value heads for each key head, the
+/// width of a key, and the width of a value.
 fn delta(config: &Config) -> Result<[usize; 4]> {
     let size = |name: &str| config.size(&[name]);
     let (keys, values) = (size("linear_num_key_heads")?, size("linear_num_value_heads")?);
@@ -304,7 +307,7 @@ fn heads_in_turns<'f>(config: &Config, view: View<'f>, width: usize) -> Result<V
     view.reshape(&shape)?.swap(0, 1)?.seen_as(&dims)
 }
 
-/// Reorders the value heads of a matrix whose rows are values.
+/// Reorders the value heads of a matrix in which each row belongs to an element of a value head.
 pub fn delta_values<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     let width = delta(config)?[3];
     Ok(vec![heads_in_turns(config, view, width)?])
@@ -319,7 +322,7 @@ pub fn delta_decay<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     delta_heads(config, view.then(Step::NegativeExp))
 }
 
-/// Reorders the value heads of a matrix that has rows of queries, keys and values.
+/// Reorders the value heads in a matrix whose rows compute queries, keys and values.
 pub fn delta_qkv<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     let [keys, shared, key, value] = delta(config)?;
     let mut parts = view.squeeze().split(0, &[2 * keys * key, keys * shared * value])?;
@@ -328,7 +331,7 @@ pub fn delta_qkv<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     Ok(parts)
 }
 
-/// Reorders the value heads of a matrix whose columns are values.
+/// Reorders the value heads of a matrix in which each column belongs to an element of a value head.
 pub fn delta_columns<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     let [keys, shared, _, value] = delta(config)?;
     let dims = view.shape().to_vec();
@@ -352,7 +355,7 @@ pub fn used_positions<'f>(config: &Config, view: View<'f>) -> Changed<'f> {
     Ok(vec![view.slice(0, unused, rows.saturating_sub(unused))?])
 }
 
-/// Drops the first two rows of MPNet's positions, which no token has.
+/// Drops the first two rows of MPNet's table of positions, which no token uses.
 pub fn third_row_on<'f>(_: &Config, view: View<'f>) -> Changed<'f> {
     let rows = view.size(0)?;
     Ok(vec![view.slice(0, 2, rows.saturating_sub(2))?])

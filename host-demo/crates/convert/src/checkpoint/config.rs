@@ -18,7 +18,7 @@ pub const JOINT_DECODER: &str = "ClefModel";
 /// A model's config. Fields of a nested config of the text model take precedence.
 pub struct Config {
     values: Map<String, Value>,
-    /// `rope_parameters` or `rope_scaling`, and older fields for the same settings.
+    /// The settings of rotary positions: `rope_parameters` or `rope_scaling`, and older fields for the same settings.
     rope: Map<String, Value>,
     /// `model_type` of a nested config.
     text_type: Option<String>,
@@ -55,7 +55,8 @@ impl Config {
         for kind in [kind, own_type] {
             defaults::fill(kind, &mut values);
         }
-        // If this field is false, Gemma 4 builds dense layers, regardless of the other fields.
+        // If `enable_moe_block` is false, the layers of a Gemma 4 are dense, even if the fields about experts have
+        // values.
         if values.get("enable_moe_block") == Some(&Value::Bool(false)) {
             for name in ["num_experts", "top_k_experts", "moe_intermediate_size", "expert_intermediate_size"] {
                 values.remove(name);
@@ -81,7 +82,7 @@ impl Config {
             .collect()
     }
 
-    /// Returns a field, unless the config contains a nested config with a type of its own.
+    /// Returns a field that the config itself states. `None` if the config contains the nested config of a text model.
     pub fn stated(&self, name: &str) -> Option<&Value> {
         self.get(name).filter(|_| self.text_type.is_none())
     }
@@ -244,8 +245,8 @@ impl Config {
     }
 }
 
-/// Refuses `rope_parameters` without kinds of layers for a class that distinguishes kinds of layers, because
-/// transformers would ignore the values.
+/// Refuses `rope_parameters` that do not name kinds of layers, if the class distinguishes kinds of layers, because
+/// transformers would ignore such parameters.
 fn check_rope(kind: &str, values: &Map<String, Value>) -> Result<()> {
     let stated = values.get("rope_parameters").and_then(Value::as_object);
     let is_flat = stated.is_some_and(|stated| !stated.is_empty() && stated.values().all(|value| !value.is_object()));

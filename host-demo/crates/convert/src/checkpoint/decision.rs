@@ -117,7 +117,8 @@ impl Decision {
         keys.set("decision.type", self.name());
         let template = match self {
             Self::OpenJev => {
-                // The published calibration has one temperature, and a separate temperature for yes and no.
+                // The published calibration has one temperature, and a further factor for questions that are answered
+                // with yes or no.
                 for (kind, temperature) in [("choice", 0.85), ("score", 0.85), ("noul", 0.85 * 1.829_074)] {
                     keys.set(&format!("decision.temperature.{kind}"), temperature as f32);
                 }
@@ -126,7 +127,8 @@ impl Decision {
             Self::Lev => {
                 let calibration = config::json(&directory.join("calibration.json"))?;
                 for (name, value) in calibration["temperatures"].as_object().into_iter().flatten() {
-                    // `choice:A:small`; `B` is a second head, which is not converted.
+                    // A temperature's name is `choice:A` or, for questions with a certain number of options,
+                    // `choice:A:small`. `B` in place of `A` stands for a second head, which is not converted.
                     match *name.split(':').collect::<Vec<_>>() {
                         [kind, "A"] => temperature(keys, kind, value)?,
                         [kind, "A", count] => temperature(keys, &format!("{kind}.{count}"), value)?,
@@ -229,7 +231,8 @@ impl Head {
         Ok(Self(checkpoint.tensors.iter().map(tensor).collect()))
     }
 
-    /// Adds kev's head: a linear layer that has the rows of `q`, followed by the rows of `k`.
+    /// Adds the head of a model of the type kev: a linear layer that has the rows of the matrix `q`, followed by the
+    /// rows of the matrix `k`.
     fn pointer(self, outputs: &mut Vec<Output<'_>>) -> Result<()> {
         for end in ["weight", "bias"] {
             let (mut shape, mut all) = (Vec::new(), Vec::new());
@@ -247,14 +250,14 @@ impl Head {
         Ok(())
     }
 
-    /// Adds clef's head. Its first `routing` layers are routing layers; the scoring layers follow.
+    /// Adds the head of a model of the type clef. The first `routing` layers of the head route; all later layers score.
     fn joint(self, routing: u64, outputs: &mut Vec<Output<'_>>) -> Result<()> {
         let mut scales = [None; 3];
         for (name, shape, values) in self.0 {
             if let Some(at) = SCALES.iter().position(|scale| *scale == name) {
                 let value = *values.first().context("a scale has no value")?;
-                // Stores the scales as they are applied: the gate after a sigmoid, all others after `exp`, with the
-                // logarithm at most 100.
+                // Stores each scale in the form in which it is applied, so that readers need no function: the gate
+                // after a sigmoid, the other scales after `exp` (of at most `ln 100`).
                 let is_gate = at == 2;
                 scales[at] = Some(if is_gate { 1.0 / (1.0 + (-value).exp()) } else { value.min(100f32.ln()).exp() });
                 continue;
@@ -313,7 +316,8 @@ const JOINT: &[(&str, &str)] = &[
     ("residual_scorer.3", "decision.scorer_out"),
 ];
 
-/// Parts of the layers of clef's head (torch's `TransformerDecoderLayer`), including its routing layers.
+/// Names of the modules in a layer of clef's head, in the checkpoint and in GGUF. A layer is torch's
+/// `TransformerDecoderLayer`, to which clef adds routing.
 const JOINT_LAYER: &[(&str, &str)] = &[
     ("norm1", "attn_norm"),
     ("self_attn.in_proj", "attn"),

@@ -7,11 +7,12 @@ use std::sync::LazyLock;
 
 use serde_json::{Map, Value, json};
 
-/// The table by `model_type`. A damaged table counts as empty; a test checks that the table can be read.
+/// The default values of each configuration class, by `model_type`. A damaged table counts as empty; a test checks that
+/// the table can be read.
 static TABLE: LazyLock<Value> =
     LazyLock::new(|| serde_json::from_str(include_str!("defaults.json")).unwrap_or_default());
 
-/// The type of the text model inside of a model of type `kind` whose config does not name it.
+/// Models of type `kind` contain a text model. Returns the type of this text model, for configs that do not name it.
 pub fn text_type(kind: &str) -> Option<&'static str> {
     TABLE[kind]["text"].as_str()
 }
@@ -80,7 +81,8 @@ pub fn fill_rope(kind: &str, version: &str, is_stated: bool, rope: &mut Map<Stri
         return;
     }
     complete(rope, &defaults[global]);
-    // If the default bases of global and local layers are equal, a base in the config also applies to local layers.
+    // In families whose global and local layers have the same default base, a base in the config applies to both. In
+    // all others, local layers keep their own default.
     let base = &defaults[local]["rope_theta"];
     if *base != defaults[global]["rope_theta"] && !rope.contains_key(local) {
         rope.insert(local.to_owned(), json!({ "rope_theta": base }));

@@ -44,7 +44,7 @@ pub struct Family {
     pub architecture: &'static str,
     /// Another architecture for some configs.
     pub variant: fn(&Config) -> Option<&'static str>,
-    /// Tables of tensor names, searched before the common names.
+    /// Tables of the family's own tensor names. They are searched before the common names.
     pub names: &'static [&'static [Row]],
     /// Writes the architecture's metadata.
     pub keys: fn(&mut Keys<'_>) -> Result<()>,
@@ -61,8 +61,8 @@ pub struct Family {
     pub vocabulary: Vocabulary,
 }
 
-/// A tensor that becomes metadata: the tensor's name, and the key. The values are one number per layer, or one number
-/// for the whole model.
+/// The name of a tensor that is stored as metadata, and the key of its values: one number per layer, or one number for
+/// the whole model.
 pub type Scalar = (&'static str, &'static str);
 
 impl Family {
@@ -120,8 +120,8 @@ impl Family {
         }
     }
 
-    /// Returns the family whose causal or base class begins like `model_type`: `qwen3_moe` matches
-    /// `Qwen3MoeForCausalLM`.
+    /// Returns the family that has a causal or base class whose name begins like `model_type`. For example, `qwen3_moe`
+    /// matches `Qwen3MoeForCausalLM`.
     fn of_type(model_type: &str) -> Option<&'static Self> {
         let plain = |text: &str| text.replace('_', "").to_ascii_lowercase();
         let wanted = plain(model_type.strip_suffix("_text").unwrap_or(model_type));
@@ -188,8 +188,8 @@ mod tests {
         }
         let known: BTreeSet<&str> = ALL.iter().copied().flatten().map(|family| family.architecture).collect();
         for architecture in arenite::model::ARCHITECTURES {
-            // These architectures have no family here. `convert seq2seq` writes seq2seq, values in config.json select
-            // nomic-bert-moe and nemotron_h_moe, and assistants are not converted.
+            // Architectures that no entry of the table converts: `convert seq2seq` writes seq2seq, other entries write
+            // nomic-bert-moe and nemotron_h_moe for certain values in config.json, and assistants are not converted.
             let others = ["seq2seq", "nomic-bert-moe", "nemotron_h_moe", "gemma4-assistant"];
             let is_other = others.contains(architecture);
             assert!(is_other || known.contains(architecture), "{architecture} has no entry");

@@ -14,7 +14,7 @@ use super::output::Output;
 use crate::model_name::Components;
 use arenite_gguf_writer::Header;
 
-/// Keys, and the fields of the model card from which the keys are read.
+/// Keys of the new file, and for each of them the fields of the model card from which it is read.
 const CARD: [(&str, &[&str]); 11] = [
     ("name", &["name", "model_name"]),
     ("author", &["author", "model_author", "model_creator"]),

@@ -24,7 +24,7 @@ const WITHOUT_BIAS: [(TensorType, [f32; 2]); 3] =
     [(TensorType::Q4_0, [-8.0, 7.0]), (TensorType::Q5_0, [-16.0, 15.0]), (TensorType::Q8_0, [-128.0, 127.0])];
 const WITH_BIAS: [(TensorType, usize); 2] = [(TensorType::Q4_1, 4), (TensorType::Q5_1, 5)];
 
-/// Returns true if every value that type `grid` can represent is also a value of type `kind`.
+/// Returns true if type `kind` can represent all values of type `grid` exactly.
 pub fn holds(kind: TensorType, grid: TensorType) -> bool {
     let place = |kind| WITHOUT_BIAS.iter().position(|(other, _)| *other == kind);
     let with_bias = |kind| WITH_BIAS.iter().position(|(other, _)| *other == kind);
@@ -36,13 +36,14 @@ fn is_half(value: f32) -> bool {
     value.is_finite() && f16::from_f32(value).to_f32() == value
 }
 
-/// Returns the smallest type without a bias that holds the integers from `low` to `high`.
+/// Returns the smallest type that holds all integers from `low` to `high` and that has no bias for its groups.
 fn without_bias(low: f32, high: f32) -> Option<TensorType> {
     WITHOUT_BIAS.iter().find(|(_, [least, most])| *least <= low && high <= *most).map(|(kind, _)| *kind)
 }
 
 impl Packed<'_> {
-    /// The smallest type of GGUF that holds all weights of `rows` rows.
+    /// Returns the smallest type of GGUF that holds all weights of a matrix of `rows` rows without loss. `None` if
+    /// there is none.
     fn grid(&self, rows: usize) -> Option<TensorType> {
         let (size, lines) = match self.groups {
             Groups::OfColumns(size) => (size, rows),
@@ -71,7 +72,7 @@ impl Packed<'_> {
 }
 
 impl Scale {
-    /// The smallest type of GGUF that holds all weights, which are 8-bit integers.
+    /// Returns the smallest type of GGUF that holds all weights without loss, if the weights are 8-bit integers.
     fn grid(&self) -> Option<TensorType> {
         let is_whole = self.columns.is_multiple_of(BLOCK) && self.block[1].is_multiple_of(BLOCK);
         let zeros = self.zeros.iter().fold([0f32; 2], |[low, high], zero| [low.min(*zero), high.max(*zero)]);
@@ -82,8 +83,8 @@ impl Scale {
 }
 
 impl Leaf<'_> {
-    /// The smallest type of GGUF that holds the weights without loss; `None` unless the weights are integers and each
-    /// block lies in one group.
+    /// Returns the smallest type of GGUF that holds the weights without loss. `None` if the weights are not integers,
+    /// or if a block of the type would lie in more than one group.
     fn grid(&self) -> Option<TensorType> {
         if self.of_columns.is_some() {
             return None;

@@ -25,7 +25,8 @@ pub fn prepare(checkpoint: &mut Checkpoint<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Returns the settings of a layer, and removes the tensors that store them.
+/// Returns the quantization settings of the layer whose tensor names begin with `stem`, and removes the tensors that
+/// store these settings.
 fn settings(checkpoint: &mut Checkpoint<'_>, stem: &str) -> Result<Value> {
     const NAMES: &[&str] = &["shape", "nbits", "group_size", "axis", "view_as_float", "quant_scale", "quant_zero"];
     const WITHOUT_EFFECT: &[&str] = &[

@@ -16,7 +16,7 @@ const HALVES: [[f32; 3]; 2] = [[0.5; 3]; 2];
 /// number.
 const MOST_PIXELS: u64 = 1 << 26;
 
-/// Sizes of the encoder, with which the image processor must agree.
+/// The sizes of the encoder of pictures. The settings of the image processor must agree with them.
 pub struct Sizes {
     pub patch: u32,
     /// Side of a block of patches that becomes one row.
@@ -103,8 +103,8 @@ impl ImageProcessor {
         Ok([("image_min_pixels", least), ("image_max_pixels", most)])
     }
 
-    /// Mean and standard deviation of each color from 0 to 1. If the processor scales colors differently, the numbers
-    /// include that scale.
+    /// Returns the mean and the standard deviation of each color, for colors from 0 to 1. If the processor scales
+    /// colors in another way, the scale is included in these numbers.
     pub fn colors(&self) -> Result<[(&'static str, [f32; 3]); 2]> {
         let is = |name: &str| self.get(name).is_none_or(|value| value != false);
         let [mean, std] = match self.kind {
@@ -138,8 +138,7 @@ impl ImageProcessor {
         color.with_context(|| format!("the image processor's {name} is not three numbers"))
     }
 
-    /// Refuses settings that a projector's file cannot express, if they differ from the values that the encoder
-    /// implies.
+    /// Refuses a setting that a projector's file cannot express, if its value is not the one that the encoder implies.
     pub fn check(&self, sizes: &Sizes) -> Result<()> {
         for (name, wanted) in self.fixed(sizes) {
             let Some(found) = self.get(name).filter(|found| !is_equal(found, &wanted)) else { continue };
@@ -148,7 +147,8 @@ impl ImageProcessor {
         Ok(())
     }
 
-    /// Settings that a projector's file cannot express, and the values that the encoder implies.
+    /// Returns the settings that the file of a projector cannot express, each with the value that the encoder implies
+    /// for it.
     fn fixed(&self, &Sizes { patch, merge, image }: &Sizes) -> Vec<(&'static str, Value)> {
         let resample = match self.kind {
             "idefics3" => 1,
@@ -156,7 +156,7 @@ impl ImageProcessor {
             _ => 3,
         };
         let mut fixed = vec![("resample", json!(resample))];
-        // `do_resize` is not checked for these two kinds, because their classes always resize.
+        // `do_resize` is not compared for these two kinds of processors, because their classes always resize pictures.
         if !matches!(self.kind, "lfm2" | "internvl") {
             fixed.push(("do_resize", json!(true)));
         }
@@ -176,8 +176,8 @@ impl ImageProcessor {
             "pixtral" => vec![("do_center_crop", json!(false))],
             _ => vec![("patch_size", json!(patch)), ("merge_size", json!(merge)), ("temporal_patch_size", json!(2))],
         });
-        // The setting has no effect if the longest side of a picture is at most one tile, because such a picture is
-        // always one view.
+        // `do_image_splitting` has no effect if the longest side of a picture is at most one tile, because such a
+        // picture is always one view.
         if self.kind == "idefics3" && self.number("size/longest_edge") != Some(image.into()) {
             fixed.push(("do_image_splitting", json!(true)));
         }
@@ -235,7 +235,8 @@ mod tests {
             ("internvl", json!({ "image_std": null }), CLIP[0], CLIP[1]),
             ("gemma3", json!({ "image_mean": 0.25, "image_std": [1, 2, 3] }), [0.25; 3], [1.0, 2.0, 3.0]),
             ("gemma3", json!({ "do_normalize": false }), [0.0; 3], [1.0; 3]),
-            // The settings imply (2 x - 0.5) / 0.5 for a color x from 0 to 1.
+            // With this `rescale_factor`, a color x from 0 to 1 becomes 2 x, and then (2 x - 0.5) / 0.5. This is the
+            // same as (x - 0.25) / 0.25.
             ("gemma3", json!({ "rescale_factor": 2.0 / 255.0 }), [0.25; 3], [0.25; 3]),
             ("gemma3", json!({ "do_rescale": false, "do_normalize": false }), [0.0; 3], [1.0 / 255.0; 3]),
         ] {

@@ -86,8 +86,8 @@ pub fn gptq(checkpoint: &mut Checkpoint<'_>, settings: &Value) -> Result<()> {
         let stated = group_size(settings, columns);
         let size = if columns.div_ceil(stated) == groups { stated } else { columns.div_ceil(groups) };
         let groups_of = match listed {
-            // If the groups consist of consecutive columns, they are not listed, because decoding is faster without
-            // a list.
+            // A list of groups is dropped if each group consists of consecutive columns, because decoding is faster
+            // without a list.
             Some(list) => {
                 let list: Vec<u32> = values(&list).into_iter().map(|group| group as u32).collect();
                 ensure!(list.iter().all(|group| (*group as usize) < groups), "{stem}g_idx has a group without factors");
@@ -116,9 +116,9 @@ pub fn gptq(checkpoint: &mut Checkpoint<'_>, settings: &Value) -> Result<()> {
     Ok(())
 }
 
-/// Converts the packed matrices of compressed-tensors: each word has the codes of consecutive inputs. Codes and zeros
-/// are stored with an offset, so that they are positive. Matrices stored in bytes instead of words have 4-bit floats;
-/// these are converted elsewhere.
+/// Converts the packed matrices of compressed-tensors. Each word has the codes of consecutive inputs. Codes and zeros
+/// are stored with an offset, so that they are not negative. Matrices stored in bytes instead of words are skipped:
+/// they have 4-bit floats, which are converted elsewhere.
 pub fn compressed(checkpoint: &mut Checkpoint<'_>) -> Result<()> {
     for stem in ending(checkpoint, "weight_packed") {
         if checkpoint.tensors.get(&format!("{stem}weight_packed")).is_some_and(|leaf| leaf.coding == Coding::U8) {
@@ -133,7 +133,8 @@ pub fn compressed(checkpoint: &mut Checkpoint<'_>) -> Result<()> {
         let [height, columns] = values(&shape)[..] else { bail!("the tensor {} has no two sizes", shape.name) };
         let columns = columns as usize;
         let bits = bits(words, columns).with_context(|| codes.name.clone())?;
-        // Older versions left bits of each word unused if codes of 3, 5, 6 or 7 bits did not fill it.
+        // Older versions of the format did not let codes of 3, 5, 6 or 7 bits extend over two words. Such files have
+        // unused bits in each word, and are refused.
         ensure!(
             height as usize == rows && words == (columns * bits).div_ceil(32),
             "the tensor {} has words with unused bits: not supported",
@@ -149,7 +150,7 @@ pub fn compressed(checkpoint: &mut Checkpoint<'_>) -> Result<()> {
             scales.shape
         );
         let listed = listed.map(|list| values(&list).into_iter().map(|group| group as u32).collect::<Vec<_>>());
-        // Older files store a list that consists of -1 if there are no groups to list.
+        // Older files have a list of groups that consists of -1 if there is nothing to list.
         let groups_of = match listed {
             Some(list)
                 if list.len() == columns && list.iter().all(|group| (*group as usize) < groups) && groups > 1 =>
@@ -218,7 +219,8 @@ pub fn bitsandbytes(checkpoint: &mut Checkpoint<'_>) -> Result<()> {
         };
         let (rows, columns, block) = (*rows, *columns, block as usize);
         ensure!(
-            // The bytes may be stored as wider numbers (`bnb_4bit_quant_storage`).
+            // The bytes of the codes are counted, not the stored numbers, because these may be wider than bytes
+            // (`bnb_4bit_quant_storage`).
             codes.bytes.len() == (rows * columns).div_ceil(2) && book.len() == 16,
             "the tensor {name} does not have the {rows} x {columns} weights that {state} names"
         );
@@ -284,7 +286,8 @@ mod tests {
                     "int16" => Coding::I16,
                     "float16" => Coding::F16,
                     "float32" => Coding::F32,
-                    // bitsandbytes can store the bytes of codes as other numbers.
+                    // The test writes U8 values of bitsandbytes as BF16 with the same bytes, because bitsandbytes can
+                    // store codes as any type.
                     "uint8" if settings["quant_method"] == "bitsandbytes" && name == "x.weight" => Coding::BF16,
                     "uint8" => Coding::U8,
                     other => panic!("{other}"),
@@ -309,7 +312,8 @@ mod tests {
             let want: Vec<f32> = want.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
             assert_eq!(got.len(), 4 * want.len());
             let rows = got.chunks(64).step_by(4).flatten();
-            // Some libraries round the product before they add the bias, others round only the sum.
+            // The bound on the error allows for rounding: some libraries round the product before they add the bias,
+            // others only the sum.
             let error = rows.zip(&want).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
             assert!(error < 1e-6, "{settings}: {error:e}");
             // Single columns, as from a transposed view.
@@ -324,7 +328,8 @@ mod tests {
         assert_eq!(counts, ["Q4_0 6", "Q4_1 3", "Q5_0 4", "Q5_1 1", "Q8_0 4"], "{grids:?}");
     }
 
-    /// Returns the type of GGUF that holds the weights, and checks that its blocks have the same weights.
+    /// Returns the type in which GGUF can store these weights without loss, and checks that the blocks of this type
+    /// have the same weights.
     fn in_blocks(view: &View<'_>, weights: &[f32]) -> Option<TensorType> {
         let kind = view.grid()?;
         let mut blocks = vec![0; kind.row_bytes(weights.len()).unwrap()];

@@ -83,7 +83,7 @@ impl Keys<'_> {
         Ok(())
     }
 
-    /// Adds layers that predict further tokens after all other layers.
+    /// Adds `count` layers for predicting further tokens. They come after all other layers.
     pub fn predicting(&mut self, count: usize) -> Result<()> {
         if count > 0 {
             self.set("block_count", (self.config.layers()? + count) as u32);
@@ -195,8 +195,8 @@ impl Keys<'_> {
                 let original = original.and_then(|n| n.as_u64());
                 let original = original.context("config.json has no original_max_position_embeddings")?;
                 self.set("rope.scaling.original_context_length", original as u32);
-                // `yarn_truncate` is written only if its value is not the architecture's default, because llama.cpp has
-                // no such key. The setting says whether the ends of YaRN's ramp are rounded.
+                // Says whether the ends of YaRN's ramp are rounded. llama.cpp does not know this key, so it is written
+                // only if its value differs from what llama.cpp does for the architecture.
                 let rounded = c.rope("truncate").and_then(|rounded| rounded.as_bool()).unwrap_or(true);
                 if rounded != (self.architecture != "gpt-oss" || original != 4096) {
                     self.set("rope.scaling.yarn_truncate", rounded);
@@ -231,7 +231,8 @@ impl Keys<'_> {
         Ok(())
     }
 
-    /// Writes that rotary positions are not scaled, unless the config has a scaling.
+    /// If the config has no scaling of rotary positions, writes the key that says so. Otherwise readers would apply
+    /// their default for this architecture.
     pub fn unscaled(&mut self) {
         if !self.header.has(&format!("{}.rope.scaling.type", self.architecture)) {
             self.set("rope.scaling.type", "none");
@@ -254,7 +255,8 @@ impl Keys<'_> {
         let Some((scale, all)) = scales.filter(|(scale, all)| !is_given && *scale != 0.0 && *all != 0.0) else {
             return;
         };
-        // For these architectures, the key with the value of `mscale_all_dim` already implies the factor.
+        // In these architectures, programs already compute this factor from the key for `mscale_all_dim` if the
+        // condition is true.
         let is_implied = match self.architecture {
             "deepseek2" | "mistral4" | "kimi-linear" | "bailingmoe3" => scale == all,
             "mistral3" => scale == 1.0,
@@ -266,7 +268,7 @@ impl Keys<'_> {
         }
     }
 
-    /// Writes that attention has no mask, for decoders that were trained for embeddings.
+    /// For decoders that were trained to compute embeddings: writes that attention has no mask, if config.json says so.
     pub fn direction(&mut self) {
         if self.config.flag("is_causal") == Some(false) {
             self.set("attention.causal", false);
@@ -280,7 +282,8 @@ impl Keys<'_> {
         Ok(())
     }
 
-    /// Returns the window of the config if the model uses it and if it is shorter than the context.
+    /// Returns the length of the attention window in the config, if the model uses the window and if it is shorter than
+    /// the context.
     fn short_window(&self) -> Option<u32> {
         let number = |name| self.config.get(name).and_then(Value::as_u64);
         let (window, context) = (number("sliding_window")?, number("max_position_embeddings")?);
@@ -326,8 +329,8 @@ impl Keys<'_> {
 
     /// Returns a note if rotary positions are scaled for texts that are longer than the context.
     pub fn dynamic_scaling(&self) -> Option<String> {
-        // HunYuan's scaling by `alpha` is not meant here, because it does not depend on the length; the families write
-        // it.
+        // HunYuan also writes a scaling of the type "dynamic", with `alpha`. It does not depend on the length of a
+        // text, and the families convert it.
         let is_dynamic = self.config.rope_type() == Some("dynamic") && self.config.rope("alpha").is_none();
         (is_dynamic || self.config.get("rotary_scaling_factor").is_some()).then(|| {
             "the rotary positions of texts that are longer than the context are not scaled, unlike in the checkpoint \
@@ -336,7 +339,7 @@ impl Keys<'_> {
         })
     }
 
-    /// Writes the pattern of local layers, if the config lists them.
+    /// If the config lists the types of the layers, writes which layers are local.
     pub fn window_pattern(&mut self) {
         if let Some(types) = self.config.texts("layer_types") {
             let local = types.iter().map(|kind| *kind == "sliding_attention");
@@ -344,8 +347,8 @@ impl Keys<'_> {
         }
     }
 
-    /// Writes the list that marks layers with a state instead of attention. The `others` layers at the end have
-    /// attention.
+    /// If the config lists the types of the layers, writes which layers have a recurrent state instead of attention.
+    /// The `others` layers after the listed ones have attention.
     pub fn recurrent_layers(&mut self, others: usize) {
         if let Some(types) = self.config.texts("layer_types") {
             let recurrent = types.iter().map(|kind| *kind == "linear_attention");

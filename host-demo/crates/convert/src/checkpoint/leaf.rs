@@ -27,7 +27,8 @@ pub enum Coding {
         columns: usize,
         factor: f32,
     },
-    /// 4-bit weights and one 8-bit factor for each group. The lower half of a byte comes first.
+    /// Weights of 4 bits, in groups that have one factor of 8 bits each. The lower half of a byte is the first of its
+    /// two weights.
     Four(FourBits),
     /// GGUF's blocks.
     Blocks(TensorType),
@@ -38,7 +39,7 @@ pub enum Coding {
 /// Formats of 4-bit weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FourBits {
-    /// Groups of 16 weights. Factors are floats with four exponent bits and three mantissa bits.
+    /// NVFP4: groups of 16 weights. The factors are floats with four bits for the exponent and three for the mantissa.
     Nv,
     /// Groups of 32; factors are powers of two.
     Mx,
@@ -70,7 +71,8 @@ impl Coding {
 #[derive(Clone, Debug)]
 pub struct Scale {
     pub values: Vec<f32>,
-    /// Numbers that are subtracted from the values of a block before the values are scaled; empty if all numbers are 0.
+    /// Numbers that are subtracted from the stored values of each block before the block is scaled. Empty if all these
+    /// numbers are 0.
     pub zeros: Vec<f32>,
     /// Number of columns of the matrix.
     pub columns: usize,
@@ -101,18 +103,18 @@ pub struct Leaf<'f> {
     pub scale: Option<Scale>,
     /// Factors of groups of 4-bit weights.
     pub groups: &'f [u8],
-    /// Weights that another program has quantized to integers, if the coding is [`Coding::Packed`].
+    /// If the coding is [`Coding::Packed`], the packed weights, which another program has quantized to integers.
     pub packed: Option<Arc<Packed<'f>>>,
     /// Factors of columns. ModelOpt multiplies the inputs of a matrix by `pre_quant_scale`, which has the same effect
     /// as multiplying the columns.
     pub of_columns: Option<Arc<[f32]>>,
-    /// If set, each value is multiplied by this number, the product is rounded to -1, 0 or 1, and the result is divided
-    /// by the number.
+    /// For weights of -1, 0 and 1. If set, each value is multiplied by this number and rounded to -1, 0 or 1; the
+    /// result is divided by the number again.
     pub rounding: Option<f32>,
 }
 
-/// A matrix `[rows, columns]` of codes with the factors of groups. The module [`packed`](super::packed) decodes the
-/// matrix.
+/// A matrix `[rows, columns]` of integer codes, with the factors of its groups. The functions in the module
+/// [`packed`](super::packed) decode it.
 #[derive(Clone, Debug)]
 pub struct Packed<'f> {
     pub codes: Codes<'f>,
@@ -135,7 +137,8 @@ pub struct Codes<'f> {
     pub order: Order,
 }
 
-/// The order of codes. A *line* is a row or a column of the matrix whose codes are stored one after another.
+/// The order in which the codes of a matrix are stored. A *line* is a row or a column of the matrix whose codes are
+/// stored one after another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// The words of each line are consecutive. A code may extend over two words.
@@ -143,40 +146,45 @@ pub enum Order {
         /// Number of words of a line.
         words: usize,
     },
-    /// The first words of all lines come first, then the second words of all lines, and so on.
+    /// All lines are interleaved: the first words of all lines come first, then the second words of all lines, and so
+    /// on.
     Interleaved {
         /// Number of lines.
         lines: usize,
     },
-    /// Each group of 32 codes is stored in planes of 8, 4, 2 or 1 bits, the plane of the lowest bits first.
+    /// The bits of each group of 32 codes are stored in several planes of 8, 4, 2 or 1 bits per code. The plane of the
+    /// lowest bits is the first.
     Planes {
         /// Distance in words of a line from the next line.
         lines: usize,
         /// Distance of the words of a line from each other.
         words: usize,
     },
-    /// Each word has eight codes in AWQ's order: 0, 2, 4, 6, 1, 3, 5, 7.
+    /// Each word has eight codes. AWQ stores them in the order 0, 2, 4, 6, 1, 3, 5, 7.
     Awq {
         /// Number of words of a line.
         words: usize,
     },
-    /// AWQ's `gemv_fast`: 16-bit words of four codes each, in blocks of four rows and 64 columns.
+    /// The order of AWQ's version `gemv_fast`. A word has 16 bits and contains four codes. The words are arranged in
+    /// blocks of four rows and 64 columns.
     AwqFast {
         /// Number of columns of the matrix.
         columns: usize,
     },
-    /// Each byte has two codes, the first code in the higher half. There are no gaps in a line.
+    /// Each byte has two codes, and its higher half is the first one. The codes of a line follow each other without
+    /// gaps.
     Halves {
         /// Number of codes of a line.
         codes: usize,
     },
-    /// Each row of bytes has two rows of the matrix, the first row in the lower halves of the bytes.
+    /// Each row of bytes has the codes of two rows of the matrix. The codes of the first of the two rows are in the
+    /// lower halves of the bytes.
     RowPairs {
         /// Number of columns of the matrix.
         columns: usize,
     },
-    /// Each word has codes of distant lines. The highest bits have a code of the first part of the matrix, the next
-    /// bits have a code of the second part, and so on.
+    /// The codes in a word belong to lines that are far apart. The matrix is divided into parts: the highest bits of a
+    /// word have a code of the first part, the next bits a code of the second part, and so on.
     Parts {
         /// Number of codes of a line.
         codes: usize,
@@ -194,9 +202,11 @@ pub enum Groups {
     OfColumns(usize),
     /// The group of each column (act-order).
     Listed(Vec<u32>),
-    /// Consecutive weights of the whole matrix. A group may extend over the end of a row.
+    /// A group is this number of consecutive weights, counted through the whole matrix, so that it may extend over the
+    /// end of a row.
     Flat(usize),
-    /// Weights of the whole matrix that are this number of weights apart from each other.
+    /// A group consists of weights that are this number of weights apart from each other, counted through the whole
+    /// matrix.
     Apart(usize),
 }
 
@@ -206,14 +216,14 @@ pub struct Factors<'f> {
     pub leaf: Arc<Leaf<'f>>,
     /// Number of groups of a row.
     pub groups: usize,
-    /// If set, the factors are ordered by group: first come the factors of all rows for the first group. The value is
-    /// the number of rows.
+    /// If this is set, the factors are ordered by group: the factors of all rows for the first group come first. The
+    /// value is then the number of rows. If this is not set, the factors are ordered by row.
     pub rows: Option<usize>,
-    /// The factors are themselves quantized: bitsandbytes' double quantization.
+    /// If the factors are themselves quantized (bitsandbytes' double quantization), how to compute them.
     pub nested: Option<Nested>,
 }
 
-/// Quantized factors: `book[factor] * scales[at / block] + offset`.
+/// Factors that are themselves quantized: each is `book[factor] * scales[at / block] + offset`.
 #[derive(Clone, Debug)]
 pub struct Nested {
     pub book: Vec<f32>,
@@ -226,9 +236,10 @@ pub struct Nested {
 #[derive(Clone, Debug)]
 pub enum Zeros<'f> {
     Constant(f32),
-    /// The zeros are codes. A line has the zeros of all rows for one group.
+    /// The zeros are stored as codes. A line of codes has the zeros of all rows for one group.
     Packed(Codes<'f>),
-    /// The codes are the zeros minus 1, as in the first version of GPTQ's format: see [`Codes::next`].
+    /// Like `Packed`, but each code is 1 less than the zero, as in the first version of GPTQ's format: see
+    /// [`Codes::next`].
     PackedLess(Codes<'f>),
     /// The zeros of all groups in a row are a line of codes.
     PackedRows(Codes<'f>),
@@ -253,7 +264,8 @@ impl<'f> Leaf<'f> {
         }
     }
 
-    /// Makes a tensor from integers with factors. It is a matrix, or a stack of matrices.
+    /// Makes the tensor of quantized weights: a matrix, or a stack of matrices. The weights are integers and have
+    /// factors.
     pub fn of_packed(name: &str, shape: &[usize], packed: Packed<'f>) -> Self {
         let mut leaf = Self::new(name, packed.codes.bytes, Coding::Packed, shape);
         leaf.packed = Some(Arc::new(packed));
@@ -278,7 +290,7 @@ impl<'f> Leaf<'f> {
         self.bytes.get(at / 2).map_or(0, |byte| byte >> (at % 2 * 4) & 15)
     }
 
-    /// Decodes every `stride`th stored value, from index `start` on.
+    /// Decodes stored values to `out`: the value at index `start`, and then every `stride`th value after it.
     pub fn decode(&self, start: usize, stride: usize, out: &mut [f32]) {
         fn each<const N: usize>(
             bytes: &[u8],

@@ -61,8 +61,8 @@ pub fn convert(directory: &Path, base: Option<&Path>, output: &Path) -> Result<R
         }
         let first = [("lora_B", "lora_A"), ("lora_embedding_B", "lora_embedding_A"), (".lora_b", MLX)];
         let first = first.iter().fold(name.clone(), |name, (second, first)| name.replace(second, first));
-        // The model's own weights are allowed, because PEFT stores copies of the untrained weights of adapted
-        // embeddings and heads.
+        // The adapter may contain weights of the model itself, because PEFT stores copies of the untrained weights of
+        // adapted embeddings and heads. All other tensors are errors.
         let is_frozen = [".base_layer.weight", ".base_layer.bias"].iter().any(|end| name.ends_with(end));
         ensure!(
             is_frozen || FIRST.iter().any(|end| first.ends_with(end)),
@@ -107,11 +107,11 @@ pub fn convert(directory: &Path, base: Option<&Path>, output: &Path) -> Result<R
     Ok(Report { architecture, count: outputs.len() / 2, notes })
 }
 
-/// Ends of the names of first matrices. The name of the second matrix has B in place of A.
+/// Ends of the names of a LoRA's first matrices. The second matrix has B instead of A in its name.
 const FIRST: &[&str] =
     &[".lora_A.weight", ".lora_A.default.weight", ".lora_embedding_A", ".lora_embedding_A.default", MLX];
 
-/// End of the names of mlx_lm's first matrices, which are stored transposed.
+/// End of the names that mlx_lm gives to the first matrix of each pair. These matrices are stored transposed.
 const MLX: &str = ".lora_a";
 
 /// Returns the path of the config of the adapter's base model.
@@ -142,7 +142,7 @@ struct Pairs<'a, 'f> {
     config: &'a Config,
     /// The pair, or the pairs of a stack, for each new name.
     found: BTreeMap<String, Vec<Part<'f>>>,
-    /// Number of adapted modules that the converted model does not use.
+    /// Number of modules that the adapter changes, but that the converted model does not use.
     unused: usize,
 }
 
@@ -161,7 +161,8 @@ struct Module<'f> {
     name: String,
     /// The tensor's shape.
     shape: Vec<usize>,
-    /// The factor that has the columns and the factor that has the rows, see [`View::factors`].
+    /// The two matrices whose product the adapter adds: first the one that has the tensor's columns, then the one that
+    /// has its rows; see [`View::factors`].
     factors: [View<'f>; 2],
     /// Index of the factor that is multiplied with the inputs.
     inputs: usize,
@@ -188,7 +189,8 @@ impl<'f> Pairs<'_, 'f> {
         Ok(view)
     }
 
-    /// Adds the pair of matrices whose first matrix is named `stem` followed by `end`.
+    /// Adds a pair of matrices. The name of the first matrix is `stem` followed by `end`. The second matrix has the
+    /// same name with B in place of A.
     fn add(&mut self, stem: &str, end: &str) -> Result<()> {
         let a = self.view(&format!("{stem}{end}"))?;
         let b = self.view(&format!("{stem}{}", end.replace('A', "B").replace("_a", "_b")))?;
@@ -246,8 +248,9 @@ impl<'f> Pairs<'_, 'f> {
         let a = a.reshape(&[count, rank, columns])?.transpose()?;
         let b = b.reshape(&[rows, rank, count])?.swap(0, 2)?.transpose()?;
         let factors = [a.repeat(1, rows), b.repeat(2, columns)];
-        // Unless a class has `is_transposed`, PEFT takes a parameter's second dimension as the outputs, even if this
-        // dimension has the inputs. The width of the model shows which factor is multiplied with the inputs.
+        // For most classes, PEFT takes the second dimension of a parameter as the outputs, even if it is the dimension
+        // of the inputs. (Classes with `is_transposed` are an exception.) The width of the model therefore decides
+        // which of the two factors is multiplied with the inputs.
         let width = self.config.width()?;
         let inputs = usize::from(if name.ends_with("down_proj") { rows != width } else { columns != width });
         Ok(Module { name, shape: vec![count, rows, columns], factors, inputs })
@@ -272,13 +275,14 @@ impl<'f> Pairs<'_, 'f> {
                 to.len() <= 1 || to.len() == views.len(),
                 "its rows do not match the model's: give the folder of the adapter's own model with --base"
             );
-            // A head can have an adapter even if the checkpoint does not store the head, because the head equals the
-            // embedding.
+            // A head that equals the embedding is not stored in the checkpoint and has no views, but an adapter can
+            // change it nevertheless.
             let views = if views.iter().all(|view| view.len() == 0) { vec![whole] } else { views };
             let named = views.into_iter().zip(to.iter().copied().cycle()).filter(|(view, _)| view.len() > 0);
             named.map(|(view, to)| Ok((view.factors(&module.factors)?, to))).collect::<Result<Vec<_>>>()
         };
-        // A tensor may be stored transposed. In the new file, the columns always belong to the inputs.
+        // The checkpoint may store this tensor transposed. In the new file, the columns of a matrix always belong to
+        // the inputs.
         let is_wrong = |changed: &Result<Vec<_>>| match changed {
             Ok(changed) => changed.iter().all(|((_, of_columns), _)| *of_columns != module.inputs),
             Err(_) => true,

@@ -73,7 +73,7 @@ fn affine(checkpoint: &mut Checkpoint<'_>, stem: &str, settings: &Value) -> Resu
     put(checkpoint, &format!("{stem}weight"), &shape, packed)
 }
 
-/// Converts a matrix of 4-bit or 8-bit floats. Each group has an 8-bit factor.
+/// Converts a matrix of 4-bit or 8-bit floats. Each group of weights has a factor of 8 bits.
 fn floats(checkpoint: &mut Checkpoint<'_>, stem: &str, mode: &str) -> Result<()> {
     let scales = need(checkpoint, &format!("{stem}scales"))?;
     change(checkpoint, &format!("{stem}weight"), |leaf| {

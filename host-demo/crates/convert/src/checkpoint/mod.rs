@@ -106,8 +106,8 @@ pub struct Progress<'p> {
 /// Converts a checkpoint. Calls `go_on` while the file is written. If `go_on` returns false, the conversion stops and
 /// leaves no file.
 pub fn convert(request: &Request<'_>, go_on: &mut dyn FnMut(&Progress<'_>) -> bool) -> Result<Report> {
-    // Adapters of decision models are refused before the files with weights are read, because these files do not have
-    // the weights of a whole model.
+    // Adapters of decision models are refused first, so that the error names the adapter. Their files do not have the
+    // weights of a whole model, so reading them would fail with another error.
     if request.from.is_dir() {
         Decision::of(request.from)?;
     }
@@ -162,8 +162,8 @@ fn assemble<'f>(request: &Request<'_>, checkpoint: &mut Checkpoint<'f>) -> Resul
     let mut notes = Vec::new();
     let native = folder.map(|folder| native::config(folder, checkpoint, &mut notes)).transpose()?.flatten();
     let (config, family, directory) = match plain::config(checkpoint)? {
-        // The folder is not used, because the other files beside a training script's checkpoint do not belong to the
-        // model.
+        // No folder is returned, because the other files beside the checkpoint of a training script do not belong to
+        // the model.
         Some(config) => {
             let family = plain::family(&config)?;
             (config, family, None)
@@ -316,7 +316,8 @@ fn vocabulary(
 fn choose_types(outputs: &mut [Output<'_>], mix: Option<Mix>, config: &Config, architecture: &str) -> Result<()> {
     let plain = match mix {
         Some(mix) if matches!(mix.kind(), TensorType::F32 | TensorType::F16 | TensorType::BF16) => Some(mix.kind()),
-        // llama.cpp's converter also writes this type, but by a rule that differs from the rule of `llama-quantize`.
+        // For the name Q8_0, every matrix gets the type Q8_0, as from llama.cpp's converter. `llama-quantize` chooses
+        // some types differently.
         Some(Mix::Q8_0) => Some(TensorType::Q8_0),
         _ => None,
     };
@@ -339,8 +340,9 @@ fn choose_types(outputs: &mut [Output<'_>], mix: Option<Mix>, config: &Config, a
         output.kind = match plain {
             _ if four => output.stored(),
             _ if output.stays_f32() => TensorType::F32,
-            // F32 is used because the products of integers and factors need more bits than half precision has. A
-            // quantized type would store the same weights, but its kernels round activations.
+            // Weights that another program has quantized to integers become F32, because the products of integers and
+            // factors have more bits than half precision. (A quantized type would store the same weights, but its
+            // kernels also round the activations.)
             _ if mix.is_none() && output.is_integer() => TensorType::F32,
             _ if mix.is_none() => output.stored(),
             Some(kind) => {
@@ -357,7 +359,7 @@ fn choose_types(outputs: &mut [Output<'_>], mix: Option<Mix>, config: &Config, a
     Ok(())
 }
 
-/// Returns a note that `method` quantized the weights to integers, if `--type` is left out.
+/// Returns a note for conversions without `--type`, if `method` has quantized the checkpoint's weights to integers.
 fn integers(method: &str, outputs: &[Output<'_>]) -> Option<String> {
     let mut grids = outputs.iter().filter(|output| output.is_integer()).map(|output| output.grid);
     let first = grids.next()?;
@@ -437,7 +439,7 @@ fn write_to(
     data.finish().map(|_| ())
 }
 
-/// Writes the vocabulary of a `tokenizer.json` for a model of llama2.c with `rows` rows.
+/// Writes the vocabulary of a `tokenizer.json` for a model of llama2.c whose embedding has `rows` rows.
 pub fn vocabulary_of_llama2c(tokenizer: &Path, rows: usize, header: &mut Header) -> Result<()> {
     let (config, rules) = (serde_json::Value::Null, VocabularyRules::PLAIN);
     let wanted = Wanted { directory: tokenizer, architecture: "llama", config: &config, rows, rules: &rules };

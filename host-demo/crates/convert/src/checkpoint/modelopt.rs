@@ -47,7 +47,8 @@ pub fn integers(checkpoint: &mut Checkpoint<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Multiplies the columns of each matrix by the factors of the matrix's inputs.
+/// Multiplies each matrix's columns by `pre_quant_scale`. In ModelOpt's models, the inputs of the matrix are multiplied
+/// by these factors.
 pub fn inputs(checkpoint: &mut Checkpoint<'_>) -> Result<()> {
     for stem in ending(checkpoint, "pre_quant_scale") {
         let factors = values(&need(checkpoint, &format!("{stem}pre_quant_scale"))?);

@@ -34,8 +34,8 @@ const PREFIXES: &[&str] = &[
     "rwkv.",
 ];
 
-/// Prefixes of a tensor's name before the layer's number, the replacement of each prefix, and a prefix for the rest of
-/// the name.
+/// Rows for the layers: the prefix that a tensor's name has before the layer's number, the replacement of this prefix,
+/// and a prefix for the rest of the name, after the number.
 const LAYERS: &[(&str, &str, &str)] = &[
     ("model.encoder.layers.", "enc.blk.", "enc."),
     ("model.decoder.layers.", "dec.blk.", "dec."),
@@ -116,7 +116,8 @@ pub const COMMON: &[Row] = &[
     ("shared_head.norm", "nextn.shared_head_norm", same),
     ("shared_head.head", "nextn.shared_head_head", same),
     ("blk.embed_tokens", "nextn.embed_tokens", same),
-    // These tensors are dropped: they are tables of rotary frequencies and masks, which readers compute.
+    // The following tensors are dropped. They are tables of rotary frequencies and attention masks, which programs
+    // compute themselves.
     ("self_attn.rotary_emb.inv_freq", "", same),
     ("attn.bias", "", same),
     ("attn.masked_bias", "", same),
@@ -161,8 +162,8 @@ impl Place {
         Self::in_layer(rest).unwrap_or_else(whole)
     }
 
-    /// Numbers the layers of a second stack after the layers of the first stack, and layers that predict further tokens
-    /// after all other layers.
+    /// Changes the layer number of a tensor. Layers of a second stack are numbered after those of the first stack, and
+    /// layers that predict further tokens after all others.
     pub fn behind(self, config: &Config) -> Result<Self> {
         let Some(number) = self.number else { return Ok(self) };
         let number = match () {
@@ -196,7 +197,8 @@ pub struct Found {
     pub index: usize,
 }
 
-/// Returns the row of `tables` that matches the tensor name `rest`. `layer` is empty for tensors outside of layers.
+/// Searches `tables` for the row that describes the tensor with the name `rest` in the layer `layer`. `layer` is empty
+/// for tensors outside of layers.
 pub fn find(tables: &[&[Row]], layer: &str, rest: &str) -> Option<Found> {
     let of_layer = if layer.is_empty() { None } else { matching(tables, &format!("blk.{rest}")) };
     of_layer.or_else(|| matching(tables, rest))
@@ -213,7 +215,8 @@ fn matching(tables: &[&[Row]], rest: &str) -> Option<Found> {
         .or_else(|| [".weight", ".bias"].into_iter().find_map(|suffix| look(rest.strip_suffix(suffix)?, suffix)))
 }
 
-/// Matches `name` with `pattern`. Returns the number in place of `#`, if the pattern has one.
+/// Compares a name with a pattern, in which `#` stands for a number. Returns `None` if the name does not match,
+/// otherwise the number if the pattern has a `#`.
 fn matched(pattern: &str, name: &str) -> Option<Option<usize>> {
     let Some((before, after)) = pattern.split_once('#') else {
         return (pattern == name).then_some(None);

@@ -1,7 +1,7 @@
 //! Checkpoints in the form of Meta and of Mistral: `params.json` beside `consolidated.safetensors` or `consolidated.00.pth`.
 //!
-//! Sources: `llama_models` of Meta and `mistral_inference` of Mistral (`args.py`); `convert_llama_weights_to_hf.py` and
-//! `convert_mistral_weights_to_hf.py` of transformers, for what the settings do not say.
+//! Sources: `llama_models` of Meta and `mistral_inference` of Mistral (`args.py`). What `params.json` does not say is
+//! taken from transformers' scripts `convert_llama_weights_to_hf.py` and `convert_mistral_weights_to_hf.py`.
 
 use std::fs;
 use std::path::Path;
@@ -18,7 +18,8 @@ use super::tensors::Checkpoint;
 
 const CLASS: &str = "consolidated";
 
-/// Settings that are read, and those that describe the training.
+/// Names of the settings in Mistral's `params.json` that this module reads, or that only describe how the model was
+/// trained.
 const KNOWN: [&str; 23] = [
     "dim",
     "n_layers",
@@ -45,7 +46,7 @@ const KNOWN: [&str; 23] = [
     "model_parallel_size",
 ];
 
-/// Tensor names of experts, and frequencies that follow from the settings.
+/// Names of the tensors of experts. Rotary frequencies have no name in GGUF, because they follow from the settings.
 #[rustfmt::skip]
 const EXPERTS: &[Row] = &[
     ("feed_forward.gate", "ffn_gate_inp", same),
@@ -63,7 +64,8 @@ pub const FAMILY: Family = Family {
     ..Family::PLAIN
 };
 
-/// Converts `params.json` to a config. `None` if the checkpoint has another form.
+/// Converts Meta's or Mistral's `params.json` to a config with the names of transformers. `None` if the checkpoint is
+/// not of this kind.
 pub fn config(folder: &Path, checkpoint: &Checkpoint<'_>, notes: &mut Vec<String>) -> Result<Option<Config>> {
     let path = folder.join("params.json");
     let size = |name: &str, dim: usize| checkpoint.tensors.get(name).and_then(|leaf| leaf.shape.get(dim)).copied();
@@ -109,7 +111,7 @@ pub fn config(folder: &Path, checkpoint: &Checkpoint<'_>, notes: &mut Vec<String
         "vocab_size": rows,
     });
     if scales {
-        // Llama 3.1 and 3.3 have 8, and the smaller models of Llama 3.2 have 32.
+        // The factor of Llama 3.1 and 3.3 is 8, and the factor of the smaller models of Llama 3.2 is 32.
         let factor = if params["dim"].as_u64() < Some(4096) { 32.0 } else { 8.0 };
         config["rope_scaling"] = json!({
             "rope_type": "llama3", "factor": factor, "low_freq_factor": 1.0, "high_freq_factor": 4.0,

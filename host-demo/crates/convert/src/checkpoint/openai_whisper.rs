@@ -21,7 +21,8 @@ const NO_SPEECH: &str = "\" # ( ) * + / : ; < = > @ [ \\ ] ^ _ ` { | } ~ 「 」
 /// Symbols of music: their first token is not generated.
 const MUSIC: &str = "♩ ♪ ♫ ♬ ♭ ♮ ♯";
 
-/// The special tokens of a model: the texts of the tokens with the ids `first`, `first + 1`, and so on.
+/// The special tokens of a Whisper model. Their ids follow each other from `first` on; `texts` has their texts in this
+/// order.
 pub struct Special {
     pub first: u32,
     texts: Vec<String>,
@@ -29,7 +30,8 @@ pub struct Special {
 }
 
 impl Special {
-    /// Returns the special tokens of a model with `rows` tokens. Timestamp tokens follow the special tokens.
+    /// Returns the special tokens of a Whisper model with `rows` tokens. In the vocabulary, the tokens of timestamps
+    /// follow them.
     pub fn new(rows: u32) -> Self {
         let is_multilingual = rows >= 51865;
         let languages = LANGUAGES.split_whitespace().take(if rows >= 51866 { 100 } else { 99 });
@@ -120,7 +122,7 @@ pub fn config(dims: &Value, class: &str) -> Value {
 mod tests {
     use super::*;
 
-    /// The ids of tiny.en, tiny and large-v3, from their `generation_config.json`.
+    /// The ids of special tokens in tiny.en, tiny and large-v3, from the `generation_config.json` of these models.
     #[test]
     fn ids_follow_from_the_rows() {
         for (rows, ids) in [

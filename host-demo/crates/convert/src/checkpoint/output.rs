@@ -44,8 +44,8 @@ enum Values<'f> {
 
 /// The parts of a new tensor.
 struct Parts<'f> {
-    /// Each part with a sort key. The key is the index in a stack, or the index of the row in the tables and the index
-    /// of the view.
+    /// The views of which the tensor consists, each with a sort key. In a stack, the key is the view's index. Otherwise
+    /// it is the index of the row in the tables, then the index of the view.
     parts: Vec<((usize, usize), View<'f>)>,
     stacked: bool,
 }
@@ -53,7 +53,8 @@ struct Parts<'f> {
 /// The tensors and numbers of a converted checkpoint.
 pub struct Assembled<'f> {
     pub outputs: Vec<Output<'f>>,
-    /// Tensors that become metadata: numbers for the whole model, and lists with one number per layer.
+    /// Keys and values of the metadata that come from tensors: numbers for the whole model, and lists with one number
+    /// per layer.
     pub scalars: Vec<(&'static str, Meta)>,
     /// Messages about dropped tensors.
     pub notes: Vec<String>,
@@ -155,7 +156,7 @@ pub fn assemble<'f>(
     Ok(Assembled { outputs, scalars, notes })
 }
 
-/// Returns the layer of the tensor `name`, if only layers that predict further tokens have such a tensor.
+/// Returns the layer of the tensor `name`, if its name is one that only layers for predicting further tokens have.
 fn predicting_layer(name: &str) -> Option<String> {
     let place = Place::of(name);
     place.rest.starts_with("eh_proj.").then_some(place.layer)
@@ -176,7 +177,7 @@ pub fn complete(outputs: &[Output<'_>], config: &Config, pools: bool) -> Result<
         "the checkpoint has no head, and tie_word_embeddings in config.json is false: change it to true if the embedding \
          is the head, too"
     );
-    // In laya, only the scoring layers have biases. These are the last layers.
+    // In a laya model, biases are expected only in the scoring layers, which are its last layers.
     let is_scoring = config.classes().contains(&SCORING_ENCODER);
     let first = if is_scoring { config.size(&["num_layers_per_stack"])? } else { 0 };
     let of_layer = |name: &str| Some(name.strip_prefix("blk.")?.split_once('.')?.1.strip_suffix(".bias")?.to_owned());
@@ -220,7 +221,7 @@ fn is_tied_head(checkpoint: &Checkpoint<'_>, config: &Config, rest: &str, view: 
     same && config.flag("tie_word_embeddings") != Some(false)
 }
 
-/// Adds a stored tensor as a part of one or several new tensors.
+/// Adds a tensor of the checkpoint to the parts of the new tensors that are made of it.
 fn add<'f>(
     found: &mut HashMap<String, Parts<'f>>,
     tables: &[&[Row]],
@@ -259,7 +260,8 @@ fn add<'f>(
         views.len(),
         to.len()
     );
-    // If the row has only one name, all views are parts of the same tensor.
+    // If a row of the table has only one name for several views, they are parts of the same tensor. The name is then
+    // repeated for each view.
     let to = to.into_iter().cycle();
     for (i, (view, to)) in views.into_iter().zip(to).enumerate().filter(|(_, (view, _))| view.len() > 0) {
         let (layer, to) = to.strip_prefix('/').map_or((place.layer.as_str(), to), |to| ("", to));
@@ -322,7 +324,8 @@ impl<'f> Output<'f> {
                 ensure!(*part == i, "expert {i} of {name} is missing in this checkpoint: fetch it again");
                 ensure!(view.dims() == shape, "the experts of {name} have different shapes: not supported");
             }
-            // A stack of factors becomes a vector, because each factor is stored without dimensions.
+            // If each expert has a single factor, the factors of all experts become a vector, because the single
+            // factors are stored without dimensions.
             if shape == [1] && first.leaf().shape.iter().product::<usize>() == 1 && name.ends_with("scale") {
                 shape.clear();
             }
@@ -348,8 +351,8 @@ impl<'f> Output<'f> {
         self.shape.iter().product()
     }
 
-    /// The type in which the values are stored; BF16 if they are 8-bit floats or ternary weights. Returns F32 for
-    /// values in memory, and if the parts have different types.
+    /// Returns the type that holds the stored values without loss: BF16 for 8-bit floats and for ternary weights, F32
+    /// for values in memory and for parts of different types.
     pub fn stored(&self) -> TensorType {
         let Values::Views(views) = &self.values else { return TensorType::F32 };
         let of = |view: &View<'_>| match &view.leaf().coding {
@@ -384,7 +387,8 @@ impl<'f> Output<'f> {
         self.grid = first.and_then(|first| kinds.try_fold(first, |kind, other| larger(kind, other?)));
     }
 
-    /// Returns true if the tensor's integers, which another program has made, are copied into blocks without loss.
+    /// Returns true if the tensor's integers, which another program has quantized, can be copied into blocks without
+    /// loss.
     fn keeps_grid(&self) -> bool {
         self.grid.is_some_and(|grid| grid::holds(self.kind, grid))
     }
@@ -576,14 +580,16 @@ impl<'f> Output<'f> {
     }
 }
 
-/// Returns true if all floats are finite. F32 is not checked, because it may have any value.
+/// Returns true if all floats are finite. Only F16 and BF16 are checked, because a matrix of type F32 may contain
+/// infinite values.
 fn are_finite(kind: TensorType, bytes: &[u8]) -> bool {
     let exponent = match kind {
         TensorType::F16 => 0x7c00,
         TensorType::BF16 => 0x7f80,
         _ => return true,
     };
-    // The loop is a fold, because the compiler does not vectorize a search.
+    // The fold reads all values even after it has found one. A search that ends at the first one would not be
+    // vectorized by the compiler.
     let halves = bytes.as_chunks::<2>().0.iter().map(|half| u16::from_le_bytes(*half));
     !halves.fold(false, |found, half| found | (half & exponent == exponent))
 }

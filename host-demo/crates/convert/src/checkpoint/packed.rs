@@ -29,8 +29,8 @@ impl Codes<'_> {
                 return u32::from(byte >> (line % 2 * 4) & 15);
             }
             Order::AwqFast { columns } => {
-                // The five bits of the column number within a block of 32 columns are stored in the order 0, 2, 1, 4,
-                // 3.
+                // Within a block of 32 columns, the place of a code is computed from the five bits of the column
+                // number, which are arranged in the order 0, 2, 1, 4, 3.
                 let place = at % 8 / 2 * 8 + at % 2 * 4 + at % 32 / 8;
                 let code = line % 4 * 64 + at % 64 / 32 * 32 + place;
                 let word = line / 4 * columns + at / 64 * 64 + code / 4;
@@ -71,8 +71,9 @@ impl Codes<'_> {
         code
     }
 
-    /// The code at place `at` of `line`, after 1 was added to all codes. The largest code becomes 0. If a word has
-    /// whole codes, the 1 is carried to the next code of the word, because GPTQModel adds words.
+    /// Returns the code at place `at` of `line` plus 1. GPTQModel adds the ones to whole words. So if no code extends
+    /// over two words, the largest code becomes 0 and carries a 1 to the next code of its word. Otherwise, the largest
+    /// code becomes 0 without a carry.
     pub fn next(&self, line: usize, at: usize) -> u32 {
         match self.order {
             Order::Lines { words } if 32usize.is_multiple_of(self.bits) => {
@@ -112,7 +113,7 @@ impl Packed<'_> {
         (self.scales.get(line, group), self.zero(line, group), bias)
     }
 
-    /// Returns the line and the group of the factors that apply to weight `at`.
+    /// Returns the line and the group that have the factors of the weight with the index `at`.
     fn place(&self, at: usize) -> (usize, usize) {
         let (row, column) = (at / self.columns, at % self.columns);
         match &self.groups {
@@ -169,7 +170,7 @@ mod tests {
 
     #[test]
     fn orders_of_codes() {
-        // Codes of 3 bits: the codes 0 to 7 are repeated, and one code extends over two words.
+        // Codes of 3 bits: the codes 0 to 7, written twice. One code extends over two words.
         let stream = codes(3, Order::Lines { words: 2 }, &[0x88, 0xc6, 0xfa, 0x88, 0xc6, 0xfa, 0, 0]);
         assert_eq!((0..16).map(|at| stream.get(0, at)).collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5, 6, 7].repeat(2));
         let nibbles = &[0x10, 0x32, 0x54, 0x76, 0x98, 0xba, 0xdc, 0xfe];

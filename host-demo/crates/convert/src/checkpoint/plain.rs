@@ -15,7 +15,7 @@ const NANO_GPT: &str = "nanoGPT";
 const LLAMA2C: &str = "llama2.c";
 const WHISPER: &str = "OpenAI's Whisper";
 
-/// Converts the settings that a checkpoint stores with its tensors to a config.
+/// Converts the settings that a checkpoint stores with its tensors to a config; `None` if there are no such settings.
 pub fn config(checkpoint: &Checkpoint<'_>) -> Result<Option<Config>> {
     let settings = |name: &str| checkpoint.settings.as_ref().and_then(|settings| settings.get(name));
     if let Some(dims) = settings("dims") {
@@ -61,7 +61,7 @@ pub fn config(checkpoint: &Checkpoint<'_>) -> Result<Option<Config>> {
     Config::new(&config).map(Some)
 }
 
-/// Returns the family of a checkpoint that stores its settings.
+/// Returns the family of a checkpoint of a training script, which contains its own settings.
 pub fn family(config: &Config) -> Result<&'static Family> {
     let class = config.classes().first().copied().unwrap_or_default();
     ALL.iter()

@@ -1,4 +1,5 @@
-//! Modules after a sentence-transformers encoder: pooling and linear layers, in separate folders.
+//! The modules that sentence-transformers applies after an encoder: a pooling and linear layers. Each has a folder of
+//! its own.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +12,8 @@ use super::output::Output;
 use super::tensors::{Checkpoint, Files};
 use super::view::View;
 
-/// Returns the modules listed in a folder: the last component of each module's type, and the path of the module.
+/// Returns the modules that `modules.json` in a folder lists. For each module, returns the last component of its type
+/// and its path.
 fn modules(directory: &Path) -> Result<Vec<(String, String)>> {
     let path = directory.join("modules.json");
     if !path.is_file() {
@@ -81,7 +83,7 @@ fn activation(settings: &Value) -> Result<Option<&'static str>> {
     })
 }
 
-/// Adds the linear layers after the pooling. Names of the tensors begin with `prefix`.
+/// Adds the linear layers that the model applies after the pooling. The names of their tensors begin with `prefix`.
 pub fn dense(directory: &Path, prefix: &str, outputs: &mut Vec<Output<'_>>) -> Result<()> {
     for (folder, name) in dense_layers(directory)? {
         let mut read = || -> Result<()> {
@@ -134,7 +136,7 @@ pub fn notes(directory: &Path, context: Option<u32>) -> Result<Vec<String>> {
     }
     let transformer = read("sentence_bert_config.json")?;
     if directory.join("modules.json").is_file() {
-        // Version 6 stores the length only in the tokenizer's settings.
+        // Version 6 of sentence-transformers stores the maximum length only in the tokenizer's settings.
         let length = match transformer["max_seq_length"].as_u64() {
             Some(length) => Some(length),
             None => read("tokenizer_config.json")?["model_max_length"].as_u64(),
@@ -179,17 +181,18 @@ pub fn keys(directory: &Path, keys: &mut Keys<'_>) -> Result<()> {
     for (kind, path) in &modules {
         match kind.as_str() {
             "Pooling" => {
-                // If the pooling has no settings, the mean is used, as in sentence-transformers.
+                // A pooling that has no settings computes the mean, as in sentence-transformers.
                 let file = directory.join(path).join("config.json");
                 let kind = if file.is_file() { pooling(&json(&file)?, only_direction)? } else { 1 };
                 keys.set("pooling_type", kind);
             }
-            // Rerankers read the logits of two tokens (`LogitScore`): see `reranker.rs`.
+            // `LogitScore` belongs to rerankers that read the logits of two tokens. `reranker.rs` converts it.
             "Transformer" | "Dense" | "Normalize" | "Dropout" | "LogitScore" => {}
             other => bail!("modules.json has a module {other}, which is not supported"),
         }
     }
-    // Without a classifier, `classifier_pooling` has no effect, so values other than mean and cls are ignored.
+    // `classifier_pooling` only has an effect in a classifier. In other models, values other than mean and cls are
+    // therefore ignored.
     let ranks = ranks(keys);
     match keys.config.text("classifier_pooling").filter(|name| ranks || matches!(*name, "mean" | "cls")) {
         Some("mean") => keys.set("classifier.pooling_type", 1u32),
@@ -269,7 +272,7 @@ fn labels(keys: &mut Keys<'_>) {
     if !usual || names.len() > 2 {
         keys.set("classifier.output_labels", arenite_gguf_writer::Meta::strings(&names));
     }
-    // The problem type tells whether the outputs exclude each other, and whether they are probabilities.
+    // `problem_type` says whether the outputs are probabilities, and whether they exclude each other.
     if let Some(kind) = keys.config.text("problem_type").filter(|kind| *kind != "single_label_classification") {
         let kind = kind.to_owned();
         keys.header.set("general.problem_type", kind.as_str());

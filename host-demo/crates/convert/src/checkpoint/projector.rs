@@ -130,7 +130,8 @@ const KINDS: &[Kind] = &[
 
 /// Names before those of an encoder's tensors.
 const ROOTS: &[&str] = &["model.", "vision_tower.", "vision_model.", "visual."];
-/// Prefixes of the tensors that belong to the encoder and its projector. `model.` may precede these prefixes.
+/// Prefixes of the names of those tensors that are part of the encoder and of its projector. `model.` may precede these
+/// prefixes.
 const OWN: &[&str] = &["vision_tower.", "vision_model.", "visual.", "multi_modal_projector.", "connector."];
 
 /// Returns the path of the projector, which is written beside the new file of a model.
@@ -200,7 +201,7 @@ fn type_of(output: &Output<'_>, mix: Option<Mix>) -> TensorType {
     let columns = output.shape.last().copied().unwrap_or(0);
     let is_small = output.shape.len() != 2 || output.name.starts_with("v.position_embd");
     match mix {
-        // This matrix is the only one that is stored transposed. Programs expect it in F16.
+        // Only this matrix is stored transposed. Programs expect it in F16.
         _ if output.name == "mm.input_projection.weight" => TensorType::F16,
         _ if is_small => TensorType::F32,
         Some(Mix::F32) => TensorType::F32,
@@ -221,7 +222,7 @@ impl Settings {
         Ok(u32::try_from(found.with_context(wanted)?)?)
     }
 
-    /// Adds a tensor of the checkpoint to `outputs`, the tensors of the new file.
+    /// Converts a tensor of the checkpoint's encoder of pictures and adds it to `outputs`, the tensors of the new file.
     fn push<'f>(&self, kind: &Kind, name: &str, view: View<'f>, outputs: &mut Vec<Output<'f>>) -> Result<()> {
         let (name, number) = new_name(kind, name).context("is not known in an encoder of pictures")?;
         let mut put = |name: &str, view: View<'f>| {
@@ -373,7 +374,7 @@ impl Settings {
     }
 }
 
-/// Returns the name of a tensor in the new file, and the first number in its name.
+/// Returns a tensor's name in the new file, and the number in its old name that takes the place of `#`.
 fn new_name(kind: &Kind, name: &str) -> Option<(String, Option<usize>)> {
     let mut rest = name;
     while let Some(root) = ROOTS.iter().find(|root| rest.starts_with(**root)) {

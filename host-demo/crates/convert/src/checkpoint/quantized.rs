@@ -13,8 +13,9 @@ use super::leaf::{Coding, FourBits, Leaf, Scale, e8m0};
 use super::tensors::Checkpoint;
 use super::{awq, hqq, integers, mlx, modelopt};
 
-/// Attaches factors to the quantized tensors. Drops the factors of activations, keys and values, except an
-/// `input_scale` that is not 1. Returns the method of the quantization.
+/// Joins the tensors of a quantized checkpoint that belong together, so that each quantized tensor has its factors.
+/// Drops the factors of activations, keys and values, except an `input_scale` that is not 1. Returns the method of the
+/// quantization.
 pub fn prepare(config: &Config, directory: Option<&Path>, checkpoint: &mut Checkpoint<'_>) -> Result<Option<String>> {
     mlx::no_convolutions(checkpoint)?;
     let Some((method, settings)) = settings(config, directory, checkpoint)? else { return Ok(None) };
@@ -100,8 +101,8 @@ fn settings(config: &Config, directory: Option<&Path>, checkpoint: &Checkpoint<'
     Ok(hqq::is_used(checkpoint).then(|| ("hqq".to_owned(), Value::Null)))
 }
 
-/// Converts the matrices of compressed-tensors. The format of each matrix is recognized by its tensors, because a
-/// checkpoint may have several formats.
+/// Converts the matrices of compressed-tensors. Each matrix may have another format, which is recognized by the
+/// matrix's tensors.
 fn compressed(checkpoint: &mut Checkpoint<'_>, settings: &Value) -> Result<()> {
     const FORMATS: &[&str] = &[
         "pack-quantized",
@@ -337,7 +338,7 @@ mod tests {
         Checkpoint { tensors: tensors.iter().map(leaf).collect(), ..Checkpoint::default() }
     }
 
-    /// One checkpoint has matrices in several formats. The codes 1, 2 and 9 stand for 0.5, 1 and -0.5.
+    /// The matrices of a checkpoint may have different formats. The 4-bit codes 1, 2 and 9 stand for 0.5, 1 and -0.5.
     #[test]
     fn compressed_tensors_of_several_formats() {
         let two = 2f32.to_le_bytes();

@@ -14,7 +14,7 @@ use super::output::Output;
 use crate::tokenizer_file::files;
 use arenite_gguf_writer::Meta;
 
-/// The published prompt, as a template for a query and a document.
+/// The prompt that the publisher of these rerankers gives, as a template with places for a query and a document.
 const TEMPLATE: &str = "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct \
 provided. Note that the answer can only be \"yes\" or \"no\".<|im_end|>\n<|im_start|>user\n<Instruct>: Given a web search query, \
 retrieve relevant passages that answer the query\n<Query>: {query}\n<Document>: {document}<|im_end|>\n<|im_start|>assistant\n\

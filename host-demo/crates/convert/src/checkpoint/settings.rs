@@ -9,8 +9,8 @@ use serde_json::Value;
 use super::config::{Config, is_same};
 use super::output::Output;
 
-/// Settings that change results. The second text is the value that a family implies if it does not read the setting, as
-/// JSON.
+/// Settings of a config that change results. If a family does not read such a setting, its models behave as if it had
+/// the second value (in JSON), so that any other value must be refused.
 const IMPLIED: &[(&str, &str)] = &[
     ("alibi", "false"),
     ("altup_correct_scale", "true"),
@@ -38,7 +38,8 @@ const IMPLIED: &[(&str, &str)] = &[
     ("swiglu_limit", "null"),
 ];
 
-/// Flags for biases, and the new tensors whose biases each flag controls.
+/// The flags of configs that say whether a model has biases. Each flag is listed with the tensors of the new model
+/// whose biases it controls.
 const BIASES: &[(&str, &[&str])] = &[
     ("attention_bias", QKV),
     ("attention_out_bias", &["attn_output"]),
@@ -102,7 +103,7 @@ pub fn check_tensors(config: &Config, architecture: &str, outputs: &[Output<'_>]
     Ok(())
 }
 
-/// Checks the settings that were not read.
+/// Checks those settings of a config that no part of the conversion has read.
 ///
 /// # Errors
 ///
@@ -122,7 +123,8 @@ pub fn check(config: &Config, architecture: &str) -> Result<()> {
     Ok(())
 }
 
-/// True for limits from 0 to infinity. JSON cannot express infinity, so any object, string or null counts as infinity.
+/// Returns true if the limits are 0 and infinity. JSON cannot express infinity. So any object, string or null counts as
+/// infinity.
 fn is_unlimited(limits: &Value) -> bool {
     limits[0].as_f64() == Some(0.0) && limits[1].as_f64().is_none_or(f64::is_infinite)
 }

@@ -203,7 +203,7 @@ fn own_name(name: &str) -> String {
 pub struct Checkpoint<'f> {
     /// Sorted by name.
     pub tensors: BTreeMap<String, Arc<Leaf<'f>>>,
-    /// Settings stored with the tensors: nanoGPT's, llama2.c's and OpenAI's.
+    /// The model's settings, if the file stores them with the tensors, as nanoGPT, llama2.c and OpenAI do.
     pub settings: Option<Value>,
     /// The bytes of each token, if they are stored with the tensors.
     pub tokens: Vec<&'f [u8]>,
@@ -254,7 +254,8 @@ impl<'f> Checkpoint<'f> {
                 Dtype::I8 => Coding::I8,
                 other => bail!("the tensor {name} has type {other:?}, which is not supported"),
             };
-            // The view borrows from `file`, but its data lies in `bytes`, which lives longer than `file`.
+            // The slice of the values is taken from `bytes`, which contains them and which lives longer than `file`.
+            // The view itself only borrows from `file`.
             let start = view.data().as_ptr().addr() - bytes.as_ptr().addr();
             let data = bytes.get(start..start + view.data().len()).unwrap_or_default();
             self.insert(Leaf::new(name, data, coding, view.shape()))?;
@@ -262,7 +263,8 @@ impl<'f> Checkpoint<'f> {
         Ok(())
     }
 
-    /// Inserts a tensor under its name in the model, without the prefixes that training adds.
+    /// Inserts a tensor into the checkpoint. Its name is changed to the name that the model uses, without the prefixes
+    /// that training adds.
     fn insert(&mut self, mut leaf: Leaf<'f>) -> Result<()> {
         let name = own_name(&leaf.name);
         leaf.name.clone_from(&name);

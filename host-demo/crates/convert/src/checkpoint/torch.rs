@@ -181,7 +181,7 @@ fn plain(dict: &[(Item, Item)]) -> Json {
 mod tests {
     use super::*;
 
-    /// The beginning of torch.save's files with `_use_new_zipfile_serialization=False`, by torch 2.15.
+    /// The first bytes of a file that torch.save of torch 2.15 writes with `_use_new_zipfile_serialization=False`.
     const BEGIN: &[u8] =
         b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19.\x80\x02M\xe9\x03.\x80\x02}q\x00(X\x10\x00\x00\x00protocol_v\
               ersionq\x01M\xe9\x03X\r\x00\x00\x00little_endianq\x02\x88X\n\x00\x00\x00type_sizesq\x03}q\x04(X\x05\
@@ -218,9 +218,9 @@ mod tests {
               \x80?\x00\x00\x80?\x04\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\
               \x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x00";
 
-    /// HQQ's form: `{"a": {"W_q": torch.tensor([[0x21]], dtype=torch.uint8), "shape": torch.Size([1, 2]), "nbits": 4,
-    /// "packing": "4bit_u8", "view_as_float": False, "scale": torch.tensor([[0.5]], dtype=torch.float16)},
-    /// "n": {"weight": torch.tensor([2.0])}}`.
+    /// A pickled dictionary of two layers, as HQQ stores them: `{"a": {"W_q": torch.tensor([[0x21]],
+    /// dtype=torch.uint8), "shape": torch.Size([1, 2]), "nbits": 4, "packing": "4bit_u8", "view_as_float": False,
+    /// "scale": torch.tensor([[0.5]], dtype=torch.float16)}, "n": {"weight": torch.tensor([2.0])}}`.
     const LAYERS: &[u8] =
         b"\x80\x02}q\x00(X\x01\x00\x00\x00aq\x01}q\x02(X\x03\x00\x00\x00W_qq\x03ctorch._utils\n_rebuild_tensor_v2\nq\x04((X\
               \x07\x00\x00\x00storageq\x05ctorch\nByteStorage\nq\x06X\x0e\x00\x00\x0094909314309888q\x07X\x03\x00\x00\x00cpuq\x08\

@@ -60,7 +60,7 @@ impl<'f> View<'f> {
         self.dims.as_deref().unwrap_or(&self.shape)
     }
 
-    /// Sets the final dimensions. The values and their order do not change.
+    /// Gives the view other dimensions. The values stay the same, also in their order.
     pub fn seen_as(mut self, dims: &[usize]) -> Result<Self> {
         ensure!(
             dims.iter().product::<usize>() == self.len(),
@@ -93,8 +93,8 @@ impl<'f> View<'f> {
         let mut strides = vec![0; shape.len()];
         let (mut from, mut to) = (0, 0);
         while from < old.len() {
-            // Find the smallest group of old dimensions and the smallest group of new dimensions that have the same
-            // number of values.
+            // Finds the next groups of adjacent dimensions, one in the old shape and one in the new shape. They are the
+            // smallest groups that have the same number of values.
             let (mut old_end, mut new_end) = (from + 1, to + 1);
             let (mut old_len, mut new_len) = (old[from].0, *shape.get(to).with_context(|| wrong(&self))?);
             while old_len != new_len {
@@ -149,7 +149,7 @@ impl<'f> View<'f> {
         Ok(self)
     }
 
-    /// Selects `len` indices of dimension `dim` from `start` on.
+    /// Selects `len` consecutive indices of dimension `dim`, beginning with the index `start`.
     pub fn slice(self, dim: usize, start: usize, len: usize) -> Result<Self> {
         self.every(dim, start, 1, len)
     }
@@ -188,7 +188,7 @@ impl<'f> View<'f> {
         self.split(dim, &vec![size / parts; parts])
     }
 
-    /// Adds a dimension at index `dim`. All `size` indices of it have the same values.
+    /// Inserts a dimension of `size` indices at index `dim`. The values are the same for each of these indices.
     pub fn repeat(mut self, dim: usize, size: usize) -> Self {
         self.shape.insert(dim, size);
         self.strides.insert(dim, 0);
@@ -205,7 +205,8 @@ impl<'f> View<'f> {
         ensure!(is_scaled && factors.iter().all(|half| half.dims.is_none()), wrong());
         let axes = &self.leaf.strides;
         let axis_of = |stride: usize| axes.iter().position(|axis| *axis <= stride).unwrap_or(0);
-        // Start and stride of a factor for each dimension of the view.
+        // For each of the two factors, where it starts and with what stride it is read along each dimension of the
+        // view.
         let mut starts = factors.each_ref().map(|half| half.start);
         let mut left = self.start;
         for (axis, stride) in axes.iter().enumerate() {
@@ -219,7 +220,8 @@ impl<'f> View<'f> {
             ensure!(size == 1 || (size - 1) * step < self.leaf.shape[axis], wrong());
             strides.push(factors.each_ref().map(|half| if size == 1 { 0 } else { half.strides[axis] * step }));
         }
-        // Ends of the view's dimensions that are columns, that are rows, and that are several matrices.
+        // The view's last dimensions form the columns of a matrix, the dimensions before them the rows, and the first
+        // dimensions count the matrices. `ends` has the end of each of the three groups, in this order.
         let mut ends = [self.shape.len(); 3];
         let dims = self.dims();
         for (group, dim) in dims.iter().rev().take(2).enumerate() {
@@ -338,8 +340,9 @@ impl<'f> View<'f> {
             && outer.iter().all(|stride| stride.is_multiple_of(size))
     }
 
-    /// Calls `run` for each sequence of values with a constant stride. The arguments are the position in the output,
-    /// the position in the stored tensor, the length, and the stride.
+    /// Divides the `len` values of the view from index `start` on into runs, in which the stored values have a constant
+    /// distance. Calls `run` for each of them, with its position among these values, its position in the stored tensor,
+    /// its length and the distance.
     pub fn runs(&self, start: usize, len: usize, mut run: impl FnMut(usize, usize, usize, usize)) {
         let inner = self.shape.last().copied().unwrap_or(1).max(1);
         let stride = self.strides.last().copied().unwrap_or(1);
@@ -385,7 +388,7 @@ mod tests {
 
     #[test]
     fn rows_are_permuted_as_by_reshapes() {
-        // The matrix has two heads of four rows. Rows that are half a head apart become neighbours.
+        // The test's matrix has two heads of four rows each. Two rows that were half a head apart become neighbours.
         let view = numbers(&[8, 3]).reshape(&[2, 2, 2, 3]).unwrap().swap(1, 2).unwrap();
         let rows: Vec<usize> = values(&view).chunks(3).map(|row| row[0] as usize / 3).collect();
         assert_eq!(rows, [0, 2, 1, 3, 4, 6, 5, 7]);

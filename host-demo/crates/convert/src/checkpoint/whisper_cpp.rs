@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::leaf::{Coding, Leaf};
 
-/// The sizes at the start of a file, under the names that OpenAI's checkpoints use.
+/// The sizes at the start of a file of whisper.cpp, in order, by the names that they have in OpenAI's checkpoints.
 const SIZES: [&str; 10] = [
     "n_vocab",
     "n_audio_ctx",
@@ -118,7 +118,8 @@ impl<'f> Reader<'f> {
 mod tests {
     use super::*;
 
-    /// A file with three tokens, an F16 matrix of three rows, and a Q8_0 tensor of one row.
+    /// Makes a file of whisper.cpp for the tests. It has three tokens, an F16 matrix of three rows, and a Q8_0 tensor
+    /// of one row.
     fn file() -> Vec<u8> {
         let mut bytes = b"lmgg".to_vec();
         let sizes = [51864, 1500, 8, 2, 1, 448, 8, 2, 1, 80, 1, 2, 3];

@@ -27,7 +27,8 @@ pub struct Made {
 }
 
 impl Made {
-    /// Returns true for the matrices of a pair, except those of an embedding.
+    /// Returns true for one of the two matrices of a LoRA. The matrices of an embedding have other names and do not
+    /// count.
     fn is_half(&self) -> bool {
         [".lora_A.", ".lora_B."].iter().any(|half| self.name.contains(half))
     }
@@ -37,7 +38,8 @@ impl Made {
     }
 }
 
-/// The matrices that replace parts of an adapter, and the names of the replaced parts.
+/// New matrices for an adapter that stores other things than pairs of matrices, and the names of the adapter's tensors
+/// that they replace.
 #[derive(Default)]
 pub struct Whole {
     made: Vec<Made>,
@@ -171,8 +173,9 @@ impl Whole {
         Ok(())
     }
 
-    /// Biases become columns of second matrices. A module without a change of its bias gets a column of zeros, and a
-    /// module whose matrix does not change gets a pair of its own.
+    /// Adds changes of biases to the adapter: each becomes a further column of the second matrix of its module. A
+    /// module whose bias does not change gets a column of zeros, and a module whose matrix does not change gets a new
+    /// pair of matrices.
     fn put_biases(&mut self, adapter: &Checkpoint<'_>, settings: &Settings, model: Option<&Model<'_>>) -> Result<()> {
         self.biases.retain(|_, bias| bias.iter().any(|x| *x != 0.0));
         self.has_bias = !self.biases.is_empty();
@@ -265,7 +268,7 @@ impl Whole {
         self.product(settings, stem, [rows, columns], delta)
     }
 
-    /// IA3: factors on the rows of a matrix or, in a feed-forward, on its columns.
+    /// Applies the factors of an IA3 adapter to the rows of a matrix or, in a feed-forward, to its columns.
     fn factors(&mut self, adapter: &Checkpoint<'_>, settings: &Settings, model: &Model<'_>, stem: &str) -> Result<()> {
         let name = format!("{stem}{FACTORS}");
         let (shape, old) = model.matrix(&format!("{stem}.weight"))?;
@@ -288,7 +291,7 @@ impl Whole {
         self.product(settings, stem, shape, delta)
     }
 
-    /// A module that was trained as a whole and replaces the module of the model.
+    /// Handles a module that was trained as a whole (PEFT's `modules_to_save`) and replaces the model's module.
     fn saved(&mut self, adapter: &Checkpoint<'_>, settings: &Settings, model: &Model<'_>, name: &str) -> Result<()> {
         let new = &adapter.tensors[name];
         let shape = match new.shape[..] {
@@ -312,7 +315,7 @@ impl Whole {
         }
     }
 
-    /// Trained rows of an embedding, which replace the rows of the model.
+    /// Converts the rows of the embedding that the adapter has trained. They replace rows of the model's embedding.
     fn tokens(&mut self, adapter: &Checkpoint<'_>, settings: &Settings, model: &Model<'_>, stem: &str) -> Result<()> {
         ensure!(is_embedding(stem), "it is not the embedding of tokens, which is not supported");
         let name = format!("{stem}{TOKENS}");
@@ -355,8 +358,8 @@ impl Whole {
         }
     }
 
-    /// Adds the pair of matrices for the difference of an embedding `[rows, columns]`. The difference has the given
-    /// rows, or all rows.
+    /// Adds the pair of matrices for the change of an embedding `[rows, columns]`: the product of the pair is this
+    /// change. The adapter has the change for some rows or for all rows.
     fn lookup(
         &mut self,
         settings: &Settings,
@@ -449,7 +452,7 @@ fn is_bias(name: &str) -> bool {
     name.contains(".lora_B.") && name.ends_with(".bias")
 }
 
-/// Returns true for the names of modules that look up rows by token id.
+/// Returns true if `stem` is the name of a module that looks up rows by the ids of tokens, i.e. an embedding.
 fn is_embedding(stem: &str) -> bool {
     ["embed_tokens", "wte", "word_embeddings", "embed_in"].contains(&stem.rsplit('.').next().unwrap_or(stem))
 }

@@ -112,8 +112,8 @@ impl<'s> Checkpoint<'s> {
         Ok(checkpoint)
     }
 
-    /// Reads the seven dimensions. The second value is true if the output matrix is tied, which the sign of the
-    /// vocabulary size tells.
+    /// Reads the seven sizes at the start of a llama2.c checkpoint. The flag is true if the output matrix is the
+    /// embedding, which the file marks by a positive vocabulary size.
     fn numbers(file: &[u8], at: usize) -> Result<(Self, bool)> {
         let words = file
             .get(at..)
@@ -137,7 +137,7 @@ impl<'s> Checkpoint<'s> {
         Ok((Self { version: 0, dim, hidden, layers, heads, kv_heads, vocab, context, group: 0, tensors }, tied))
     }
 
-    /// Rows and columns of a layer's matrices, in the order of version 0.
+    /// Name, number of rows and number of columns of each matrix of a layer, in the order of version 0.
     fn matrices(&self) -> [(&'static str, usize, usize); 7] {
         let kv = self.dim / self.heads * self.kv_heads;
         [
@@ -164,7 +164,7 @@ impl<'s> Checkpoint<'s> {
             self.each_layer(rest, name, rows, columns);
         }
         self.vector(rest, "output_norm.weight".to_string());
-        // Skip the tables of cosines and sines, because readers compute them.
+        // The tables of cosines and sines are not needed, because programs that read GGUF compute them.
         rest.take(self.context as u64 * (dim / self.heads) as u64, 4);
         if !tied {
             self.matrix(rest, "output.weight".to_string(), vocab, dim);
@@ -298,7 +298,8 @@ fn scales_of(scales: &[u8]) -> impl Iterator<Item = f32> {
     scales.as_chunks().0.iter().map(|scale| f32::from_le_bytes(*scale))
 }
 
-/// Returns the tensor type that stores groups of size `group` unchanged.
+/// Returns the tensor type that can store quantized groups of `group` weights without changing them. `None` if there is
+/// none for these dimensions.
 fn kept_type(group: usize, dims: &[u64]) -> Option<TensorType> {
     let is_whole = dims.first().is_some_and(|row| row.is_multiple_of(group as u64));
     match group {

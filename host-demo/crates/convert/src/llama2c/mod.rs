@@ -18,13 +18,14 @@ pub use checkpoint::is_checkpoint;
 /// Conversion of int8 groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Int8 {
-    /// Keep groups of 32 and 64 values, so that the arithmetic is the same as in `runq.c`.
+    /// Groups of 32 and of 64 values are stored as they are, so that the arithmetic is the same as that of llama2.c's
+    /// `runq.c`.
     Kept,
     /// Convert to Q8_0, which other programs can read.
     Q8_0,
 }
 
-/// Key with the version of the checkpoint that a model was converted from.
+/// The key whose value is the version of the checkpoint file from which a model was converted.
 pub const VERSION: &str = "llama2c.version";
 
 /// A checkpoint with its vocabulary, converted to GGUF.

@@ -46,7 +46,7 @@ impl Vocabulary {
     fn push(&mut self, token: &[u8], score: f32) {
         let (token, kind) = match self.tokens.len() {
             0 => (b"<unk>".to_vec(), UNKNOWN),
-            // The file spells tokens 1 and 2 as "\n<s>\n" and "\n</s>\n".
+            // The file of llama2.c spells these two tokens "\n<s>\n" and "\n</s>\n".
             1 => (b"<s>".to_vec(), CONTROL),
             2 => (b"</s>".to_vec(), CONTROL),
             _ if is_byte(token) => (token.to_vec(), BYTE),

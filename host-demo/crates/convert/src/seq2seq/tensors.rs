@@ -45,8 +45,8 @@ impl<'s> Source<'s> {
         }
     }
 
-    /// Adds the tensor `name` to the output under the name `new`. A matrix is unchanged; any other tensor becomes a
-    /// vector of f32.
+    /// Writes the tensor `name` to the new file under the name `new`. If it is a matrix, it stays unchanged. Any other
+    /// tensor is written as a vector of f32.
     pub fn take(&mut self, name: &str, new: impl Into<String>) -> Result<()> {
         self.take_part(name, 0, 1, new)
     }

@@ -62,7 +62,7 @@ pub fn read(directory: &Path, family: Family, model: &Model<'_>, header: &mut He
     Ok(())
 }
 
-/// Reads `source.spm`. For Marian, the ids of the tokens come from `vocab.json`.
+/// Reads the pieces of `source.spm`. For Marian, their ids are taken from `vocab.json`.
 fn pieces(directory: &Path, family: Family, model: &Model<'_>, header: &mut Header) -> Result<()> {
     let source = SentencePiece::decode(&*read_file(directory, "source.spm")?).context("source.spm is damaged")?;
     let kind = source.trainer.as_ref().and_then(|trainer| trainer.model_type).unwrap_or(1);
@@ -80,8 +80,8 @@ fn pieces(directory: &Path, family: Family, model: &Model<'_>, header: &mut Head
             ensure!(known, "the piece {:?} of source.spm is not in vocab.json", piece.piece);
         }
         for (token, id) in &ids {
-            // A token that only the target language has gets a score of minus infinity, so that the token matches no
-            // source text.
+            // A token that exists only in the target language gets the score minus infinity, so that the source text is
+            // never split into it.
             let (score, kind) = match found.get(token.as_str()) {
                 Some(piece) => (piece.score, kind_of(piece)),
                 None if token == "<pad>" => (0.0, CONTROL),
@@ -136,7 +136,7 @@ fn pairs(directory: &Path, model: &Model<'_>, header: &mut Header) -> Result<()>
             specials.insert(text, id);
         }
     }
-    // Returns the spelling in GGUF, in which a token at the start of a word begins with `▁`.
+    // Returns the token as GGUF spells it: a token at the start of a word begins with `▁`.
     let spelled = |token: &str| match token.strip_prefix(prefix) {
         _ if prefix.is_empty() => token.to_owned(),
         Some(rest) => rest.to_owned(),
@@ -154,7 +154,7 @@ fn pairs(directory: &Path, model: &Model<'_>, header: &mut Header) -> Result<()>
         vocabulary.set(*id, token, 0.0, if Some(*token) == unknown { UNKNOWN } else { CONTROL })?;
     }
     let merges = bpe["merges"].as_array().context("tokenizer.json has no merges")?.iter().map(|merge| {
-        // A merge is a list of two texts. In older files, it is one text in which a space separates the two.
+        // A merge is a list of the two texts. Older files have one text instead, in which a space separates the two.
         let pair = match merge {
             Value::String(text) => text.split_once(' '),
             pair => pair[0].as_str().zip(pair[1].as_str()),

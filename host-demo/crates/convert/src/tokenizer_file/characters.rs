@@ -32,7 +32,8 @@ pub fn read(file: &[u8]) -> Result<Vocabulary> {
         vocabulary.key("pre", "gpt-2");
         vocabulary.key("merges", Meta::strings::<&str>([]));
     } else {
-        // SentencePiece spells a space as U+2581. Characters without a token become the unknown token.
+        // In GGUF, a space is spelled as U+2581, so a vocabulary cannot have this character as a token. Characters
+        // without a token become the unknown token.
         ensure!(
             !vocabulary.tokens.values().any(|token| token.text == "▁"),
             "it has the character U+2581, which vocabularies in GGUF use for a space: not supported"

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 const GPT2: &str = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
 /// One digit at a time. [`known`] converts `\d`, `\p{Nd}` and `[0-9]` to this expression.
 const DIGITS: &str = r"\p{N}";
-/// Expressions that match fewer characters than [`DIGITS`], because they leave out characters such as ½ and Ⅷ.
+/// Expressions for single digits. They match fewer characters than [`DIGITS`], because they do not match characters
+/// such as ½ and Ⅷ.
 pub const SOME_DIGITS: [&str; 3] = [r"\d", r"\p{Nd}", r"[0-9]"];
 const NUMBERS_BY_THREE: &str = r"\p{N}{1,3}";
 const CJK: &str = "[一-龥\u{3040}-ゟ゠-ヿ]+";
@@ -19,8 +20,8 @@ const LLAMA3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{
 /// line break.
 const CL100K: &str =
     r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+";
-/// The expression for DeepSeek LLM's words, which consist of letters of alphabets with cases. [`known`] replaces the
-/// whole expression by this beginning.
+/// The beginning of the expression for DeepSeek LLM's words. These consist of letters of alphabets that distinguish
+/// cases, which the whole expression lists. [`known`] replaces the whole expression by this beginning.
 const CASED_LETTERS: &str = r"\s?[A-Za-zµÀ-ÖØ-öø-ƺ";
 const CJK_HANGUL: &str = "[一-龥ࠀ-一가-\u{d7ff}]+";
 const PUNCTUATION: &str = "punctuation";
@@ -33,8 +34,8 @@ pub const KIMI: &str = r"[\p{Han}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\
 const DEEPSEEK3: &str = "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+";
 /// Digits in groups of three, counted from the end. [`known`] converts [`SOME_THREES`] to this expression.
 const THREES: &str = r"\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))";
-/// Expressions that match fewer numbers than [`THREES`]. Some leave out characters such as ½, some leave out a number
-/// before a letter.
+/// Expressions for groups of three digits that match fewer texts than [`THREES`]: some do not match characters such as
+/// ½, some do not match a number before a letter.
 pub const SOME_THREES: [&str; 3] =
     [r"\d{1,3}(?=(?:\d{3})*\b)", r"\p{N}{1,3}(?=(?:\p{N}{3})*\b)", r"\d{1,3}(?=(?:\d{3})*(?!\d))"];
 /// Lines and the line breaks between them.
@@ -42,7 +43,8 @@ const LINES: &str = r"[^\n]+|[\n]+";
 /// Laguna's line breaks, which begin a line.
 pub const LINE_STARTS: &str = r"(?:\r?\n)+(?!\r?\n)";
 
-/// Values of `tokenizer.ggml.pre`, each with the expressions of a `tokenizer.json` in order.
+/// Pre-tokenizers by their names in `tokenizer.ggml.pre`. Each name has the expressions that a `tokenizer.json` uses
+/// for it, in order.
 const KNOWN: &[(&str, &[&str])] = &[
     ("gpt-2", &[GPT2]),
     ("smollm", &[DIGITS, GPT2]),
@@ -86,8 +88,8 @@ const KNOWN: &[(&str, &[&str])] = &[
     ),
     ("deepseek-v3", &[NUMBERS_BY_THREE, CJK, DEEPSEEK3]),
     ("deepseek-coder", &[r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", CJK_HANGUL, DIGITS]),
-    // This name splits numbers into digits. It is also right for `\p{N}+`, because these vocabularies have no tokens of
-    // several digits.
+    // With the name `deepseek-llm`, readers split numbers into single digits. This gives the same tokens as the
+    // expression `\p{N}+`, because these vocabularies have no tokens of several digits.
     ("deepseek-llm", &[r"[\r\n]", CASED_LETTERS, "\\s?[!-/:-~！-／：-～‘-‟\u{3000}-。]+", r"\s+$", CJK_HANGUL, DIGITS]),
     (
         "deepseek-llm",
@@ -148,8 +150,8 @@ pub fn name(pre_tokenizer: &Value, ignore_merges: bool) -> Result<&'static str> 
     }
 }
 
-/// Returns true if a word that is a token becomes this token without merges; `None` if the name of the pre-tokenizer
-/// already implies the value.
+/// The value of the key `ignore_merges`, which says that a word that is a token becomes this token without merges.
+/// `None` if the name of the pre-tokenizer already implies the value, so that the key is not written.
 pub fn ignores_merges(name: &str, ignores: bool) -> Option<bool> {
     (ignores != matches!(name, "llama-bpe" | "tekken" | "minicpm5" | "youtu")).then_some(ignores)
 }
@@ -172,9 +174,11 @@ fn collect<'v>(value: &'v Value, found: &mut Vec<&'v str>) -> Result<()> {
         "Split" => match (&value["pattern"]["Regex"], &value["pattern"]["String"]) {
             (Value::String(expression), _) => {
                 let (behavior, is_inverted) = (value["behavior"].as_str(), value["invert"] == true);
-                // An expression that ends with white space matches every character, so `Removed` removes no text.
+                // The behavior `Removed` with `invert` drops the text that the expression does not match. An expression
+                // that ends with the alternative `\s+` matches every character, so that nothing is dropped.
                 let keeps_all = match behavior {
-                    // This expression splits the text after each line, which the rest of the chain would do anyway.
+                    // `LINE_STARTS` splits the text after each line. The other expressions of the chain split there
+                    // anyway, so it can be left out.
                     Some("MergedWithNext") => expression == LINE_STARTS && !is_inverted,
                     Some("Isolated") if expression == LINE_STARTS => false,
                     Some("Removed") => is_inverted && expression.ends_with(r"|\s+"),
@@ -191,7 +195,8 @@ fn collect<'v>(value: &'v Value, found: &mut Vec<&'v str>) -> Result<()> {
     Ok(())
 }
 
-/// Returns the equivalent expression in [`KNOWN`], if there is one, otherwise the expression itself.
+/// Returns the expression of [`KNOWN`] that splits texts in the same way as `expression`. If there is none, returns
+/// `expression` itself.
 fn known(expression: &str) -> &str {
     let spelled = usual(expression);
     let same = |text: &str| usual(text) == spelled;
@@ -213,8 +218,8 @@ fn known(expression: &str) -> &str {
     }
 }
 
-/// Replaces spellings that mean the same: line breaks may be characters or escapes, and letters of contractions may be listed
-/// in both cases.
+/// Replaces alternative spellings of the same expression by one spelling: line breaks may be characters or escapes, and
+/// contractions may list their letters in both cases.
 fn usual(expression: &str) -> String {
     expression
         .replace('\n', r"\n")

@@ -43,7 +43,7 @@ pub fn parse(path: &Path, file: &[u8]) -> Result<Value> {
     Ok(json)
 }
 
-/// Special tokens of a `tekken.json` that does not list them.
+/// The special tokens for a `tekken.json` that does not list any.
 const TEKKEN: &str = "<unk> <s> </s> [INST] [/INST] [AVAILABLE_TOOLS] [/AVAILABLE_TOOLS] [TOOL_RESULTS] [/TOOL_RESULTS] \
     [TOOL_CALLS] [IMG] <pad> [IMG_BREAK] [IMG_END] [PREFIX] [MIDDLE] [SUFFIX] [SYSTEM_PROMPT] [/SYSTEM_PROMPT] [TOOL_CONTENT]";
 

@@ -91,7 +91,8 @@ fn is_same(json: &Value, model: &[u8]) -> bool {
 
 fn read(wanted: &Wanted<'_>, path: &Path, folder: &Path, file: &[u8], header: &mut Header) -> Result<Vec<String>> {
     let mut notes = Vec::new();
-    // The unknown token of a SentencePiece file is found here, before `added` can change its type.
+    // The unknown token of a SentencePiece file is looked up before `added` is applied, because this can change the
+    // token's type.
     let mut unknown = None;
     let settings = special::config(folder)?;
     let json = as_json(wanted, path, folder, file, &settings)?;
@@ -126,8 +127,8 @@ fn read(wanted: &Wanted<'_>, path: &Path, folder: &Path, file: &[u8], header: &m
                 vocabulary.keys.retain(|(key, _)| *key != "add_space_prefix");
                 vocabulary.key("add_space_prefix", false);
             }
-            // The normalization is left out, because Hugging Face's tokenizer in the tokenizer.json beside this file
-            // leaves it out, too.
+            // The normalization of the SentencePiece model is not written, because Hugging Face's tokenizer, which the
+            // tokenizer.json beside this file describes, does not normalize.
             let is_plain = is_spm && wanted.directory.is_dir() && folder.join("tokenizer.json").is_file();
             vocabulary.keys.retain(|(key, value)| match *key {
                 "add_space_prefix" if is_spm => *value == Meta::from(false),
@@ -174,7 +175,7 @@ fn read(wanted: &Wanted<'_>, path: &Path, folder: &Path, file: &[u8], header: &m
     Ok(notes)
 }
 
-/// Writes a vocabulary that is stored with the weights, in the form of a `tokenizer.json`.
+/// Writes the vocabulary `json`, which is stored with the weights and has the form of a `tokenizer.json`.
 pub fn write_json(wanted: &Wanted<'_>, json: &Value, header: &mut Header) -> Result<()> {
     let model = json::Model { architecture: wanted.architecture, pre: None };
     let vocabulary = json::read(&model, json, &mut Vec::new())?;
@@ -183,7 +184,8 @@ pub fn write_json(wanted: &Wanted<'_>, json: &Value, header: &mut Header) -> Res
     finish(wanted, vocabulary, unknown, header).map(|_| ())
 }
 
-/// Writes a vocabulary by the family's rules. Returns a message about tokens that are left out.
+/// Writes a vocabulary to the header, by the rules of its family. If some tokens are left out, returns a message about
+/// them.
 fn finish(
     wanted: &Wanted<'_>,
     mut vocabulary: Vocabulary,
@@ -191,7 +193,7 @@ fn finish(
     header: &mut Header,
 ) -> Result<Option<String>> {
     adjust(wanted, &mut vocabulary);
-    // The id of the unknown token is written only if it differs from llama.cpp's default.
+    // If the id of the unknown token is llama.cpp's default, its key is left out.
     let default = if vocabulary.keys.contains(&("model", Meta::from("t5"))) { 2 } else { 0 };
     if let Some(unknown) = unknown.filter(|id| *id != default)
         && !header.has("tokenizer.ggml.unknown_token_id")
@@ -322,8 +324,8 @@ fn as_json(wanted: &Wanted<'_>, path: &Path, folder: &Path, file: &[u8], setting
     Ok(Some(json))
 }
 
-/// Changes whether a `tokenizer.json` adds a space before a text: transformers' class overrides the file if the
-/// settings have `add_prefix_space`.
+/// Decides whether a `tokenizer.json` adds a space before a text. If the settings have `add_prefix_space`,
+/// transformers' class follows them and not the file.
 fn prefix_as_class(json: &mut Value, settings: &Value, adds: bool) {
     let class = settings["tokenizer_class"].as_str().unwrap_or_default();
     let class = class.strip_suffix("Fast").unwrap_or(class);
@@ -408,8 +410,8 @@ impl Vocabulary {
             (0..rows as u32).map(|id| self.tokens.remove(&id).unwrap_or_else(|| unused(id))).collect();
         for (name, value) in self.keys {
             let key = format!("tokenizer.ggml.{name}");
-            // The post-processor and the settings take precedence over this value, because `false` is only unigram's
-            // default.
+            // `false` is only the default of a unigram vocabulary. If the settings or the post-processor have already
+            // set the key, their value stays.
             if name != "add_bos_token" || !header.has(&key) {
                 header.set(&key, value);
             }
@@ -474,7 +476,8 @@ mod tests {
         tokens.iter().map(|(id, text, special)| json!({"id": id, "content": text, "special": special})).collect()
     }
 
-    /// The same vocabulary as `tokenizer.json`, with further tokens.
+    /// A tokenizer.json with merges and more tokens, but otherwise with the same vocabulary as the test's other
+    /// `tokenizer.json`.
     fn merges() -> Value {
         json!({
             "added_tokens": added(&[(0, "<unk>", true), (6, "<|end|>", true), (7, "two words", false), (8, "<tool>", false)]),
@@ -538,8 +541,8 @@ mod tests {
         let xlm_roberta = [("tokenizer.json", unigram.as_bytes())];
         let six = ["<unk>", "<s>", "</s>", "▁a", "▁", "a"];
         let roberta = ["<s>", "<pad>", "</s>", "<unk>", "▁a", "<mask>", "<x>"];
-        // Gemma 4 keeps its merges. Only the type of its <unk> is compared, because transformers changes the types of
-        // other tokens.
+        // Gemma 4's vocabulary keeps its merges in the file. Of its token types, only that of `<unk>` is compared with
+        // llama.cpp, because transformers changes the types of the other tokens.
         for (architecture, files, first, others, kinds, merges) in [
             (
                 "phi3",

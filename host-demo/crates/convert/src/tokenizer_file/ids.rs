@@ -30,8 +30,8 @@ fn converted(tokenizer: &Value, settings: &Value) -> anyhow::Result<Vec<u8>> {
     Ok(header.write(Cursor::new(Vec::new()))?.finish()?.into_inner())
 }
 
-/// Returns the ids of a text, and the text of these ids. Control tokens in the text count, and no tokens are added
-/// around the text.
+/// Returns the ids of the tokens of a text, and the text to which these ids are decoded. Control tokens in the text
+/// become control tokens, and no tokens are added around the text.
 fn ids(file: &[u8], text: &str) -> (Vec<u32>, String) {
     let (gguf, mut index) = (Gguf::parse(file).unwrap(), Vec::new());
     let tokenizer = arenite_text::tokenizer(&gguf, &mut index).unwrap();
@@ -54,7 +54,8 @@ fn byte_level(vocab: Value, merges: Value, unknown: Option<&str>) -> Value {
     })
 }
 
-/// The file says that `</s>` is an ordinary token, and that `<PRE>` is an added token that is not special.
+/// In this file, `</s>` is an ordinary token and `<PRE>` is an added token that is not special, so neither of them is a
+/// control token.
 #[test]
 fn well_known_spellings_are_text_if_the_file_says_so() {
     let vocab = json!({"<": 0, "/": 1, "s": 2, ">": 3, "x": 4, "P": 5, "R": 6, "E": 7, "</s>": 8});
@@ -147,7 +148,8 @@ fn check(tokenizer: &Value, expected: &[(&str, &[u32])]) {
     }
 }
 
-/// WordPiece finds some added tokens in the text that BertNormalizer has changed.
+/// WordPiece finds added tokens with the flag `normalized` in the text that BertNormalizer has already changed, so the
+/// case of the original text does not matter.
 #[test]
 fn tokens_of_normalized_text_are_found_in_any_case() {
     let mut words = json!({
@@ -255,7 +257,7 @@ fn marked_words() {
     check(&pieces, &expected);
 }
 
-/// Spaces are merged by a normalizer, which keeps one at the end of a text.
+/// A normalizer may merge runs of spaces into one. At the end of a text, one space is then kept.
 #[test]
 fn a_merged_space_at_the_end_is_kept() {
     let mut pieces = json!({

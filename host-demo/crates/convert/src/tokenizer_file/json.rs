@@ -77,15 +77,17 @@ pub fn read(wanted: &Model<'_>, json: &Value, notes: &mut Vec<String>) -> Result
         let id = token["id"].as_u64().with_context(|| format!("the added token {text:?} has no id"))?;
         let unknown = model["unk_token"] == text || model["unk_id"] == id;
         let kind = match is_control(token) {
-            // The unknown token of WordPiece and BPE is one of the control tokens.
+            // In WordPiece and BPE, the unknown token gets the type of a control token or of a user-defined token, like
+            // any other added token.
             _ if unknown && model["type"] != "WordPiece" && model["type"] != "BPE" => UNKNOWN,
             true => CONTROL,
             false => USER_DEFINED,
         };
-        // An added token without a score in the model is found only by its spelling.
+        // An added token without a score in the model must not take part in the segmentation by scores. Before the
+        // segmentation, it is found by its spelling.
         let unscored = if kind == USER_DEFINED && model["type"] == "Unigram" { f32::NEG_INFINITY } else { 0.0 };
         let score = vocabulary.tokens.get(&u32::try_from(id).unwrap_or(u32::MAX)).map_or(unscored, |token| token.score);
-        // Only vocabularies that spell a space as `▁` are changed, because in all others `▁` stands for itself.
+        // The text is changed only in vocabularies that spell a space as `▁`. In all others, `▁` stands for itself.
         let text = normalized::text(json, token);
         let text = if kind == USER_DEFINED && support::marks_spaces(json) { text.replace('▁', " ") } else { text };
         vocabulary.set(id, text, score, kind)?;
@@ -110,14 +112,15 @@ pub fn read(wanted: &Model<'_>, json: &Value, notes: &mut Vec<String>) -> Result
     Ok(vocabulary)
 }
 
-/// The values of the keys `model` and `pre` for a vocabulary of characters whose merges, not scores, determine the
-/// tokens.
+/// Values of the keys `model` and `pre` for a vocabulary whose tokens consist of characters (not bytes) and are built
+/// by merges, not chosen by scores.
 type Merging = (&'static str, Option<&'static str>);
 
 const GEMMA4: Merging = ("gemma4", None);
 const MMBERT: Merging = ("gpt2", Some("mmbert"));
 
-/// Returns the names for a vocabulary of characters and byte tokens, if its merges determine the tokens.
+/// Returns the values of the GGUF keys `model` and `pre` for a tokenizer whose vocabulary consists of characters and
+/// byte tokens, if the tokenizer's merges determine the tokens; otherwise `None`.
 fn merging(wanted: &Model<'_>, json: &Value) -> Option<Merging> {
     let space = part(&json["pre_tokenizer"], "Metaspace");
     let starts_words = space.is_some_and(|it| it["prepend_scheme"] == "always" && it["split"] != false);
@@ -128,9 +131,11 @@ fn merging(wanted: &Model<'_>, json: &Value) -> Option<Merging> {
     }
 }
 
-/// Adds the rules for finding added tokens. A token may absorb white space beside it, or match only as a whole word.
+/// Writes the rules for finding added tokens: which tokens absorb the white space beside them, and which match only as
+/// a whole word.
 pub fn rules(json: &Value, vocabulary: &mut Vocabulary) {
-    // In a normalized text, no space is beside a token if the normalizer replaces spaces.
+    // A normalizer that replaces spaces leaves none beside a token. Tokens of normalized texts can then absorb no
+    // space.
     let keeps_spaces = !part(&json["normalizer"], "Replace").is_some_and(support::replaces_space);
     let are_last = normalized::are_last(json);
     let mut rules = BTreeSet::new();
@@ -179,7 +184,8 @@ fn byte_level(wanted: &Model<'_>, json: &Value, vocabulary: &mut Vocabulary) -> 
     let ignores_merges = json["model"]["ignore_merges"] == true;
     let name = expressions::name(&json["pre_tokenizer"], ignores_merges);
     let name = match (name, wanted.pre) {
-        // For an unknown expression, use the name in the model's file.
+        // If the expression that splits words is unknown, the vocabulary takes the pre-tokenizer that the model's file
+        // names.
         (Err(_), Some(pre)) => String::from_utf8_lossy(pre).into_owned(),
         (name, _) => name?.to_owned(),
     };
@@ -217,7 +223,7 @@ fn pieces_by_merges(wanted: &Model<'_>, json: &Value, vocabulary: &mut Vocabular
         vocabulary.set(id, token.to_owned(), score, if is_byte(token) { BYTE } else { NORMAL })?;
     }
     if let Some((model, pre)) = merging(wanted, json) {
-        // The merges determine the tokens; -1000 is llama.cpp's placeholder for scores.
+        // The merges determine the tokens, so the scores are not used. llama.cpp also writes -1000 for unused scores.
         vocabulary.tokens.values_mut().for_each(|token| token.score = -1000.0);
         vocabulary.key("model", model);
         if let Some(pre) = pre {
@@ -228,7 +234,8 @@ fn pieces_by_merges(wanted: &Model<'_>, json: &Value, vocabulary: &mut Vocabular
         vocabulary.key("model", "llama");
         vocabulary.key("pre", "default");
         space_prefix(json, vocabulary);
-        // The key is written only if the value differs from SentencePiece's rule and has an effect.
+        // Without the key `fuse_unk`, readers do as SentencePiece does. The key is written only if the tokenizer
+        // differs from this and has no byte tokens, because it otherwise has no effect.
         if json["model"]["fuse_unk"] != true && json["model"]["byte_fallback"] != true {
             vocabulary.key("fuse_unk", false);
         }
@@ -340,7 +347,7 @@ fn word_pieces(json: &Value, vocabulary: &mut Vocabulary) -> Result<()> {
     let does = |name: &str| normalizer.is_some_and(|normalizer| normalizer[name] != false);
     let lowercase = does("lowercase");
     vocabulary.key("normalizer.lowercase", lowercase);
-    // The key is written only if its value differs from llama.cpp's default, which is the value of `lowercase`.
+    // `strip_accents` is written only if it differs from `lowercase`, which is its default in llama.cpp.
     let strips = normalizer.and_then(|normalizer| normalizer["strip_accents"].as_bool());
     if let Some(strips) = strips.filter(|strips| *strips != lowercase) {
         vocabulary.key("normalizer.strip_accents", strips);
@@ -360,8 +367,8 @@ fn word_pieces(json: &Value, vocabulary: &mut Vocabulary) -> Result<()> {
     Ok(())
 }
 
-/// Writes the second of the special tokens before a text, and the second to last one after it. (`ends` and `special.rs`
-/// write the outermost ones.)
+/// Writes the keys for special tokens that are neither first nor last: the second token before a text, and the second
+/// to last token after it. (`ends` and `special.rs` write the first and the last one.)
 fn second_ends(json: &Value, vocabulary: &mut Vocabulary) {
     let Some(template) = part(&json["post_processor"], "TemplateProcessing") else { return };
     let single: Vec<&Value> = list(&template["single"]).collect();
@@ -377,7 +384,8 @@ fn second_ends(json: &Value, vocabulary: &mut Vocabulary) {
     }
 }
 
-/// Reads the special tokens before and after a text. If `is_complete` is true, a text gets no other special tokens.
+/// Reads the special tokens that the post-processor adds before and after a text. `is_complete` is true if a text gets
+/// no other special tokens.
 fn ends(json: &Value, is_complete: bool, vocabulary: &mut Vocabulary) {
     let processor = &json["post_processor"];
     let template = part(processor, "TemplateProcessing");

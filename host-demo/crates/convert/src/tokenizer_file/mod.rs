@@ -126,8 +126,8 @@ pub fn with_tokenizer(gguf: &Gguf<'_>, tokenizer: &Path) -> Result<Vec<u8>> {
 /// Returns the header of the file that [`with_tokenizer`] makes.
 pub fn header_with(gguf: &Gguf<'_>, tokenizer: &Path) -> Result<Header> {
     let mut header = Header::new();
-    // The ids of special tokens such as BOS and EOS, and the flags that say whether these tokens are added, stay unless
-    // the new vocabulary sets them.
+    // The vocabulary may lack special tokens. So their ids, such as those of BOS and EOS, and the flags that say
+    // whether they are added, are kept unless the new vocabulary sets them.
     let stays = |key: &str| match key.strip_prefix("tokenizer.ggml.") {
         Some(name) => name.ends_with("_token_id") || name.starts_with("add_") && name.ends_with("_token"),
         None => ![INDEX_KEY, INDEX_HASH_KEY].contains(&key),

@@ -5,12 +5,13 @@ use serde_json::Value;
 use super::parts::{list, part};
 use arenite_text::normalizer::{Step, apply};
 
-/// Returns the normalizer that the core applies while it searches a text for these tokens.
+/// For WordPiece with a `BertNormalizer`, the core applies this normalizer to a text before it looks for normalized
+/// tokens. Returns the normalizer; `None` for other tokenizers.
 fn bert(json: &Value) -> Option<&Value> {
     part(&json["normalizer"], "BertNormalizer").filter(|_| json["model"]["type"] == "WordPiece")
 }
 
-/// Returns the text of an added token, as normalized texts have it.
+/// Returns the text of an added token in the form that it has in a normalized text.
 pub fn text(json: &Value, token: &Value) -> String {
     let text = token["content"].as_str().unwrap_or_default();
     let Some(bert) = bert(json).filter(|_| token["normalized"] == true) else { return text.to_owned() };
@@ -42,7 +43,7 @@ pub fn are_last(json: &Value) -> bool {
         || late.iter().any(|token| early.iter().any(|other| overlap(token, other)))
 }
 
-/// Returns true if a text can have the two tokens at places that overlap.
+/// Returns true if there is a text in which the two tokens overlap.
 pub fn overlap(one: &Value, other: &Value) -> bool {
     let texts = [one, other].map(|token| token["content"].as_str().unwrap_or_default());
     let joins = |one: &str, other: &str| other.char_indices().skip(1).any(|(at, _)| one.ends_with(&other[..at]));
@@ -63,7 +64,8 @@ mod tests {
         assert!(!overlap("fox", "hen") && !overlap("ab", "ca".trim_end_matches('a')) && !overlap("<a>", "<b>"));
     }
 
-    /// The texts are those of BertNormalizer in tokenizers 0.23.3, without the spaces around ideographs.
+    /// The expected texts are those of BertNormalizer in tokenizers 0.23.3, except that BertNormalizer also adds spaces
+    /// around ideographs.
     #[test]
     fn texts_of_tokens_are_normalized() {
         let text = |settings: Value, text: &str| {

@@ -7,7 +7,7 @@ use std::ops::Range;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 
-/// Tokens in the order of their ranks, and the rank of each token.
+/// The vocabulary of tiktoken's file: the tokens in the order of their ranks, and the rank of each token by its bytes.
 pub struct Ranks<'t> {
     tokens: &'t [&'t [u8]],
     by_bytes: HashMap<&'t [u8], u32>,
@@ -22,7 +22,7 @@ impl<'t> Ranks<'t> {
         Self { tokens, by_bytes }
     }
 
-    /// Returns the ids of `piece`, which is not split by the pre-tokenizer.
+    /// Returns the ids of the tokens of `piece`. The whole piece is encoded as one word; no pre-tokenizer splits it.
     pub fn encode(&self, piece: &[u8]) -> Vec<u32> {
         let parts = self.parts(piece, u32::MAX);
         parts.into_iter().filter_map(|part| self.by_bytes.get(&piece[part]).copied()).collect()

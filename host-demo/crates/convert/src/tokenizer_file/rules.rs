@@ -3,7 +3,7 @@
 /// Special rules for a family's vocabulary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VocabularyRules {
-    /// The size of the vocabulary is rounded up to a multiple of this number.
+    /// The size of the vocabulary is rounded up to a multiple of this number by adding unused tokens.
     pub multiple: usize,
     /// True if a space is added before a text; `None` if the tokenizer file decides.
     pub space_prefix: Option<bool>,

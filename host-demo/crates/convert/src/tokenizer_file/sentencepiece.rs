@@ -131,7 +131,8 @@ fn normalization(normalizer: &Normalizer, unigram: bool, vocabulary: &mut Vocabu
         vocabulary.key("normalizer.steps", names.as_str());
     }
     if has_prefix {
-        // The core adds no space before a text that begins with a space, and no space after a token.
+        // Rule 3, the sum of two flags: no space is added before a text that begins with a space, and none after a
+        // special token.
         vocabulary.key("add_space_prefix_rule", 3u32);
     }
 }
@@ -148,7 +149,8 @@ mod tests {
     use arenite_gguf_writer::Header;
     use arenite_text as text;
 
-    /// The map of `spm_train --normalization_rule_tsv` for the rules tab to space, "A" to "a" and "H" to "h".
+    /// A character map as `spm_train --normalization_rule_tsv` makes it, from three rules: tab becomes a space, "A"
+    /// becomes "a" and "H" becomes "h".
     fn charsmap() -> Vec<u8> {
         let mut nodes = [0u32; 256];
         for (at, node) in

@@ -82,7 +82,7 @@ struct Tokens {
 }
 
 impl Tokens {
-    /// Reads the files of a folder. `defaults` are the class's special tokens.
+    /// Reads the tokens from the files of a folder. `defaults` has the special tokens that the class has by default.
     fn of(vocabulary: &Value, folder: &Path, settings: &Value, defaults: &Defaults) -> Result<Self> {
         let mut added: BTreeMap<u64, Value> = BTreeMap::new();
         for token in added::beside(folder, settings)? {
@@ -138,7 +138,8 @@ impl Tokens {
     }
 }
 
-/// Returns a special token in the form that templates have. `token` is a pair of text and id.
+/// Returns a special token as the template of a post-processor in `tokenizer.json` has it. `token` is a pair of the
+/// token's text and its id.
 fn shown(token: &Value) -> Value {
     json!({ "SpecialToken": { "id": token[0] } })
 }
@@ -231,8 +232,8 @@ pub fn words(file: &[u8], folder: &Path, settings: &Value) -> Result<Value> {
     }))
 }
 
-/// Tokens that fairseq put in place of SentencePiece's first pieces, and the number of pieces that these tokens
-/// replace, for XLM-RoBERTa and for CamemBERT.
+/// The tokens that fairseq's vocabularies have instead of SentencePiece's first pieces, and the number of pieces that
+/// they replace. There is one such list for XLM-RoBERTa and one for CamemBERT.
 const XLM_ROBERTA: (&[&str], usize) = (&["<s>", "<pad>", "</s>", "<unk>"], 3);
 const CAMEMBERT: (&[&str], usize) = (&["<s>NOTUSED", "<pad>", "</s>NOTUSED", "<unk>", "<unk>NOTUSED"], 1);
 
@@ -314,7 +315,8 @@ mod tests {
         }
     }
 
-    /// The expected ids come from transformers' slow classes: `fairseq_tokens_to_ids` and `fairseq_offset`.
+    /// The expected ids were computed by the functions `fairseq_tokens_to_ids` and `fairseq_offset` of transformers'
+    /// slow tokenizers.
     #[test]
     fn ids_of_fairseq() {
         let pieces = ["<unk>", "<s>", "</s>", "▁a"];

@@ -12,7 +12,7 @@ use super::support::{is_byte_level, missing_bytes, splits_words};
 use super::wanted::Wanted;
 use arenite_gguf_writer::Header;
 
-/// Names of special tokens, in `tokenizer_config.json` and in GGUF keys.
+/// For each special token: its name in `tokenizer_config.json`, and its name in GGUF keys.
 const NAMES: [(&str, &str); 8] = [
     ("bos", "bos"),
     ("eos", "eos"),
@@ -93,8 +93,8 @@ pub fn chat_templates(folder: &Path, settings: &Value) -> Result<Vec<(String, St
 /// Makes `bos_token` empty in templates if the settings have no start token, as transformers does. Otherwise programs
 /// that read GGUF files would use the model's start token, which many models have but do not use.
 pub fn without_start(templates: Vec<(String, String)>, settings: &Value) -> Vec<(String, String)> {
-    // For these classes, a missing setting means that there is no start token. All other classes have a start token by
-    // default.
+    // In these tokenizer classes there is no start token unless the settings name one. All other classes have a start
+    // token by default.
     let class = settings["tokenizer_class"].as_str().map(|class| class.strip_suffix("Fast").unwrap_or(class));
     let is_plain = matches!(class, None | Some("PreTrainedTokenizer" | "TokenizersBackend" | "Qwen2Tokenizer"));
     let has_none = match settings.get("bos_token") {
@@ -154,8 +154,8 @@ impl Texts {
         self.by_name.get(name).map(String::as_str)
     }
 
-    /// Uses a classifier's tokens for the start token and the end token, if these have no names: `cls` becomes the
-    /// start token, and `sep` becomes the end token.
+    /// A classifier's vocabulary may have no start token or end token, but tokens named `cls` and `sep`. Then uses
+    /// `cls` as the start token and `sep` as the end token.
     fn stand_in(&mut self) {
         for (name, other) in [("bos", "cls"), ("eos", "sep")] {
             if let (None, Some(text)) = (self.get(name), self.get(other)) {
@@ -191,7 +191,8 @@ impl Special {
                 Some(all) => all.iter().for_each(|processor| self::processor(processor, &mut texts)),
                 None => self::processor(processor, &mut texts),
             }
-            // Called a second time, because a post-processor can name tokens that the settings do not name.
+            // Looks for the stand-ins again, because the post-processor may have named tokens that the settings do not
+            // name.
             texts.stand_in();
             if drops_unknown(json) {
                 texts.by_name.remove("unk");
@@ -215,7 +216,7 @@ impl Special {
             match (id, wanted.config[&field].as_u64()) {
                 (Some(id), _) => special.ids.push((key, id)),
                 (None, Some(id)) if id < wanted.rows as u64 => special.ids.push((key, id as u32)),
-                // This is only a note and not an error, because many config classes set such an id by default, for a
+                // An id outside of the vocabulary is only noted, because many config classes have a default id for a
                 // larger vocabulary.
                 (None, Some(id)) => special.notes.push(format!(
                     "{field} in config.json is {id}, but the model has {} tokens: it is left out",
@@ -232,8 +233,8 @@ impl Special {
         let has_none =
             |name: &str| texts.get(name).is_none() && settings.get(format!("{name}_token")).is_some_and(Value::is_null);
         let is_known = |name: &str| special.ids.iter().any(|(known, _)| *known == name) && !has_none(name);
-        // If the token has no id, the flag is written as false: readers would otherwise add their default token, which
-        // is some other text.
+        // If a flag says that a token is added to texts, but this token has no id, the flag is written as false.
+        // Otherwise readers would add their default id, which is some other token here.
         let adds = texts
             .adds
             .iter()
@@ -291,17 +292,17 @@ fn stated_adds(name: &str, json: Option<&Value>, settings: &Value, config: &Valu
     Some((stated.or(default)?, true))
 }
 
-/// Returns true for the classes of transformers 4 whose settings replace the post-processor of a `tokenizer.json`.
-/// Llama and DeepSeek's models use these classes.
+/// Returns true if the tokenizer has a class of transformers 4 that builds the post-processor from its settings, not
+/// from the `tokenizer.json`. The models of Llama and DeepSeek use such classes.
 fn builds_processor(settings: &Value) -> bool {
     let class = settings["tokenizer_class"].as_str().unwrap_or_default();
     let class = class.strip_suffix("Fast").unwrap_or(class);
     matches!(class, "LlamaTokenizer" | "CodeLlamaTokenizer" | "GemmaTokenizer" | "CohereTokenizer")
 }
 
-/// Returns true if a text gets only the special tokens of the post-processor. This is the case if the post-processor
-/// has a template, or if the settings do not name a class with a rule of its own. Returns false for byte-level
-/// vocabularies, whose texts get no special tokens by default.
+/// Returns true if the special tokens that the post-processor lists are all that a text gets. This is the case if the
+/// post-processor has a template, or if the settings do not name a class with a rule of its own. Returns false for
+/// byte-level vocabularies, whose texts get no special tokens by default.
 pub fn adds_no_others(json: &Value, settings: &Value) -> bool {
     let class = settings["tokenizer_class"].as_str();
     let is_plain = matches!(class, None | Some("PreTrainedTokenizerFast" | "TokenizersBackend"));
@@ -310,7 +311,8 @@ pub fn adds_no_others(json: &Value, settings: &Value) -> bool {
     is_explicit && !is_byte_level(json)
 }
 
-/// Returns true if characters or bytes without a token are left out, regardless of the unknown token in the settings.
+/// Returns true if the tokenizer drops a character or byte for which it has no token, although the settings name an
+/// unknown token.
 fn drops_unknown(json: &Value) -> bool {
     (splits_words(json) || is_byte_level(json) && missing_bytes(json) > 0)
         && json["model"]["type"] == "BPE"
@@ -333,7 +335,7 @@ fn between(processor: &Value) -> Option<u32> {
 /// Returns true if the second text of a pair has the token type 1, and false if it has the type 0 or if the tokenizer
 /// returns no token types.
 fn is_typed(processor: &Value, settings: &Value) -> bool {
-    /// Classes of transformers 5 that return no token types by default.
+    /// The tokenizers of these classes return no token types by default, as of transformers 5.
     const UNTYPED: [&str; 6] = ["TokenizersBackend", "Roberta", "XLMRoberta", "Camembert", "DistilBert", "MPNet"];
     let class = settings["tokenizer_class"].as_str().unwrap_or("");
     let class = class.trim_end_matches("Fast").trim_end_matches("Tokenizer");
@@ -398,7 +400,7 @@ fn template(processor: &Value, texts: &mut Texts) {
             texts.add("eos", true, true);
         }
     }
-    // Finds whether the template of a pair of texts has a separator: `A [sep] [eos] B`.
+    // Between the two texts of a pair, the template may have a separator besides the end token: `A [sep] [eos] B`.
     let begin = usize::from(first.is_some() && token(pair.first()) == first);
     let end = pair.len() - usize::from(last.is_some() && token(pair.last()) == last).min(pair.len());
     let middle = pair.get(begin..end).unwrap_or_default();
@@ -422,7 +424,8 @@ mod tests {
 
     use super::*;
 
-    /// transformers keeps a dict of templates as it is, and converts a list of templates to a dict.
+    /// The field of chat templates may be a dict of templates or, in other files, a list. transformers converts a list
+    /// to a dict.
     #[test]
     fn several_templates_are_a_list_or_a_dict() {
         let folder = tempfile::tempdir().unwrap();
@@ -497,7 +500,8 @@ mod tests {
         }
     }
 
-    /// If the second value is true, transformers 5.24 renders the template without a start token.
+    /// The flag of a case is true if transformers 5.24 renders the template with an empty `bos_token` for these
+    /// settings.
     #[test]
     fn templates_have_no_start_token_if_the_tokenizer_has_none() {
         let template = |settings: &Value, text: &str| without_start(vec![(String::new(), text.to_owned())], settings);

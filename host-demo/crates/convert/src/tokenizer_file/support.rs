@@ -64,8 +64,8 @@ fn normalization(json: &Value, normalizers: &[&Value], notes: &mut Vec<String>) 
     for (at, normalizer) in normalizers.iter().enumerate() {
         let kind = normalizer["type"].as_str().unwrap_or("of no type");
         match Step::of_normalizer(kind) {
-            // A step is accepted only if the normalizers before it do not change its result, because the host applies
-            // all steps first.
+            // The host applies all steps before all other normalizers. So a step is accepted only if its result is the
+            // same before and after the normalizers that precede it.
             Some(step) if normalizers[..at].iter().all(|before| commute(before, step, strips_spaces)) => {
                 steps.push(step)
             }
@@ -78,7 +78,7 @@ fn normalization(json: &Value, normalizers: &[&Value], notes: &mut Vec<String>) 
     Ok(steps)
 }
 
-/// Checks the pre-tokenizers, and adds the pre-tokenizers that the host applies as steps.
+/// Checks that all pre-tokenizers are supported. Adds those that run before the core's tokenizer to `steps`.
 fn words(json: &Value, pre_tokenizers: &[&Value], steps: &mut Vec<Step>, notes: &mut Vec<String>) -> Result<()> {
     let kinds = kinds(pre_tokenizers);
     for (expressions, texts) in [
@@ -98,8 +98,8 @@ fn words(json: &Value, pre_tokenizers: &[&Value], steps: &mut Vec<Step>, notes: 
         if *kind == "Metaspace" && it["replacement"].as_str().is_some_and(|text| text != "▁") {
             bail!("its pre-tokenizer replaces spaces by {}: only \"▁\" is supported", it["replacement"]);
         }
-        // If the text has no white space, words do not begin with `▁`, so SentencePiece's rule of a space before each
-        // word would be wrong.
+        // After WhitespaceSplit, Metaspace gets each word as a separate text. If Metaspace does not mark every word,
+        // words do not begin with `▁`, and SentencePiece's rule of a space before each word would be wrong.
         let marks_all =
             it["prepend_scheme"].as_str().unwrap_or("always") == "always" && it["add_prefix_space"] != false;
         if *kind == "Metaspace" && !marks_all && kinds.iter().take(at).any(|kind| *kind == "WhitespaceSplit") {
@@ -107,12 +107,14 @@ fn words(json: &Value, pre_tokenizers: &[&Value], steps: &mut Vec<Step>, notes: 
         }
         match json["model"]["type"].as_str() {
             Some("BPE") if is_byte_level(json) => {
-                // `expressions.rs` checks the regular expressions of these pre-tokenizers.
+                // The regular expressions of pre-tokenizers of byte-level vocabularies are checked in `expressions.rs`,
+                // the other properties here.
                 if *kind == "ByteLevel" && it["add_prefix_space"] == true {
                     bail!("its pre-tokenizer has add_prefix_space, which is not supported for a byte-level vocabulary");
                 }
-                // Words that were split at numbers have the same tokens as before if no token mixes numbers with other
-                // characters. (Falcon's vocabulary was trained with words that were split at numbers.)
+                // The pre-tokenizer splits words between numbers and other characters. This makes no difference if no
+                // token has both, so it can be ignored then. (Falcon's vocabulary was trained with words that were
+                // split at numbers.)
                 let is_after_bytes = kinds.iter().take(at).any(|kind| *kind == "ByteLevel");
                 let separates = *kind == "Digits" && it["individual_digits"] != true;
                 if separates && (!is_after_bytes || mixes_numbers(json)) {
@@ -147,8 +149,8 @@ fn words(json: &Value, pre_tokenizers: &[&Value], steps: &mut Vec<Step>, notes: 
 /// Checks how spaces are kept and marked.
 fn spaces(json: &Value, normalizers: &[&Value], pre_tokenizers: &[&Value], notes: &mut Vec<String>) -> Result<()> {
     let kinds = kinds(pre_tokenizers);
-    // A text that is stripped gets no space at the end, as in SentencePiece. In Hugging Face's tokenizer, `Strip` drops a
-    // space at the end only if `Strip` comes after the map, because the map converts other characters to spaces.
+    // If texts are stripped, the core drops a space at the end, as SentencePiece does. Hugging Face's tokenizer drops
+    // it only if `Strip` comes after the character map, because the map turns other characters into spaces.
     let mut after_map = normalizers.iter().rev().take_while(|it| it["type"] != "Precompiled");
     let is_before_map = !after_map.any(|it| strips_end(it)) && normalizers.iter().any(|it| strips_end(it));
     let splits = kinds.contains(&"WhitespaceSplit");
@@ -366,7 +368,7 @@ fn overlap(json: &Value) -> Option<String> {
     ))
 }
 
-/// Returns true if the model also forms the added token by merging other tokens.
+/// Returns true if the model's own vocabulary also has the added token, so that merges of other tokens can form it.
 fn is_ordinary(json: &Value, token: &Value) -> bool {
     let (model, text) = (&json["model"], token["content"].as_str().unwrap_or_default());
     let has_score = || model["vocab"][token["id"].as_u64()? as usize][0].as_str().map(|known| known == text);
@@ -417,7 +419,7 @@ fn strips_end(normalizer: &Value) -> bool {
     normalizer["type"] == "Strip" && normalizer["strip_right"] != false
 }
 
-/// Returns true if a text is split into words and signs, and white space is dropped.
+/// Returns true if the file's pre-tokenizer splits texts into words and signs, and drops white space.
 pub fn splits_words(json: &Value) -> bool {
     json["pre_tokenizer"]["type"] == "Whitespace"
 }
@@ -427,7 +429,7 @@ fn converts_spaces(normalizer: &&Value) -> bool {
     normalizer["type"] == "Precompiled" || normalizer["type"] == "Nmt"
 }
 
-/// Returns true if a token of the model's vocabulary consists of numbers and other characters. Added tokens do not
+/// Returns true if the vocabulary has a token that contains numbers and other characters together. Added tokens do not
 /// count, because they are found before words are split.
 fn mixes_numbers(json: &Value) -> bool {
     let added: Vec<_> = list(&json["added_tokens"]).filter_map(|token| token["content"].as_str()).collect();
@@ -468,7 +470,8 @@ mod tests {
         assert!(check(json!([split, old])).is_err());
     }
 
-    /// SentencePiece drops a space at the end, which tokenizers 0.23 keeps.
+    /// The import notes where the tokens can differ from those of Hugging Face's tokenizer: SentencePiece drops a space
+    /// at the end of a text, which tokenizers 0.23 keeps.
     #[test]
     fn differences_from_hugging_faces_tokenizer_are_said() {
         let (map, spaces) = (json!({"type": "Precompiled"}), json!({"type": "Replace", "pattern": {"Regex": " {2,}"}}));

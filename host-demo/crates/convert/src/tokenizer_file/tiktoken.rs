@@ -18,7 +18,7 @@ const QWEN_FILE: &str = "qwen.tiktoken";
 const KIMI_SPECIAL: usize = 256;
 const QWEN_EXTRA: usize = 205;
 
-/// Returns true if the name of a file says that [`read`] can read it.
+/// Returns true if [`read`] can read the file, which is known from the file's name.
 pub fn is(path: &Path) -> bool {
     path.ends_with(KIMI_FILE) || path.ends_with(QWEN_FILE)
 }

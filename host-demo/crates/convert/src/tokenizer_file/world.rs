@@ -7,10 +7,10 @@ use anyhow::{Context, Result, ensure};
 
 use super::{CONTROL, NORMAL, Vocabulary};
 
-/// The token that ends an answer; the vocabulary has no special tokens.
+/// The text that ends an answer. It is an ordinary token, because the vocabulary has no special tokens.
 const END_OF_TURN: &str = r"\n\n";
 
-/// Returns true if the file begins like a vocabulary of RWKV World.
+/// Returns true if the first line of the file is a line of an RWKV World vocabulary.
 pub fn is(file: &[u8]) -> bool {
     let first = file.split(|byte| *byte == b'\n').next().unwrap_or_default();
     std::str::from_utf8(first).is_ok_and(|line| token(line).is_ok())

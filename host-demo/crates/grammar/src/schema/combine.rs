@@ -57,7 +57,8 @@ impl Reader<'_> {
             _ => bail!("{path}: a schema must be an object, true or false"),
         };
         self.check_keywords(&b, path)?;
-        // Within `allOf`, `unevaluatedProperties` applies to all properties that `b` does not list itself.
+        // `b` is an element of `allOf`, so its `unevaluatedProperties` applies to all properties that `b` itself does
+        // not list.
         close(&mut b, path)?;
         // The other schema must allow all additional properties, because a property that matches a pattern of one
         // schema may be an additional property of the other.
@@ -73,8 +74,8 @@ impl Reader<'_> {
             }
         }
         if a.contains_key("properties") || b.contains_key("properties") {
-            // The properties are combined even if only one schema lists properties, because the other schema may forbid
-            // them.
+            // Combines the properties even if only one of the schemas lists properties, because the other schema may
+            // forbid them.
             a.insert("properties".into(), self.properties(&a, &b, path)?);
         }
         if a.contains_key("prefixItems") || b.contains_key("prefixItems") {
@@ -97,7 +98,7 @@ impl Reader<'_> {
         Ok(Value::Object(a))
     }
 
-    /// Combines two values of a keyword; `None` if nothing can satisfy both.
+    /// Combines the values `a` and `b` that two schemas have for the keyword `key`. `None` if no value satisfies both.
     fn joined(&self, key: &str, a: &Value, b: &Value, path: &str) -> Result<Option<Value>> {
         let number = |value: &Value| value.as_f64().unwrap_or_default();
         let all = || json!({ "allOf": [a, b] });
@@ -204,8 +205,8 @@ impl Reader<'_> {
         Ok(move |name: &str| others.filter(|_| !patterns.iter().any(|(regex, _)| regex.is_match(name))))
     }
 
-    /// Combines the `prefixItems` of both schemas. If only one schema lists an element, the `items` of the other schema
-    /// apply to it.
+    /// Combines the `prefixItems` of both schemas. For an element that only one of them lists, the `items` of the other
+    /// one apply as well.
     fn elements(&self, a: &Map<String, Value>, b: &Map<String, Value>, path: &str) -> Result<Value> {
         let of = |schema: &Map<String, Value>| match schema.get("prefixItems") {
             Some(Value::Array(elements)) => elements.clone(),
@@ -240,7 +241,8 @@ impl Reader<'_> {
 pub(super) const UNEVALUATED: [(&str, &str); 2] =
     [("unevaluatedProperties", "additionalProperties"), ("unevaluatedItems", "items")];
 
-/// Replaces `unevaluated...: false` by a ban on everything that the schema does not list itself.
+/// Replaces `unevaluatedProperties: false` and `unevaluatedItems: false` by `additionalProperties: false` and `items:
+/// false`, which forbid everything that the schema does not list itself.
 pub(super) fn close(part: &mut Map<String, Value>, path: &str) -> Result<()> {
     for (key, others) in UNEVALUATED {
         if part.remove(key) != Some(Value::Bool(false)) || part.contains_key(others) {

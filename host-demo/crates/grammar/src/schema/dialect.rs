@@ -13,7 +13,7 @@ const LIMITS: [(&str, &str); 2] = [("minimum", "exclusiveMinimum"), ("maximum", 
 pub(super) fn with_integers(mut schema: Value) -> Value {
     match &mut schema {
         Value::Number(number) if number.is_f64() => {
-            // Only numbers up to 2^53 are converted, because not every larger integer has an exact `f64`.
+            // Larger floats are not converted: from 2^53 on, a float may stand for several integers.
             let whole = number.as_f64().filter(|f| f.fract() == 0.0 && f.abs() <= (1u64 << 53) as f64);
             whole.map_or(schema, |whole| json!(whole as i64))
         }
@@ -67,7 +67,8 @@ fn left_types(schema: &Map<String, Value>) -> Option<Vec<&'static str>> {
     };
     let has = |name| excluded.contains(&name);
     let mut left = of(schema)?;
-    // This is not supported because only fractional numbers would be left, and a grammar cannot match only these.
+    // A schema that excludes integers but allows numbers is not supported, because only fractional numbers would be
+    // left, and a grammar cannot match only these.
     if has("integer") && !has("number") && left.contains(&"number") {
         return None;
     }
@@ -75,7 +76,8 @@ fn left_types(schema: &Map<String, Value>) -> Option<Vec<&'static str>> {
     Some(left)
 }
 
-/// Replaces the switches of a schema, and a `not` that excludes only types.
+/// Replaces keywords of older dialects that switch the meaning of others (such as `nullable`), and a `not` that only
+/// excludes types.
 pub(super) fn without_switches(mut schema: Map<String, Value>, path: &str) -> Result<Map<String, Value>> {
     for (limit, switch) in LIMITS {
         let Some(is_exclusive) = schema.get(switch).and_then(Value::as_bool) else { continue };
@@ -84,7 +86,7 @@ pub(super) fn without_switches(mut schema: Map<String, Value>, path: &str) -> Re
             schema.insert(switch.into(), limit);
         }
     }
-    // (If the schema has no type, it allows null regardless of the switch.)
+    // Without a type, the schema allows null anyway, so `nullable` has no effect.
     if schema.contains_key("type") && schema.remove("nullable") == Some(json!(true)) {
         let mut types = declared_types(&schema, path)?;
         if !types.contains(&"null") {

@@ -22,7 +22,7 @@ use super::{format, number, pattern, short};
 use percent_encoding::percent_decode_str;
 use scalar::string;
 
-/// Keywords that would need a check which grammars cannot express.
+/// Keywords that are refused, because grammars cannot express what they require.
 const UNSUPPORTED: [&str; 14] = [
     "not",
     "if",
@@ -82,14 +82,14 @@ const TYPES: [&str; 7] = ["object", "array", "string", "number", "integer", "boo
 const MAX_RULES: usize = 4000;
 /// Maximum nesting of schemas.
 const MAX_NESTING: usize = 100;
-/// Number of listed elements that count as one level of nesting, because the expression of an element contains the
+/// This number of listed elements counts as one level of nesting, because the expression of an element contains the
 /// expressions of all later elements.
 const ELEMENTS: usize = 4;
 
 /// Maximum number of listed values for which `uniqueItems` is enforced. The number is low because each set of used
 /// values takes a rule.
 const MOST_DISTINCT: usize = 8;
-/// A limit beyond this many characters or elements is left out, because no answer is so long.
+/// A maximum length in a schema above this number of characters or elements is ignored, because no answer is so long.
 const BEYOND: u32 = 1 << 20;
 
 /// The rules of one or more schemas.
@@ -98,8 +98,8 @@ pub struct Schemas {
     pub rules: Rules,
     /// See [`Table::differences`](crate::Table::differences).
     pub differences: Vec<String>,
-    /// Rules of texts with a pattern or a format, by the keywords' values. The rules are shared because even a hundred
-    /// functions use only a few different patterns and formats.
+    /// Numbers of the rules for texts with a pattern or a format, by the values of these keywords. A rule is used again
+    /// for the same keywords, because even a hundred functions use only a few different patterns and formats.
     texts: HashMap<String, usize>,
     /// The rule for any value.
     value: Option<usize>,
@@ -128,9 +128,10 @@ struct Reader<'s> {
     budget: &'s Budget,
     /// The rules of this schema and of those before it.
     all: &'s mut Schemas,
-    /// Rules of the schemas with `$ref` or `allOf`, by the schema's text.
+    /// Numbers of the rules for schemas with `$ref` or `allOf`. The key is the text of the schema.
     named: HashMap<String, usize>,
-    /// Schemas with `$ref` or `allOf` that are not yet converted. Each entry has the rule, the schema and the path.
+    /// Schemas with `$ref` or `allOf` that still have to be converted. Each entry has the number of the rule to fill,
+    /// the schema, and the schema's path.
     left: VecDeque<(usize, Map<String, Value>, String)>,
     depth: usize,
 }
@@ -256,7 +257,8 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Returns a call of the rule for a schema with `$ref` or `allOf`. [`Schemas::add`] converts the schema later.
+    /// Returns a call of the rule that belongs to a schema with `$ref` or `allOf`. The schema is converted to this rule
+    /// later, by [`Schemas::add`].
     fn named(&mut self, schema: &Map<String, Value>, path: &str) -> Result<Expr> {
         self.copy_of(schema, path)?;
         let asserting: Map<String, Value> = schema
@@ -312,7 +314,7 @@ impl Reader<'_> {
                 self.root.pointer(pointer).ok_or_else(none)?
             }
             Some(anchor) => {
-                // Charge the budget for the whole schema, because the search may visit all of it.
+                // The search for the anchor may visit the whole schema, so the budget is charged for the whole schema.
                 self.budget.copy(self.root).with_context(|| path.to_string())?;
                 anchored(self.root, anchor).ok_or_else(none)?
             }
@@ -349,10 +351,11 @@ impl Reader<'_> {
         Ok(Expr::Alt(each.collect::<Result<_>>()?))
     }
 
-    /// Matches the listed values that the rest of the schema allows.
+    /// Matches those of the listed values that also satisfy the schema's other keywords.
     fn values(&mut self, values: &[Value], schema: &Map<String, Value>, path: &str) -> Result<Expr> {
         let mut allowed = Vec::new();
-        // Called once and not for each value, because a client chooses the number of values.
+        // Notes a difference in the format once for the whole list and not for each value, because a client chooses the
+        // number of values.
         if values.iter().any(Value::is_string) {
             self.differ_in_format(schema, path);
         }
@@ -485,7 +488,8 @@ impl Reader<'_> {
         Ok(Some(distinct))
     }
 
-    /// Matches `min` to `max` of `values` in any order, each value at most once. Each set of used values has one rule.
+    /// Matches `min` to `max` of `values` in any order, each value at most once. For each set of values that are
+    /// already used, there is one rule, which matches the rest.
     fn distinct(&mut self, values: &[Value], min: u32, max: Option<u32>, path: &str) -> Expr {
         let first = self.all.rules.0.len();
         for used in 0..1usize << values.len() {
@@ -506,7 +510,7 @@ impl Reader<'_> {
         Expr::Rule(first)
     }
 
-    /// Notes that the grammar differs from the schema at `path`.
+    /// Notes a difference between the schema at `path` and the grammar that is made of it.
     fn differ(&mut self, path: &str, how: impl Display) {
         self.all.differences.push(format!("{path}: {how}"));
     }
@@ -557,7 +561,7 @@ fn anchored<'s>(root: &'s Value, anchor: &str) -> Option<&'s Value> {
                 if text("$anchor") == Some(anchor) || is_id("$id") || is_id("id") {
                     return Some(schema);
                 }
-                // `const` and `enum` are not searched, because listed values are not schemas.
+                // The values of `const` and `enum` are not searched for anchors, because they are not schemas.
                 left.extend(
                     object.iter().filter(|(key, _)| !["const", "enum"].contains(&key.as_str())).map(|(_, value)| value),
                 );
@@ -585,7 +589,7 @@ fn declared_types(schema: &Map<String, Value>, path: &str) -> Result<Vec<&'stati
     }
 }
 
-/// Returns true if a keyword is in [`UNTYPED`] or [`OF_TYPES`].
+/// Returns true if a keyword restricts values, that is, if it is in [`UNTYPED`] or [`OF_TYPES`].
 fn is_assertion(key: &str) -> bool {
     UNTYPED.contains(&key) || OF_TYPES.iter().any(|(_, keys)| keys.contains(&key))
 }
@@ -656,8 +660,8 @@ fn is_allowed(value: &Value, all: &[Value], schema: &Map<String, Value>, path: &
             "exclusiveMaximum" => compared(number, |a, b| a < b),
             "minLength" => compared(length, |a, b| a >= b),
             "maxLength" => compared(length, |a, b| a <= b),
-            // Patterns and formats count as satisfied here, because the text of the value is later intersected with
-            // them.
+            // `pattern` and `format` count as satisfied here. They are checked later, when the text of the value is
+            // intersected with their automata.
             "type" | "nullable" | "pattern" | "format" => true,
             "unevaluatedProperties" => !value.is_object(),
             "unevaluatedItems" => !value.is_array(),

@@ -16,7 +16,7 @@ use crate::expr::{Chars, Expr};
 const MAX_COMPILED: usize = 1 << 16;
 /// Budget steps to match one byte of a name with one pattern.
 pub(super) const LOOKS: usize = 200;
-/// Keywords that are supported in a `propertyNames` without a list of names.
+/// Keywords that `propertyNames` may have, if it does not list the names.
 const OF_NAMES: [&str; 4] = ["minLength", "maxLength", "pattern", "format"];
 
 const ANY: Value = Value::Bool(true);
@@ -92,8 +92,8 @@ impl Reader<'_> {
         Ok(Expr::seq([Expr::text("{"), space(), inner, space(), Expr::text("}")]))
     }
 
-    /// Matches `min` to `max` members. Only one unlisted member counts towards `min`, because names of unlisted members
-    /// may repeat.
+    /// Matches an object with `min` to `max` members. All unlisted members together count as one member towards `min`,
+    /// because all of them may have the same name.
     fn counted(
         &mut self,
         members: Vec<(Expr, bool)>,
@@ -108,7 +108,7 @@ impl Reader<'_> {
         let rest = rest.map(|rest| Expr::Rule(self.all.rules.add(format!("{path}.additionalProperties"), rest)));
         let place = format!("{path} (counted properties)");
         let before = |count: u32| if count == 0 { Expr::empty() } else { comma() };
-        // The expressions that follow the listed members, by the number of members present.
+        // For each number of listed members that are present, the expression that can follow the last of them.
         let ends = (0..=most).map(|count| {
             let room = max.map(|max| max.saturating_sub(count));
             match &rest {
@@ -149,18 +149,19 @@ impl Reader<'_> {
     ) -> Result<Option<Expr>> {
         let known: Vec<&str> = properties.keys().map(String::as_str).chain(required.iter().copied()).collect();
         let patterns = self.patterns(schema, path)?;
-        // The expression of each pattern excludes all listed names and all other patterns.
+        // The expression of each pattern excludes all listed names and all other patterns, so the work grows with their
+        // lengths times the number of patterns.
         let parts = known.iter().map(|name| pattern::WAYS * name.len()).sum::<usize>()
             + patterns.iter().map(|(_, key, _)| key.parts()).sum::<usize>();
-        // The cost is zero if there are no patterns and no other names are allowed, because nothing is built then.
+        // If there are no patterns and other names are not allowed, nothing is built, so the cost is zero.
         let is_closed = schema.get("additionalProperties").is_none_or(|others| *others == Value::Bool(false));
         let times = if is_closed { patterns.len() } else { 1 + patterns.len() };
         self.budget.steps(parts * times).with_context(|| format!("{path}.patternProperties"))?;
         let names = known.iter().map(|name| pattern::literal(name));
         let mut members = Vec::new();
         for (i, (name, key, value)) in patterns.iter().enumerate() {
-            // Exclude the other patterns, because the value of a name that matches several patterns would have to
-            // satisfy the schemas of all of them.
+            // A name that matches several patterns is excluded, because its value would have to satisfy the schemas of
+            // all these patterns.
             let others = patterns.iter().enumerate().filter(|(j, _)| *j != i).map(|(_, (_, key, _))| key.clone());
             let key = without(key.clone(), names.clone().chain(others));
             let value = self.schema(value, &format!("{path}.patternProperties.{}", short(name)))?;
@@ -264,7 +265,8 @@ impl Reader<'_> {
         })
     }
 
-    /// The patterns of names, as text and as expressions, with the schemas of their values.
+    /// Returns the schema's `patternProperties`: for each pattern of names, its text, its expression, and the schema of
+    /// the values.
     fn patterns<'s>(&self, schema: &'s Map<String, Value>, path: &str) -> Result<Vec<(&'s String, Expr, &'s Value)>> {
         let patterns = match schema.get("patternProperties") {
             None => return Ok(Vec::new()),

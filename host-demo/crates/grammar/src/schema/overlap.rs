@@ -14,7 +14,8 @@ impl Reader<'_> {
         for (i, a) in alternatives.iter().enumerate() {
             for (j, b) in alternatives.iter().enumerate() {
                 if i != j && !self.excludes(a, b, 0) {
-                    // If the budget is used up, report this instead, because every comparison fails then.
+                    // If the budget is used up, every comparison fails. In this case, reports the budget instead of the
+                    // alternatives.
                     self.budget.steps(1).with_context(|| format!("{path}.oneOf"))?;
                     bail!(
                         "{path}.oneOf[{i}]: a value could also satisfy oneOf[{j}]: make them distinguishable (by a property with a `const`), or use `anyOf`"

@@ -19,7 +19,7 @@ pub(super) fn string(schema: &Map<String, Value>, path: &str, budget: &Budget) -
         return Ok(Expr::never());
     }
     let mut conditions = Vec::new();
-    // The patterns are a list, because combined schemas may have several patterns.
+    // `pattern` may be a list here, because the combination of several schemas can have several patterns.
     let patterns = match schema.get("pattern") {
         Some(Value::Array(patterns)) => patterns.iter().collect(),
         one => one.into_iter().collect::<Vec<_>>(),
@@ -42,13 +42,15 @@ pub(super) fn string(schema: &Map<String, Value>, path: &str, budget: &Budget) -
     if conditions.is_empty() {
         return Ok(pattern::any_char().repeat(min, max));
     }
-    // Leave out a limit that a pattern enforces anyway, because an intersection takes many states.
+    // A limit on the length is left out if a pattern or format already implies it, because intersecting automata takes
+    // many states.
     let is_kept = conditions.iter().any(|one| one.least >= min)
         && max.is_none_or(|max| conditions.iter().any(|one| one.most.is_some_and(|most| most <= max)));
     let mut conditions: Vec<Expr> = conditions.into_iter().map(|one| one.expr).collect();
     if !is_kept {
-        // Texts of formats with a limit consist of printable ASCII without quotes and backslashes. Counting only these
-        // characters takes fewer states.
+        // Texts of a format with a limit on the length consist of printable ASCII without quotes and backslashes,
+        // because the patterns of these formats allow nothing else. An expression that counts only these characters has
+        // fewer states.
         let counted = if has_format { Chars::of([(0x21, 0x21), (0x23, 0x5b), (0x5d, 0x7e)]) } else { Chars::any() };
         conditions.push(pattern::one_of(&counted).repeat(min, max));
     }
@@ -132,8 +134,8 @@ pub(super) fn number(mut is_integer: bool, schema: &Map<String, Value>, path: &s
     })
 }
 
-/// Returns the digits after the point of the multiples of `value`, up to 1, if `value` divides 1. For 0.25, they are
-/// 25, 5, 75 and 0.
+/// If 1 is a multiple of `value`, returns the digits after the point of the multiples of `value` up to 1. For example,
+/// 0.25 gives 25, 5, 75 and 0.
 fn parts_of_one(value: f64) -> Option<Vec<String>> {
     const MAX: u64 = 1000;
     let text = format!("{value}");
@@ -147,8 +149,8 @@ fn parts_of_one(value: f64) -> Option<Vec<String>> {
     (step > 0 && one.is_multiple_of(step) && one / step <= MAX).then(|| (1..=one / step).map(part).collect())
 }
 
-/// Returns the limit `key` as an integer, if the limit is written as a whole number and no other limit is tighter. The
-/// `f64` of `limit` may be rounded.
+/// Returns the limit `key` as an exact integer, because the `f64` in `limit` may be rounded. Returns `None` if the
+/// limit is not written as a whole number, or if another limit is tighter.
 fn exact(schema: &Map<String, Value>, key: &str, limit: Option<Limit>) -> Option<i128> {
     let limit = limit.filter(|limit| !limit.is_exclusive)?;
     let value = schema.get(key)?;

@@ -7,7 +7,7 @@ use super::texts::{Random, random_text};
 use super::{accepts, check};
 use crate::{Budget, from_json_schema};
 
-/// Checks that the grammar accepts a text of each valid value, and no text of an invalid value.
+/// Checks that the grammar accepts at least one spelling of each valid value, and no spelling of an invalid value.
 fn exactly(schema: &Value, valid: &[Value], invalid: &[Value]) {
     let table = from_json_schema(schema, &Budget::of_command()).unwrap_or_else(|error| panic!("{schema}: {error:#}"));
     let validator = jsonschema::options().should_validate_formats(true).build(schema).unwrap();
@@ -37,8 +37,8 @@ fn ways(value: &Value) -> Vec<String> {
     orders(&members).into_iter().map(|order| format!("{{{}}}", order.join(","))).collect()
 }
 
-/// Like `exactly`, for two schemas that must both hold. The two are combined in one `allOf` in either order, and with
-/// `b` in an `allOf` inside `a`.
+/// Like `exactly`, for values that must match both schemas. The schemas are combined in three ways: in an `allOf` in
+/// both orders, and by an `allOf` with `b` inside `a`.
 fn both(a: Value, b: Value, valid: &[Value], invalid: &[Value]) {
     exactly(&json!({ "allOf": [a, b] }), valid, invalid);
     exactly(&json!({ "allOf": [b, a] }), valid, invalid);
@@ -114,7 +114,8 @@ fn types_and_listed_values() {
 #[test]
 fn properties() {
     let integer = json!({ "type": "integer" });
-    // A property that only one schema lists is an additional property of the other schema.
+    // For a schema that does not list a property, the property is an additional one, so `additionalProperties` of this
+    // schema applies to it.
     both(
         json!({ "properties": { "a": integer, "b": { "minimum": 3, "type": "number" } }, "additionalProperties": integer }),
         json!({ "properties": { "b": integer, "c": { "maximum": 9 } }, "required": ["c"] }),
@@ -205,15 +206,15 @@ fn what_is_left_unevaluated() {
     let name = |name: &str| json!({ "properties": { name: { "type": "integer" } } });
     let mut closed = name("b");
     closed["unevaluatedProperties"] = json!(false);
-    // Inside an element of `allOf`, `unevaluatedProperties` forbids properties of the other elements; next to `allOf`,
-    // it does not.
+    // If an element of `allOf` has `unevaluatedProperties: false`, the properties that other elements list are
+    // forbidden. If the schema itself has it next to `allOf`, the properties of all elements are allowed.
     both(name("a"), closed, &[json!({}), json!({ "b": 1 })], &[json!({ "a": 1 }), json!({ "a": 1, "b": 1 })]);
     exactly(
         &json!({ "allOf": [name("a"), name("b")], "unevaluatedProperties": false }),
         &[json!({ "a": 1, "b": 1 })],
         &[json!({ "c": 1 })],
     );
-    // A property that only `required` or a similar keyword names does not count as evaluated.
+    // A property that only `required` or a similar keyword mentions is unevaluated, so it is forbidden.
     exactly(&json!({ "type": "object", "unevaluatedProperties": false }), &[json!({})], &[json!({ "a": 1 })]);
     exactly(
         &json!({ "anyOf": [{ "required": ["a"] }, { "type": "null" }], "unevaluatedProperties": false }),
@@ -256,7 +257,7 @@ fn switches() {
         &[json!(4)],
         &[json!(3), json!(5)],
     );
-    // `nullable` is a keyword of OpenAPI; the validator does not support it.
+    // Only tests the grammar with given texts, because the validator does not support `nullable`, a keyword of OpenAPI.
     let nullable = |schema: Value, good: &[&str], bad: &[&str]| {
         check(&schema.to_string(), &from_json_schema(&schema, &Budget::of_command()).unwrap(), good, bad);
     };
@@ -276,14 +277,14 @@ fn switches() {
 #[test]
 fn alternatives_that_exclude_each_other() {
     let (integer, nothing) = (json!({ "type": "integer" }), json!({ "type": "null" }));
-    // The first alternative excludes both alternatives of the `anyOf` in the second alternative.
+    // The first alternative of `oneOf` must exclude both alternatives of the `anyOf`, which is its second alternative.
     exactly(
         &json!({ "oneOf": [integer, { "anyOf": [{ "type": "string" }, nothing] }] }),
         &[json!(1), json!("a"), json!(null)],
         &[json!(true)],
     );
-    // If one alternative allows only listed properties, a property that the other alternative requires is enough to
-    // distinguish them.
+    // The two objects exclude each other: one alternative allows only the properties that it lists, and the other
+    // requires a property that is not among them.
     let closed = json!({ "type": "object", "properties": { "a": integer }, "additionalProperties": false });
     let other = json!({ "type": "object", "properties": { "b": integer }, "required": ["b"] });
     exactly(
@@ -327,7 +328,8 @@ fn patterns() {
     pattern("(ab|^c)", &["ab", "xaby", "cx"], &["xc", "ba"]);
     pattern("(?:(b$)|^)", &["b", "xb", "x"], &[]);
     pattern("(?<year>[0-9]{2})", &["2012", "x20"], &["2", "x"]);
-    // The alternatives have different anchors, and a text may contain matches of several alternatives.
+    // The alternatives of this pattern have different anchors, and one text may contain matches of several
+    // alternatives.
     pattern("ab|^c|d$|^e$|(?:cd|^$)", &["xabx", "cx", "xd", "e", "abcd", ""], &["xc", "dx", "xe", "ex"]);
     let words: Vec<String> = (0..40).map(|n| format!("word_{n}")).collect();
     pattern(&words.join("|"), &["word_7", "x word_39 word_3"], &["word_", "word-1"]);

@@ -2,7 +2,7 @@
 
 use crate::{Budget, Piece, from_json_schema, from_pieces};
 
-/// A table names the keywords that its grammar does not enforce.
+/// The table of a grammar contains the names of the schema's keywords that the grammar does not enforce.
 #[test]
 fn differences_are_named() {
     let differences = |schema: &str| {

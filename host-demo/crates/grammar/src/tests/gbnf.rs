@@ -70,7 +70,7 @@ fn characters() {
     for bytes in [&b"\xff"[..], b"\xc0\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\x80"] {
         assert!(!State::new(&grammar).allows(&grammar, bytes.iter().copied()), "{bytes:?}");
     }
-    // A text may end inside a character's bytes, but then the remaining bytes must follow.
+    // A text can be cut inside a character's bytes. After this, only the remaining bytes of the character are accepted.
     let mut state = State::new(&grammar);
     assert!(state.accept(&grammar, b"\xf0\x9f".iter().copied()) && !state.is_complete());
     assert!(!state.clone().accept(&grammar, b"a".iter().copied()));
@@ -93,12 +93,15 @@ fn recursion_and_ambiguity() {
         ["+", "x + + y", "f(,)", "f(x y)", "(a + b", "x + y)", "42 +"],
     );
     gbnf(expressions, &good, &bad);
-    // The possible parses of a palindrome differ only at the end of the text, so each parse needs a stack that grows.
+    // Only the end of the text decides between the possible parses of a palindrome. Until then, each parse needs a
+    // stack that grows.
     let palindromes = "root ::= \"a\" root \"a\" | \"b\" root \"b\" | [ab]?";
     gbnf(palindromes, &["", "a", "abba", "ababa", "aabaa"], &["ab", "abab", "aab"]);
-    // A call at the end of a rule takes no stack, so the text can be arbitrarily long.
+    // A call at the end of a rule takes no place on the parser's stack, so a text with many such calls can be
+    // arbitrarily long.
     gbnf("root ::= \"a\" root | \"b\" other\nother ::= \"c\" root | \"\"", &[&"abc".repeat(500)[..1499], "b"], &["c"]);
-    // This grammar nests as deep as the stack allows. At the limit, it can still return.
+    // Texts of this grammar can nest as deep as the parser's stack allows. At the deepest level, a closing bracket must
+    // still be possible.
     let nested = "root ::= \"[\" root \"]\" | \"x\"";
     let deep = |n: usize| format!("{}x{}", "[".repeat(n), "]".repeat(n));
     gbnf(nested, &[&deep(1), &deep(60)], &["[x", "[[x]", &deep(1000)]);
@@ -147,7 +150,7 @@ fn errors_name_the_place() {
     refused(&format!("root ::= {}", "(".repeat(200)), "nested groups");
 }
 
-/// Regular expressions that match a whole text, in the notation of outlines and guidance.
+/// Tests regular expressions that must match a whole text, as outlines and guidance write them.
 #[test]
 fn patterns_of_whole_texts() {
     let pattern = |pattern: &str, good: &[&str], bad: &[&str]| {

@@ -15,7 +15,8 @@ fn gbnf(text: &str, says: &str) {
     assert!(error.contains(says) && error.len() < 1000, "{error} instead of {says}");
 }
 
-/// Puts the schema `one` in the first of three properties; the error must name this property.
+/// Checks that a schema is refused as one of three properties of an object, and that the error names this property,
+/// `one`.
 fn property(one: Value, says: &str) {
     let text = json!({ "type": "string", "maxLength": 20 });
     let properties = json!({ "small": text, "one": one, "other": text });
@@ -47,7 +48,8 @@ fn repetitions_of_repetitions() {
     gbnf("root ::= \"a\"{1,10000000}", "1:16: more than 1000000 repetitions");
 }
 
-/// The number of states of a large counted repetition grows with the logarithm of its count.
+/// The number of states of the automaton grows with the logarithm of the count of a repetition, so large counts are
+/// compiled.
 #[test]
 fn large_counts() {
     for schema in [
@@ -157,7 +159,8 @@ fn many_names() {
         &json!({ "allOf": [{ "required": names }, { "required": backwards }] }),
         "$.allOf[1].required: this is too much work",
     );
-    // Each listed property or element copies the rule that the other schema has for unlisted properties or elements.
+    // The work is limited, because each of the listed properties (or elements) gets a copy of the other schema's rule
+    // for unlisted ones.
     let large = json!({ "enum": vec!["x".repeat(1000); 100] });
     schema(
         &json!({ "allOf": [{ "properties": all }, { "additionalProperties": large }] }),
@@ -184,8 +187,8 @@ fn long_texts() {
     // Each rule starts with a call of the next rule, so the rules are processed in one round for each rule.
     let chain: String = (0..40_000).map(|i| format!("r{i} ::= r{}\n", i + 1)).collect();
     gbnf(&format!("root ::= r0\n{chain}r40000 ::= \"a\"?"), "1:1: this is too much work");
-    // Each source location is counted from the previous location, so the time is proportional to the length of the
-    // text.
+    // The location of each name is counted from the previous location and not from the start, so the time is
+    // proportional to the length of the text.
     let undefined: String = (0..100_000).map(|i| format!("u{i} ")).collect();
     gbnf(&format!("root ::= {undefined}"), "1:10: the rule `u0` is not defined");
     let class: String = "ab".repeat(250_000);

@@ -45,7 +45,7 @@ fn masks_are_what_each_token_is_told() {
         for _ in 0..40 {
             let expected: Vec<u32> = (0..vocab).filter(|token| constraint.allows(&tokenizer, *token)).collect();
             let mut mask = masks.at(&constraint, &tokenizer, number);
-            // Tokens are checked one by one until the mask has been computed.
+            // Before the whole mask has been computed, each token is checked when it is asked for.
             (0..vocab).for_each(|token| _ = mask.allows(token));
             let found: Vec<u32> = (0..vocab).filter(|token| mask.allows(*token)).collect();
             assert_eq!(found, expected, "grammar {number}");

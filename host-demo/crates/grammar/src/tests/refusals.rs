@@ -141,7 +141,8 @@ fn of_combinations() {
         json!({ "oneOf": [{ "type": "null" }, { "type": "object", "required": ["a"] }, { "type": "object", "properties": { "a": {} } }] }),
         &ambiguous(1, 2),
     );
-    // A value of an alternative inside the first alternative could also satisfy the second alternative.
+    // The first schema of `oneOf` has alternatives of its own. A value that satisfies one of these could also satisfy
+    // the second schema.
     let kinds = json!([{ "properties": { "kind": { "type": "string" } } }, { "type": "string" }]);
     schema(
         json!({ "oneOf": [{ "properties": { "p": {} }, "anyOf": kinds }, { "type": "object", "required": ["kind"] }] }),
@@ -149,7 +150,8 @@ fn of_combinations() {
     );
     schema(json!({ "oneOf": [{ "properties": { "p": {} }, "anyOf": kinds }, { "type": "string" }] }), &ambiguous(0, 1));
     schema(json!({ "oneOf": [{ "properties": { "p": {} }, "nullable": true }, { "type": "null" }] }), &ambiguous(0, 1));
-    // These properties are nested deeper than the comparison goes.
+    // The two schemas differ only in a property that is nested so deeply that the comparison of schemas does not reach
+    // it.
     let deep = |kind: &str| {
         (0..12).fold(
             json!({ "const": kind }),

@@ -9,7 +9,7 @@ fn schema(schema: &str, good: &[&str], bad: &[&str]) {
     let value: Value = serde_json::from_str(schema).unwrap();
     let table = from_json_schema(&value, &Budget::of_command()).unwrap_or_else(|error| panic!("{schema}: {error:#}"));
     check(schema, &table, good, bad);
-    // An independent validator must also call the accepted texts valid.
+    // An independent validator checks the test itself: it must also accept the texts that the grammar should accept.
     for text in good {
         let instance = serde_json::from_str(text).unwrap();
         assert!(
@@ -214,7 +214,8 @@ fn looking_ahead() {
     schema(r#"{"pattern": "^(?=[a-c])(?!b)[a-z]{1,2}$"}"#, &["\"a\"", "\"cz\""], &["\"b\"", "\"d\"", "\"abc\""]);
 }
 
-/// A limit that the pattern already implies needs no states; a large limit is counted by calls.
+/// A limit on the length of a text takes no states if the text's pattern already implies it. A large limit is counted
+/// by calls of rules.
 #[test]
 fn lengths() {
     let uri = |most: u32| format!(r#"{{"format": "uri", "minLength": 1, "maxLength": {most}}}"#);
@@ -236,7 +237,7 @@ fn lengths() {
     }
 }
 
-/// Limits of 64-bit integers, as in schemas written by Rust programs and OpenAPI.
+/// Schemas that Rust programs and OpenAPI write for 64-bit integers have these limits.
 #[test]
 fn limits_of_64_bits() {
     schema(
@@ -268,7 +269,7 @@ fn classes_of_characters() {
 
 #[test]
 fn formats() {
-    // Most of the values come from JSON-Schema-Test-Suite, draft2020-12/optional/format.
+    // Most of these values come from JSON-Schema-Test-Suite, from the folder draft2020-12/optional/format.
     for (format, good, bad) in [
         (
             "date",
@@ -288,8 +289,8 @@ fn formats() {
         (
             "time",
             vec!["18:25:43.511Z", "00:00:00+01:30", "23:59:59.999Z", "23:59:59-23:59"],
-            // The last values are not allowed, although RFC 3339 allows them, because the packages of Python and Go
-            // cannot read them.
+            // RFC 3339 allows the last of these values. The grammar does not, because the packages of Python and Go
+            // that read times refuse them.
             vec![
                 "24:00:00Z",
                 "18:25",
@@ -578,7 +579,8 @@ fn objects() {
     );
     schema(r#"{"type": "object", "propertyNames": {"pattern": "^[a-z]{2}$"}}"#, &[r#"{"ab": 1}"#], &[r#"{"a": 1}"#]);
     schema(r#"{"properties": {"a": false, "b": {"type": "null"}}}"#, &["{}", r#"{"b": null}"#], &[r#"{"a": 1}"#]);
-    // zod writes z.never(), and optional values outside of objects, in these ways.
+    // These schemas allow no value. The library zod writes them for z.never(), and for optional values outside of
+    // objects.
     for never in [r#"{"not": {}}"#, r#"{"not": true}"#, r#"{"not": {"description": "x"}, "type": "string"}"#] {
         schema(
             &format!(r#"{{"properties": {{"a": {never}, "b": {{"type": "null"}}}}}}"#),
@@ -699,7 +701,7 @@ fn names_by_pattern_with_others() {
     );
 }
 
-/// Names that `propertyNames` lists, in the form in which zod and pydantic write them.
+/// The test's schemas list names with `propertyNames`, in the form in which zod and pydantic write them.
 #[test]
 fn listed_names() {
     let record = r#"{"type": "object", "propertyNames": {"type": "string", "enum": ["a", "b"]},
@@ -753,7 +755,7 @@ fn listed_names() {
         r#"{"oneOf": [{"properties": {"a": {}}, "propertyNames": {"enum": ["a", "b"]}}, {"type": "object", "required": ["b"]}]}"#,
         "$.oneOf[0]: a value could also satisfy oneOf[1]",
     );
-    // Further conditions on names may also come from a reference.
+    // A condition on names that comes from a reference is combined with the condition on listed names.
     schema(
         r##"{"propertyNames": {"$ref": "#/$defs/e"}, "additionalProperties": {"type": "null"}, "$defs": {"e": {"pattern": "^x"}}}"##,
         &["{}", r#"{"x1": null}"#],

@@ -2,11 +2,11 @@
 
 use arenite::grammar::{Grammar, State};
 
-/// Returns true if a table accepts a text and the text may end there.
+/// Returns true if the grammar of a table accepts a text as complete.
 pub fn accepts(table: &[u8], text: &str) -> bool {
     let grammar = Grammar::new(table).unwrap();
     let mut state = State::new(&grammar);
-    // The text is given in two halves, because the position of the cut must not matter.
+    // The text is given in two halves, so that the result is also tested for a text that arrives in pieces.
     let (first, second) = text.as_bytes().split_at(text.len() / 2);
     state.accept(&grammar, first.iter().copied())
         && state.accept(&grammar, second.iter().copied())
@@ -41,7 +41,7 @@ pub fn random_text(grammar: &Grammar<'_>, random: &mut Random) -> Option<String>
         }
         let mut bytes: Vec<u8> = (0..=255).filter(|byte| state.allows(grammar, [*byte].into_iter())).collect();
         assert!(!bytes.is_empty() || state.is_complete(), "a dead end after {:?}", String::from_utf8_lossy(&text));
-        // Bytes that end strings and lists are preferred, because they would be rare among all bytes.
+        // Prefers bytes that end strings and lists, because they would be rare if all bytes were equally likely.
         let ends: Vec<u8> = bytes.iter().copied().filter(|byte| b"\"]},".contains(byte)).collect();
         if !ends.is_empty() && random.below(3) == 0 {
             bytes = ends;

@@ -53,8 +53,9 @@ fn certainty(best: f64, count: usize) -> f64 {
     if count == 1 { 1.0 } else { ((best - chance) / (1.0 - chance)).max(0.0) }
 }
 
-/// Returns how close the levels are to the most probable level: 1 if this level is certain. The result is 0 if the
-/// levels are as far from it as equally probable levels are from the middle.
+/// Returns how sure a rating is: how near the possible levels, weighted by their probabilities, are to the most
+/// probable level. 1 means that this level is certain. 0 means that the mean distance is as large as that of equally
+/// probable levels from the middle.
 fn agreement(probabilities: &[f64], best: usize) -> f64 {
     let distance = |at: usize, from: f64| (at as f64 - from).abs();
     let count = probabilities.len();

@@ -61,12 +61,13 @@ fn in_chat(
     let conversation = style.conversation(&[message], &[]);
     let quiet = Map::from_iter([("enable_thinking".to_string(), Value::Bool(false))]);
     let (prompt, _) = style.prompt(renderer, conversation, &quiet, Ending::Answer).map_err(anyhow::Error::msg)?;
-    // The end of the turn ends the answer, so that an option which is the beginning of another option has no advantage.
+    // In a chat, the token that ends the turn is scored as a part of each answer. Otherwise an option that is the
+    // beginning of another option would have an advantage.
     let end = text::token(tokenizer, renderer.stop()).or(tokenizer.eos());
     let how = Encode { add_special: false, parse_special: false };
-    // The answer begins with the question's name, because SmolLM2 then chooses the right text more often. Yes-or-no
-    // questions have no name in the answer: the name does not improve their answers, and its tokens are a quarter of a
-    // short question.
+    // Except for yes-or-no questions, the answer begins with the question's name, because SmolLM2 then chooses the
+    // right text more often. The name does not improve answers to yes-or-no questions, and its tokens would be a
+    // quarter of a short question.
     let (name, before) = match question.kind {
         Kind::Noul => (String::new(), ""),
         _ => (format!("{}:", question.id), " "),

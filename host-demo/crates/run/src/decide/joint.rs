@@ -18,9 +18,9 @@ use arenite_text as text;
 
 use super::question::Kind;
 
-/// Separator that the template puts between the pieces of a prompt. Each piece is tokenized separately.
+/// Separates the pieces of a prompt in the output of the template. Each piece is tokenized by itself.
 pub const SEPARATOR: &str = "<<clef:sep>>";
-/// Text that the template puts before the piece with a question's or an option's text.
+/// Text that the template puts before the text of a question. [`OPTION`] is put before the text of an option.
 pub const QUESTION: &str = "<<clef:question>>";
 pub const OPTION: &str = "<<clef:option>>";
 /// The text with which [`SEPARATOR`] and [`QUESTION`] begin. It is replaced in requests, so that a client's text cannot
@@ -36,7 +36,7 @@ pub struct Field {
     options: Vec<Range<usize>>,
 }
 
-/// Tokenizes the pieces of a prompt. `kinds` has the types of the questions in the prompt.
+/// Tokenizes a prompt piece by piece. `kinds` has the type of each question in the prompt.
 pub fn tokens(prompt: &str, kinds: &[Kind], tokenizer: &Tokenizer<'_, '_>) -> Result<(Vec<TokenId>, Vec<Field>)> {
     let how = Encode { add_special: false, parse_special: true };
     let (mut ids, mut fields) = (Vec::new(), Vec::<Field>::new());
@@ -174,7 +174,7 @@ impl JointHead {
         Ok(head)
     }
 
-    /// Checks the shapes of all tensors, for a model of width `dim`.
+    /// Checks that all tensors of the head have the shapes that belong to a model of width `dim`.
     fn check(&self, dim: usize) -> Result<()> {
         let width = self.width;
         ensure!(self.heads > 0 && width > 0 && width.is_multiple_of(self.heads), "decision.head_count does not fit");
@@ -350,7 +350,8 @@ impl Joint {
         Ok(options)
     }
 
-    /// Returns the vectors of the questions after attention to each other and to the prompt.
+    /// Returns a vector for each question, computed by layers in which the questions attend to each other and to the
+    /// prompt.
     fn read_fields(&self, options: &Rows, memory: &Rows, vectors: &Vectors) -> Result<Rows> {
         let (head, owners) = (&self.head, &vectors.owners);
         let mut fields = head.linear("decision.proj_question", &vectors.questions)?;
@@ -382,8 +383,8 @@ impl Joint {
         head.norm("decision.field_norm", &fields)
     }
 
-    /// Returns the score of each option: `a * prior + c * (b * cosine + residual)`, where `a`, `b` and `c` are the
-    /// scales in the file.
+    /// Computes the score of each option as `a * prior + c * (b * cosine + residual)`. The file has the scales `a`, `b`
+    /// and `c`.
     fn compare(&self, options: &Rows, fields: &Rows, vectors: &Vectors) -> Result<Vec<f64>> {
         let (head, owners) = (&self.head, &vectors.owners);
         let options = head.norm("decision.option_norm", options)?;

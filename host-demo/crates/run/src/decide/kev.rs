@@ -9,7 +9,8 @@ pub fn text(value: &Value) -> String {
     without_special(&flat(value, 0))
 }
 
-/// Returns a value as lines: `- item` for lists, `key: value` for objects, with two spaces for each level.
+/// Returns a value as text lines. The elements of a list become `- item`, and the members of an object become `key:
+/// value`. Each level is indented by two spaces.
 fn flat(value: &Value, level: usize) -> String {
     let pad = "  ".repeat(level);
     match value {
@@ -62,7 +63,7 @@ mod tests {
 
     use super::*;
 
-    /// The expected texts come from the function in llama.cpp that `text` follows.
+    /// The expected texts were computed by the function of llama.cpp's that `text` follows.
     #[test]
     fn values_are_flattened() {
         let nested = json!({"a": [1, {"b": null, "c": [true, "x"]}], "d": {"e": 12.5}, "f": false});

@@ -8,7 +8,8 @@ use arenite::TokenId;
 const OPTION: usize = 48;
 /// Number of tokens that are reserved for the question when options are cut.
 const RESERVED: usize = 16;
-/// Minimum number of tokens of an option with the `[MASK]` before it. The question has a minimum, too.
+/// Minimum number of tokens that are left of an option, including the `[MASK]` before it, and minimum number that are
+/// left of the question.
 const LEAST_OPTION: usize = 4;
 const LEAST_QUESTION: usize = 8;
 
@@ -22,8 +23,8 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Cuts a prompt with `count` options. Returns the tokens, and the positions of the `[MASK]` tokens before the
-    /// options.
+    /// Shortens a prompt that has `count` options to the layout of these models. Returns the tokens, and the positions
+    /// of the `[MASK]` tokens before the options.
     pub fn cut(self, ids: &[TokenId], count: usize) -> Result<(Vec<TokenId>, Vec<usize>)> {
         let Self { mark, separator, head } = self;
         let marks: Vec<usize> = (0..ids.len()).filter(|at| ids[*at] == mark).collect();
@@ -78,9 +79,11 @@ mod tests {
     fn long_parts_are_cut_and_the_state_is_not() {
         let whole = prompt(5, &[3, 4]);
         assert_eq!(LAYOUT.cut(&whole, 2).unwrap(), (whole.clone(), vec![7, 11]));
-        // Each option is cut to (40 - 16) / 2 tokens, and the question gets the rest.
+        // Of the 40 tokens for question and options, 16 are reserved for the question. Each of the two options is cut
+        // to (40 - 16) / 2 tokens, including its `[MASK]`, and the question gets what is left.
         assert_eq!(LAYOUT.cut(&prompt(50, &[20, 30]), 2).unwrap().0, prompt(16, &[11, 11]));
-        // At least 4 tokens of each option and 8 tokens of the question are kept.
+        // If there is too little room for long options, each option still keeps 4 tokens, including its `[MASK]`, and
+        // the question keeps 8 tokens.
         assert_eq!(LAYOUT.cut(&prompt(50, &[9; 12]), 12).unwrap().0, prompt(8, &[3; 12]));
         assert!(LAYOUT.cut(&whole, 3).is_err() && LAYOUT.cut(&[0, 2, 2], 0).is_err());
     }

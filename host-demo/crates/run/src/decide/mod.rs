@@ -42,7 +42,8 @@ pub struct Reading {
 /// How a prompt's options are scored.
 #[derive(Clone)]
 pub enum Scored {
-    /// An option's score is the log-probability of its tokens after the prompt.
+    /// The score of an option is the log-probability of its tokens after the prompt. These tokens are given here for
+    /// each option.
     Labels(Vec<Vec<TokenId>>),
     /// An option's score is the product of two vectors: the first half of the vector of the prompt's last token, and
     /// the second half of the vector of the token that ends the option (kev).
@@ -54,10 +55,11 @@ pub enum Scored {
 }
 
 impl Scored {
-    /// Returns the number of tokens of the longest option that are read after the prompt.
+    /// Returns the number of tokens that are read after the prompt for the longest option.
     pub fn longest(&self) -> usize {
         match self {
-            // The last token of a label does not count, because only its probability is needed.
+            // The last token of a label needs no room in the context, because it is not read: only its probability is
+            // needed.
             Self::Labels(labels) => labels.iter().map(|label| label.len().saturating_sub(1)).max().unwrap_or(0),
             _ => 0,
         }
@@ -72,15 +74,15 @@ impl Scored {
     pub fn shareable(&self, len: usize) -> usize {
         match self {
             Self::Labels(_) => len.saturating_sub(1),
-            // Only tokens before the end of the first option may be reused, because the states at the ends of all
-            // options are needed.
+            // The scores need the states at the ends of all options. Therefore only the tokens before the end of the
+            // first option can be taken from the cache.
             Self::Ends(ends) => ends.first().copied().unwrap_or(0).min(len.saturating_sub(1)),
             Self::Marks { .. } | Self::Joint(_) => 0,
         }
     }
 }
 
-/// The source of answers to questions: a decision model, or any other model with the probabilities of texts.
+/// What answers the questions: a decision model, or any other model by the probabilities that it gives to texts.
 pub enum Decider<'s> {
     Trained(&'s DecisionModel),
     Any { style: &'s Style, renderer: &'s Renderer },
@@ -103,9 +105,9 @@ impl Decider<'_> {
         }
     }
 
-    /// Returns the prompts of all questions. `is_one_of_many` is true if the same questions are asked about several
-    /// states. Prompts for models that are not trained for decisions then begin with the question, so that all states
-    /// share the question.
+    /// Returns the prompts of all questions about one state. `is_one_of_many` is true if the questions are asked about
+    /// several states. Models that are not trained for decisions then get prompts that begin with the question, so that
+    /// the prompts about all states have a common beginning.
     ///
     /// # Errors
     ///

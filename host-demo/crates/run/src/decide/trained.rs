@@ -22,7 +22,8 @@ const TEMPLATE: &str = "tokenizer.chat_template.systemone";
 const OPTION_END: &str = "<|box_end|>";
 /// Maximum number of options of a question.
 const MOST_OPTIONS: usize = 255;
-/// Number of ratings with which [`Type::Lev`] answers yes or no. The ratings go from certainly no to certainly yes.
+/// A model of the type [`Type::Lev`] answers a yes-or-no question by this many ratings, from certainly no to certainly
+/// yes.
 const RATINGS: usize = 9;
 
 /// The types of decision models.
@@ -34,7 +35,8 @@ enum Type {
     Lev,
     /// The options are labels after the prompt. One prompt lists all questions.
     Nimble,
-    /// An option's score compares the vector of a token in the prompt with the vector of the last token.
+    /// The options are in the prompt, each followed by a certain token. An option's score compares the vector of this
+    /// token with the vector of the prompt's last token.
     Kev,
     /// An encoder scores the `[MASK]` token before each option.
     Laya,
@@ -59,7 +61,7 @@ enum Options {
     Labels(Vec<(String, TokenId)>),
     /// The token that ends each option.
     Ends(TokenId),
-    /// The text of the token before each option, and the layout of the prompt.
+    /// The text of the token that stands before each option, and the layout that says how prompts are cut.
     Marks(String, Layout),
     Joint(Arc<JointHead>),
 }
@@ -129,7 +131,8 @@ impl DecisionModel {
         Ok(Some(Self { kind, template, options, temperatures }))
     }
 
-    /// Returns the orders in which the options of a question are shown. Each order has a prompt.
+    /// Returns the orders in which the options of a question are shown to the model. There is one prompt for each
+    /// order.
     fn orders(&self, question: &Question) -> Vec<Vec<usize>> {
         let count = question.options.len();
         match (self.kind, question.kind) {
@@ -152,7 +155,7 @@ impl DecisionModel {
         !matches!(self.kind, Type::Laya | Type::Clef)
     }
 
-    /// Reorders the options of a request: they get the order that the answer has.
+    /// Puts the options of a request's questions in the order that the answer will have.
     pub fn arrange(&self, request: &mut Request) {
         if self.kind == Type::Clef {
             for question in request.questions.iter_mut().filter(|question| question.kind == Kind::Choice) {
@@ -259,8 +262,9 @@ impl DecisionModel {
         })
     }
 
-    /// Converts a value to the form with which the model was trained: with sorted members of objects, as text, or
-    /// without the texts that delimit options.
+    /// Converts a value to the form in which the model was trained to read it. Depending on the type of the model, the
+    /// members of objects are sorted, the value becomes text, or texts that look like the delimiters of options are
+    /// replaced.
     fn prepared(&self, value: &Value) -> Value {
         let mut value = value.clone();
         if matches!(self.kind, Type::Lev | Type::Clef) {
@@ -274,7 +278,8 @@ impl DecisionModel {
         }
     }
 
-    /// Returns true if the model answers a question with a rating, not with one of the question's options.
+    /// Returns true if the model answers a question by choosing one of several ratings instead of one of the question's
+    /// options.
     fn rates(&self, question: &Question) -> bool {
         self.kind == Type::Lev && question.kind == Kind::Noul
     }

@@ -9,7 +9,7 @@ use crate::open_model::OpenModel;
 pub fn of_own(open: &OpenModel) -> f64 {
     let (gguf, model) = (open.gguf(), open.model());
     let layers = format!("blk.{}.", model.spec().layers);
-    // In a file beside the model, all blocks count, because such a file has only the draft layers.
+    // If the drafter is a separate file, this file contains only draft layers, so all of its layers are counted.
     let of_layers = |name: &str| name.starts_with(&layers) || name.contains("nextn.");
     let (own, others) = match gguf.drafter() {
         Some(file) => (bytes(file, model, |name| name.starts_with("blk.") || name.starts_with("nextn.")), file),

@@ -125,8 +125,8 @@ impl Draft {
         self.counts.drafted += self.len();
     }
 
-    /// Compares the next proposed token with the token that was chosen. Returns true if they are equal: the logits
-    /// after this token are then known.
+    /// Compares the token that was chosen with the next proposed token. Returns true if they are equal. The logits
+    /// after this token are then known from the same pass.
     pub fn take(&mut self, token: Option<TokenId>) -> bool {
         let is_right = token.is_some() && self.run.get(self.right + 1).copied() == token;
         self.right += usize::from(is_right);
@@ -134,8 +134,9 @@ impl Draft {
         is_right
     }
 
-    /// Ends the verification: reports the number of right tokens to the pace, and forgets the proposed tokens.
-    /// `is_over` is true if the answer has ended, because the next token was then not refused.
+    /// Ends the verification of the proposed tokens. Reports the number of right tokens to `pace`, which limits later
+    /// drafts, and forgets the proposed tokens. `is_over` is true if the answer has ended: then no wrong token was
+    /// found, even if not all tokens were used.
     pub fn end(&mut self, is_over: bool) {
         self.pace.add(self.right, self.right < self.len() && !is_over);
         self.run.clear();
@@ -255,7 +256,8 @@ fn own(
             break;
         }
         match engine.draft(&mut works) {
-            // This is not an error, because proposals must not take memory that conversations need.
+            // Without free pages, nothing is proposed, and no error is reported, because proposals must not take memory
+            // that conversations need.
             Err(Error::OutOfPages { .. }) => return Ok(()),
             done => done?,
         }

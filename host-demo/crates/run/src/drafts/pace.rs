@@ -22,8 +22,8 @@ const MOST_WAIT: u32 = 256;
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     accepted: f64,
-    /// Number of passes since the last draft, while drafts are not worth their cost, and number of passes from one
-    /// draft to the next.
+    /// If drafts are right too rarely, they are made only now and then: `passed` is the number of passes since the last
+    /// draft, and `wait` is the number of passes after which the next draft is tried.
     passed: u32,
     wait: u32,
 }
@@ -59,8 +59,8 @@ impl Pace {
         1
     }
 
-    /// Adds the result of a draft: its first `right` tokens were accepted. `is_refused` is true if the next token of
-    /// the draft was refused.
+    /// Notes how a draft ended. Its first `right` tokens were accepted. `is_refused` is true if the token after them
+    /// was refused.
     pub fn add(&mut self, right: usize, is_refused: bool) {
         for _ in 0..right {
             self.accepted += WEIGHT * (1.0 - self.accepted);
@@ -85,7 +85,8 @@ mod tests {
             tokens += n;
             pace.add(0, n > 0);
         }
-        // In the long run, one pass of 256 has a draft of one token, which costs a tenth of a pass.
+        // After many refused drafts, only one of 256 passes has a draft, of one token, so that few proposed tokens are
+        // wasted.
         assert!(tokens < 100, "{tokens}");
         assert_eq!(pace.length(8, 0.0), 0);
     }
@@ -107,7 +108,7 @@ mod tests {
         assert_eq!(pace.length(4, 1.0), 1); // the first guess shows whether it is right
         pace.add(0, true);
         assert!((1..16).all(|_| pace.length(4, 1.0) == 0));
-        // After many right proposals, a draft is worthwhile even at this cost.
+        // After many accepted tokens, a draft is made even if it costs nearly as much as a pass.
         (0..40).for_each(|_| pace.add(1, false));
         assert_eq!(pace.length(4, 0.8), 4);
     }

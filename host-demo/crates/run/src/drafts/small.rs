@@ -8,7 +8,7 @@ use super::Turn;
 use crate::open_model::OpenModel;
 use crate::runtime::Memory;
 
-/// The smaller model's context for a conversation, and the tokens that this context contains.
+/// What the smaller model has read of a conversation: its context, and the tokens that the context contains.
 #[derive(Debug)]
 pub struct Reader {
     context: Context,
@@ -18,7 +18,7 @@ pub struct Reader {
 /// The smaller model.
 pub struct Small<'a> {
     engine: Engine<'a, 'a>,
-    /// Number of ids that both models have. One model may have more rows, which pad its vocabulary.
+    /// Number of token ids that both models have. Ids from this number on only pad the vocabulary of one of the models.
     shared: usize,
 }
 

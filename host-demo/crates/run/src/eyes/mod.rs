@@ -69,7 +69,8 @@ pub struct Sight {
 /// Sizes of pictures. One of these pictures has the largest possible number of views (if the processor cuts pictures
 /// into tiles) or of patches (otherwise).
 const LARGE: [(usize, usize); 4] = [(4096, 4096), (4096, 2048), (2048, 4096), (4096, 400)];
-/// Range in bytes of [`Known::limit`], which is a multiple of the size of the largest picture's rows.
+/// Lower and upper bound, in bytes, of [`Known::limit`]. Between the bounds, the limit is a multiple of the size of the
+/// largest picture's rows.
 const ROWS: (usize, usize) = (64 << 20, 1 << 30);
 
 /// Patches that are computed together.
@@ -123,7 +124,8 @@ impl Eyes {
         Ok(eyes)
     }
 
-    /// Opens a projector's file for a vocabulary, without checking that the projector belongs to the model.
+    /// Opens a projector's file without a model: only the model's vocabulary is needed. Whether the projector's size
+    /// fits the model is not checked.
     ///
     /// # Errors
     ///
@@ -268,7 +270,7 @@ impl Eyes {
             return Ok(known);
         }
         let _turn = self.turn();
-        // Search again, because another request may have decoded the same file while this one waited.
+        // The file is looked up again, because another request may have decoded it while this one waited for its turn.
         if let Some(known) = known() {
             return Ok(known);
         }

@@ -22,7 +22,7 @@ pub fn is_row(id: TokenId) -> bool {
 /// The tokens of a prompt, and the pictures among them.
 #[derive(Clone, Debug, Default)]
 pub struct Sights {
-    /// The tokens. The tokens of pictures have special ids (see [`is_row`]).
+    /// The tokens of the prompt. In place of a picture, they have the ids of its rows (see [`is_row`]).
     pub ids: Vec<TokenId>,
     /// The positions of the pictures.
     pub shown: Shown,
@@ -58,7 +58,8 @@ pub struct Place {
 }
 
 impl Sights {
-    /// Finds the tokens of pictures in `ids`. Each occurrence of `token` becomes the next row.
+    /// Finds the places of pictures in a prompt: in `ids`, each occurrence of `token` becomes the next row of the
+    /// pictures.
     pub(super) fn new(mut ids: Vec<TokenId>, sights: &[Arc<Sight>], token: TokenId) -> Result<Self> {
         if sights.is_empty() {
             return Ok(ids.into());
@@ -74,7 +75,8 @@ impl Sights {
                 for row in rows {
                     let Some((at, id)) = tokens.next() else { break };
                     *id = row_id(&sight.key, row);
-                    // A new place begins after a token between two lines of rows, such as `[IMG_BREAK]`.
+                    // A row is added to the last place if it follows that place directly. If there is a token between
+                    // two lines of rows, such as `[IMG_BREAK]`, a new place begins.
                     match places.last_mut().filter(|last| row > first && last.range().end == at) {
                         Some(last) => last.rows.end += 1,
                         None => places.push(Place { start: at, rows: row..row + 1, columns, sight: sight.clone() }),
@@ -107,12 +109,13 @@ impl Shown {
         self.places.is_empty()
     }
 
-    /// Returns the range of the picture that a cut before token `at` would divide.
+    /// Returns the range of a picture's tokens if the token `at` is inside of it, so that a cut before this token would
+    /// divide the picture.
     fn around(&self, at: usize) -> Option<Range<usize>> {
         self.places.iter().map(Place::range).find(|range| range.start < at && at < range.end)
     }
 
-    /// Returns the largest position up to `at` that is not inside a picture.
+    /// Returns `at`, or the start of the picture if the position `at` is inside a picture.
     pub fn whole(&self, at: usize) -> usize {
         self.around(at).map_or(at, |range| range.start)
     }

@@ -20,10 +20,10 @@ pub struct Words {
 enum Style {
     /// All rows, between two texts.
     Plain(&'static str, &'static str),
-    /// A text with the tile's position before each tile, a line break after each line of tiles, and an overview at the
-    /// end.
+    /// The position of the tile is written before each tile, a line break after each line of tiles, and an overview of
+    /// the picture at the end.
     Marked,
-    /// If there are several views: a text before each tile, and a text before the overview.
+    /// For a picture with several views: a text before each tile, and a text before the overview.
     Tiled,
     /// A token after each line of rows, such as `[IMG_BREAK]`.
     Lines,

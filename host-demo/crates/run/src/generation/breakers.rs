@@ -32,7 +32,7 @@ impl BreakerList {
         let mut found: Vec<(TokenId, Vec<TokenId>)> = Vec::new();
         for given in texts.iter().filter(|given| !given.is_empty()) {
             let given = &given.as_bytes()[..given.len().min(MOST_BYTES)];
-            // For each length, the tokens of the text after its first `len` bytes.
+            // `tails[len]` has the first tokens of the text that remains after the first `len` bytes.
             let tails: Vec<_> = (0..given.len()).map(|len| tail(&given[len..], tokenizer)).collect::<Result<_, _>>()?;
             for id in 0..tokenizer.vocab_len() as TokenId {
                 let token = bytes(tokenizer, id);

@@ -1,6 +1,6 @@
 //! Ends an answer at the first line with too little indentation, as llama-server does for `n_indent`.
 
-/// Measures the indentation of each line after the first one.
+/// Finds the first line, after the line where the answer begins, that has too little indentation.
 #[derive(Debug, Default)]
 pub struct IndentFilter {
     /// Minimum number of spaces and tabs at the beginning of a line; 0 accepts all lines.

@@ -11,7 +11,7 @@ pub struct Logprob {
     /// The log-probability; `None` for the first token of a text, because nothing predicts the first token.
     pub logprob: Option<f64>,
     pub top: Vec<Alternative>,
-    /// Number of complete characters of the prompt and the answer before this token.
+    /// Number of characters before this token, in the prompt and the answer together. Only complete characters count.
     pub offset: usize,
 }
 

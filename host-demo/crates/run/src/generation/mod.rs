@@ -45,7 +45,7 @@ pub use wanted::{StrictCalls, ThoughtLimit, Wanted};
 pub struct Workbench<'b, 't, 'm> {
     /// The vocabulary. `None` disables text, stop strings, grammars and the vocabulary's end tokens.
     pub tokenizer: Option<&'b Tokenizer<'t, 't>>,
-    /// Caches the tokens that grammars allow; required by settings with a grammar.
+    /// A cache of the sets of tokens that grammars allow. `None` is only possible if no answer has a grammar.
     pub masks: Option<&'b mut Masks<'m>>,
     /// Memory for [`Sampler::new`]. It grows if an answer needs more.
     pub scratch: &'b mut Vec<u8>,
@@ -88,7 +88,7 @@ impl End {
         matches!(self, Self::Length | Self::Context)
     }
 
-    /// True if a limit or a stop string ended the answer before the model did.
+    /// True if the answer was ended from outside, by a limit or a stop string, and not by the model itself.
     pub fn is_unfinished(self) -> bool {
         self.is_cut() || self == Self::Stop
     }
@@ -97,7 +97,8 @@ impl End {
 /// The result of one step: a token, the end of the answer, or both.
 #[derive(Debug, Default)]
 pub struct Step {
-    /// The new token; `None` if the answer ended without one. An end token is not part of the answer.
+    /// The token that this step has added. `None` if the answer ended without one. A token that ends the answer is not
+    /// part of it.
     pub token: Option<NewToken>,
     /// The reason for the end, if the answer has ended. [`Generation::rest`] then returns the text that was held back.
     pub end: Option<End>,
@@ -113,8 +114,9 @@ impl Step {
 #[derive(Debug)]
 pub struct NewToken {
     pub id: TokenId,
-    /// The text that may be shown now. It is empty if the token's text was held back, and longer than the token's text
-    /// if earlier text was held back. Delimiters are enclosed in noncharacters (see `dialect/marks.rs`).
+    /// The text that this token adds to what may be shown. It is empty if the token's text is held back, and longer
+    /// than this text if earlier text was held back until now. Delimiters are enclosed in noncharacters (see
+    /// `dialect/marks.rs`).
     pub text: String,
     pub logprob: Option<Logprob>,
 }
@@ -122,14 +124,15 @@ pub struct NewToken {
 /// An answer in progress.
 pub struct Generation {
     settings: Arc<Settings>,
-    /// The tokens of the context: the prompt and the answer so far, except for tokens that a shift dropped.
+    /// The tokens of the prompt and of the answer so far, without the tokens that were dropped because the context was
+    /// full.
     ids: Vec<TokenId>,
     /// Number of tokens of the prompt in `ids`.
     prompt: usize,
     /// Where pictures stand in the prompt.
     shown: Shown,
     answer: Vec<TokenId>,
-    /// The position from which the driver must read `ids` again; `None` if this is not necessary.
+    /// If tokens were dropped, the position from which the driver must read `ids` again. Otherwise `None`.
     rewound: Option<usize>,
     has_shifted: bool,
     rng: AnyRng,
@@ -154,8 +157,8 @@ pub struct Generation {
 }
 
 impl Generation {
-    /// Begins the answer to `prompt`. `grammar` identifies the grammar in the cache of masks, so different grammars
-    /// must have different numbers.
+    /// Begins the answer to `prompt`. The number `grammar` identifies the grammar in the cache of masks, so each
+    /// grammar needs a number of its own.
     ///
     /// # Errors
     ///
@@ -198,7 +201,8 @@ impl Generation {
         })
     }
 
-    /// Returns the tokens of the prompt and the answer so far, except for tokens that a shift dropped.
+    /// Returns the tokens of the prompt and of the answer so far, without the tokens that were dropped because the
+    /// context was full.
     pub fn ids(&self) -> &[TokenId] {
         &self.ids
     }
@@ -246,7 +250,8 @@ impl Generation {
         self.state.as_ref().is_none_or(State::is_complete)
     }
 
-    /// Returns the random number generator, for the next answer of the same conversation.
+    /// Returns the random number generator in its current state, with which the next answer of the same conversation
+    /// continues.
     pub fn into_rng(self) -> AnyRng {
         self.rng
     }
@@ -291,7 +296,7 @@ impl Generation {
         let logprob = own.zip(settings.logprobs).map(|(own, count)| logprob(tokenizer, &own, token, count, offset));
         let piece = self.text_of(token, tokenizer)?;
         let (shown, is_outdented) = self.indents.push(&piece);
-        // Stop strings do not apply within a thought, because they end the text that the user reads.
+        // Stop strings apply only to the text that the user reads. Within a thought, they do not end the answer.
         let is_thought = self.thoughts.as_ref().is_some_and(ThoughtBudget::is_thinking);
         let (text, stopped) = if is_thought { (self.stops.finish() + shown, false) } else { self.stops.push(shown) };
         let is_cut = is_outdented || text.contains('\n') && self.is_late();
@@ -317,8 +322,8 @@ impl Generation {
         }
     }
 
-    /// Drops tokens from a full context, as many as llama.cpp drops. llama.cpp moves the remaining tokens in its cache;
-    /// here they are read again.
+    /// Drops tokens from a full context, as many as llama.cpp drops. llama.cpp then moves the remaining tokens in its
+    /// cache. Here, the remaining tokens after the first dropped one are read again.
     fn shift(&mut self, Shift { keep, discard }: Shift, context: usize) {
         let read = self.ids.len() - 1;
         let keep = keep.min(context.saturating_sub(4)).min(read);
@@ -469,8 +474,8 @@ impl Generation {
     }
 
     fn is_end(&self, token: TokenId, tokenizer: Option<&Tokenizer<'_, '_>>) -> bool {
-        // While the grammar is incomplete, an end token does not end the answer, because it ends only one of several
-        // messages in the answer.
+        // While the grammar is incomplete, an end token does not end the answer: an answer may consist of several
+        // messages, and the token ends only one of them.
         let may_end = || self.gate.is_some() || self.is_whole();
         let is_own =
             tokenizer.is_some_and(|tokenizer| !self.settings.ignore_end && may_end() && tokenizer.is_end(token));
@@ -489,7 +494,7 @@ impl Generation {
         Ok(marks.text_of(token).map_or_else(|| plain(piece), str::to_string))
     }
 
-    /// Advances the gate or the grammar. Returns true if the grammar has ended.
+    /// Passes a token to the gate, or to the grammar if there is no gate. Returns true if the grammar has ended.
     fn advance(&mut self, token: TokenId, piece: &str, tokenizer: &Tokenizer<'_, '_>) -> Result<bool, Error> {
         self.thoughts.take_if(|thoughts| !thoughts.push(piece));
         let table = self.settings.table.as_deref();

@@ -149,8 +149,8 @@ fn read(
 /// Rewinds the session to `position`, and reads the tokens of the text from there to `end`.
 fn go_back(session: &mut Session<'_, '_>, generation: &Generation, position: usize, end: usize) -> Result<()> {
     let (engine, context) = session.parts();
-    // Go further back if necessary, because some recurrent layers can only go back to a checkpoint. The tokens after
-    // the checkpoint are prefilled again.
+    // Rewinds further than to `position` if necessary, because some recurrent layers can only return to a checkpoint.
+    // The tokens from the checkpoint on are then prefilled again.
     let back = generation.shown().whole(engine.nearest(context, position));
     session.rewind(back)?;
     if back < end { read_ids(session, generation, back..end) } else { Ok(()) }

@@ -41,7 +41,8 @@ pub struct Settings {
     pub time: Option<Duration>,
     /// A compiled grammar.
     pub table: Option<Arc<Table>>,
-    /// True if the grammar comes from a JSON schema, so that white space is optional.
+    /// True if the grammar was made from a JSON schema. The answer may then have white space between the elements of
+    /// the JSON.
     pub is_json: bool,
     /// Number of alternatives reported with each token.
     pub logprobs: Option<usize>,

@@ -13,7 +13,8 @@ use super::Settings;
 /// The number of tokens that thoughts may take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ThoughtLimit {
-    /// A constrained answer may use half of the available tokens for thoughts; otherwise there is no limit.
+    /// The default: an answer with a grammar may use half of the available tokens for thoughts, other answers have no
+    /// limit.
     #[default]
     Usual,
     Unlimited,
@@ -38,7 +39,7 @@ pub struct StrictCalls {
     pub table: Arc<Table>,
 }
 
-/// Properties of a chat from which [`complete`](Self::complete) derives settings.
+/// Properties of a chat. [`complete`](Self::complete) derives the settings of the answer from them.
 pub struct Wanted<'a> {
     /// The text of the prompt, which may have opened a thought.
     pub prompt: &'a str,
@@ -50,7 +51,8 @@ pub struct Wanted<'a> {
 }
 
 impl Wanted<'_> {
-    /// Completes the settings of an answer. The limit, the stop strings and the grammar must already be set.
+    /// Completes the settings of an answer by what follows from the chat and from the style of the model's template.
+    /// The limit, the stop strings and the grammar must already be set.
     pub fn complete(self, style: &Style, settings: &mut Settings) {
         let Wanted { prompt, tools, thoughts, room, strict } = self;
         settings.marks = Some(style.marks.clone()).filter(|marks| !marks.is_empty());
@@ -64,8 +66,8 @@ impl Wanted<'_> {
         let budget = match thoughts {
             ThoughtLimit::UpTo(tokens) => Some(tokens),
             ThoughtLimit::Usual if settings.table.is_some() => Some(settings.limit.unwrap_or(room).min(room) / 2),
-            // A limit that is never reached. The budget is needed nevertheless: it closes a thought in which the model
-            // ends, and shows where stop strings apply.
+            // There is no limit on thoughts, but the budget is needed nevertheless, with a limit that is never reached:
+            // it closes a thought in which the model ends its answer, and it shows where stop strings apply.
             ThoughtLimit::Usual | ThoughtLimit::Unlimited => {
                 (settings.table.is_some() || !settings.stops.is_empty()).then_some(usize::MAX)
             }

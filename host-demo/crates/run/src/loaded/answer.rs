@@ -30,8 +30,8 @@ pub struct Answer<'m> {
     failure: Option<Error>,
     /// Tells the engine that nobody waits for the rest.
     is_gone: Arc<AtomicBool>,
-    /// The engine that generates the answer lives as long as this borrow of the model, unless the answer owns the
-    /// model.
+    /// Stands for the borrow of the model: the engine that generates the answer must not outlive the model. If the
+    /// answer owns the model, `owned` has it.
     model: PhantomData<&'m Loaded>,
     owned: Option<Arc<Loaded>>,
 }
@@ -115,7 +115,7 @@ impl Answer<'_> {
         Ok(())
     }
 
-    /// Returns the part of the model's thought that has been generated so far; empty if the model does not think.
+    /// Returns the thought of the model, as far as it has been generated; empty if the model does not think.
     pub fn thought(&self) -> &str {
         &self.thought
     }

@@ -210,7 +210,7 @@ impl Request {
         self
     }
 
-    /// Constrains the answer by a grammar in GBNF, the notation of llama.cpp.
+    /// Constrains the answer by a grammar. The grammar is written in GBNF, the notation of llama.cpp.
     #[must_use]
     pub fn grammar(mut self, gbnf: impl Into<String>) -> Self {
         self.request.form = Some(Named { field: "grammar", value: Form::Gbnf(gbnf.into()) });

@@ -14,8 +14,8 @@ use arenite_text::shown::one_line;
 
 /// An answer that waits for one of the `parallel` slots.
 pub enum Waiting {
-    /// A new answer: its job; the number of tokens that the client is told to be cached, if it differs from the real
-    /// number; and the number of its slot.
+    /// A new answer: its job; the number of tokens that the client is told to be cached, if this differs from the real
+    /// number; and the number of the answer's slot.
     New(Box<Job>, Option<usize>, usize),
     /// An answer in progress whose slot went to another client.
     Paused(Box<Progress>),
@@ -93,8 +93,8 @@ impl Scheduler<'_, '_, '_> {
         }
     }
 
-    /// Returns true if another conversation is reading a prefix of the job's prompt: the job should wait and then share
-    /// this prefix.
+    /// Returns true if a running conversation is just reading tokens with which the job's prompt begins, too. The job
+    /// should wait until it can share these tokens.
     fn is_coming(&self, job: &Job) -> bool {
         let most = job.prompt.len().saturating_sub(1);
         let known = self.best_shared(&job.prompt, job).map_or(0, |(_, shared)| shared);
@@ -142,7 +142,7 @@ impl Scheduler<'_, '_, '_> {
         if *reuse == 0 || *scores_prompt || *reads_anew || !shown.is_empty() || !self.engine.can_reuse() {
             return None;
         }
-        // Make room first, because otherwise the cache could evict the donor.
+        // A context is made available first. Later, making one available could evict the cached context of the donor.
         let room = self.open().ok()?;
         self.engine.close(room);
         let cached = self.cache.alike(&job.settings.lora, job.scope);

@@ -7,7 +7,7 @@ use super::budget::is_short;
 use super::cache::Cache;
 use super::requests::Command;
 
-/// Commands that have been received during passes and not been handled yet.
+/// Commands that arrived while a pass was running and still have to be handled.
 #[derive(Default)]
 pub struct Arrivals(VecDeque<Command>);
 
@@ -17,15 +17,15 @@ impl Arrivals {
         self.0.pop_front()
     }
 
-    /// Receives the commands that have arrived. Returns true if one of them continues a cached conversation with a
-    /// short rest of a prompt, so that its first token needs less time than the rest of a pass.
+    /// Receives the commands that have arrived. Returns true if one of them continues a cached conversation and only a
+    /// few tokens of its prompt are unread, so that its first token needs less time than the rest of a pass.
     pub fn receive(&mut self, commands: &Receiver<Command>, cache: &Cache) -> bool {
         let known = self.0.len();
         self.0.extend(commands.try_iter());
         self.0.iter().skip(known).any(|command| match command {
             Command::Generate(job) if !job.settings.scores_prompt && !job.settings.reads_anew => {
                 let cached = cache.best(&job.prompt, &job.settings.lora, job.scope).map_or(0, |(_, shared)| shared);
-                // A prompt that is cached whole has its last token read again.
+                // If the whole prompt is cached, its last token is read again nevertheless, to compute its logits.
                 is_short((job.prompt.len() - cached).max(1))
             }
             _ => false,
@@ -79,7 +79,7 @@ mod tests {
         test(&mut Scheduler::new(engine, tokenizer, masks, 4, Arc::new(Counters::default()), drafts));
     }
 
-    /// Runs a scheduler until it has answered all commands of a channel, and `job`.
+    /// Runs a scheduler for a test until it has answered the request `job`.
     fn run(scheduler: &mut Scheduler<'_, '_, '_>, job: Box<Job>) {
         let (sender, commands) = channel();
         sender.send(Command::Generate(job)).unwrap();
@@ -104,7 +104,8 @@ mod tests {
             sender.send(Command::Generate(second)).unwrap();
             scheduler.pass(&commands).unwrap();
             assert_eq!(scheduler.running[0].context.position(), 0, "the pass was not stopped");
-            // The request in the cached conversation is answered before a token of the long prompt is read.
+            // The second request continues a cached conversation and needs one token. It is answered before the first
+            // token of the long prompt is read.
             let Some(Command::Generate(second)) = scheduler.arrivals.next() else { panic!("the request was lost") };
             scheduler.waiting.push_back(Waiting::New(second, None, 1));
             scheduler.admit();

@@ -4,36 +4,39 @@
 //! take about the same time. Each pass reads one piece, and the conversations closest to their next token come first;
 //! prompts of similar length are read in the order of their arrival.
 //!
-//! If only a short rest of a prompt is unread, as in a conversation that continues, the rest is now and then read in a
-//! pass without other tokens. A pass of one token is several times as fast as a pass of eight tokens or a pass with a
-//! piece of a prompt. If such a request arrives during the first half of the layers of another pass, that pass is
-//! stopped, and runs again after the request's pass.
+//! If only a few tokens of a prompt are unread, as in a conversation that continues, these tokens are now and then read
+//! in a pass without other tokens. A pass of one token is several times as fast as a pass of eight tokens or a pass with
+//! a piece of a prompt. If a request with such a prompt arrives during the first half of the layers of another pass,
+//! that pass is stopped, and runs again after the request's pass.
 
 use arenite::Model;
 
-/// Number of tokens in the first piece of a long prompt. With more tokens, an arriving request would wait longer. With
-/// fewer, each token would cost more: passes with a piece would take a larger part of the time, and a request would wait
-/// for one more often.
+/// Number of tokens in the first piece of a long prompt. With more tokens, a request that arrives would wait longer.
+/// With fewer tokens, each token would cost more, because passes with a piece would be a larger part of the time, and
+/// because a request would wait for such a pass more often.
 const FIRST: usize = 32;
 /// Number of tokens that kernels process together. The length of a piece is a multiple of this number.
 const LEAST: usize = 8;
-/// Prompts with at most this many unread tokens are read in the order of their arrival, because otherwise others that keep
-/// arriving would overtake them. Longer ones are read after them, the shortest first.
+/// Prompts with at most this many unread tokens are read in the order of their arrival. If they too were sorted by
+/// length, shorter prompts that keep arriving would delay the longer ones forever. Prompts with more unread tokens are
+/// read after them, the shortest first.
 const EQUAL: usize = 256;
-/// At most one pass of this many is only for short rests of prompts. A larger share would slow down all other answers.
+/// At most one of this many passes may be reserved for prompts of which only a few tokens are unread. If there were
+/// more, all other answers would become slower.
 const TURN: usize = 2;
 
-/// Properties of a model that determine how the tokens of a pass are divided, and a count of passes.
+/// Decides how many tokens each conversation gets in a pass. Holds the sizes of the model that matter for this, and
+/// counts passes.
 #[derive(Clone, Copy, Debug)]
 pub struct PassBudget {
     /// Maximum number of tokens in a pass.
     batch: usize,
     /// The position at which attention takes as long as the multiplication with the weights.
     double: usize,
-    /// Number of passes since the last pass that was only for short rests of prompts.
+    /// Number of passes since the last pass that was reserved for prompts of which only a few tokens are unread.
     shared: usize,
-    /// True if the last pass for all was stopped. It is not stopped again, because requests that keep arriving could stop
-    /// it forever.
+    /// True if the last pass that was for all answers was stopped before its end. Its repetition must not be stopped,
+    /// because requests that keep arriving could otherwise stop it forever.
     stopped: bool,
 }
 
@@ -54,14 +57,15 @@ impl Unread {
     }
 }
 
-/// Returns true if so many unread tokens of a prompt may have a pass of their own.
+/// Returns true if a prompt has so few unread tokens that they may be read in a pass of their own, without other
+/// answers.
 pub fn is_short(left: usize) -> bool {
     (1..=LEAST).contains(&left)
 }
 
 impl PassBudget {
     pub fn of(model: &Model<'_>, batch: usize) -> Self {
-        // A product of floats, including the conversion, takes about as long as four products of bytes.
+        // Duration of a product of two floats, including the conversion of F16, in units of a product of two bytes.
         const FLOAT: u64 = 4;
         let spec = model.spec();
         let layers = model.gguf().tensors().filter(|tensor| tensor.name.starts_with("blk.") && tensor.dim_count > 1);
@@ -70,13 +74,14 @@ impl PassBudget {
         Self { batch, double: (weights / (FLOAT * products).max(1)).max(1) as usize, shared: TURN, stopped: false }
     }
 
-    /// Returns the number of tokens in a piece of a prompt that does not end in this pass. At position 0, this is
-    /// [`FIRST`].
+    /// Returns the number of tokens in a piece of a prompt at this position, if the prompt does not end in the pass. At
+    /// position 0, this is [`FIRST`].
     fn piece(&self, position: usize) -> usize {
         (FIRST * self.double / (self.double + position)).max(1).next_multiple_of(LEAST)
     }
 
-    /// Returns true if the current pass may be stopped for a short rest of a prompt: if the next pass is this rest's turn.
+    /// Returns true if the current pass may be stopped in favour of a prompt of which only a few tokens are unread.
+    /// This is so if the next pass must be the one that is reserved for such prompts.
     pub fn may_stop(&self) -> bool {
         self.shared >= TURN - 1 && !self.stopped
     }
@@ -106,8 +111,8 @@ impl PassBudget {
             let count = match left {
                 0 | 1 => left,
                 _ if left <= piece => left.min(for_prompts),
-                // A long prompt fills the incomplete group of eight tokens, because kernels process a whole group in
-                // any case.
+                // The last free places of a pass get tokens of a long prompt until the number of tokens is a multiple
+                // of eight, because the kernels process whole groups of eight tokens in any case.
                 _ if for_prompts < most => for_prompts.min(LEAST - (self.batch - room) % LEAST),
                 _ => piece,
             };
@@ -161,7 +166,7 @@ mod tests {
         assert_eq!(budget.of_pass(&prompts(&[1, 30, 2])), [0, 0, 2]);
         assert!(!budget.may_stop());
         budget.end_pass(false);
-        // The stopped pass again; only then the next one may be stopped.
+        // Runs the stopped pass again. Only after it has ended may the next pass be stopped.
         assert_eq!((budget.of_pass(&all), budget.may_stop()), (vec![1, 30], false));
         budget.end_pass(false);
         assert_eq!((budget.of_pass(&all), budget.may_stop()), (vec![1, 30], true));

@@ -77,9 +77,9 @@ impl Cache {
         None
     }
 
-    /// Takes the context to keep in the session file from the cache, among those with these adapters. Of several
-    /// contexts, this is the one that shares the longest prefix with another context. Returns the context, its tokens
-    /// and the length of the prefix. If there is only one context, the prefix is all of its tokens.
+    /// Takes from the cache the context that is worth keeping in the session file: among the contexts with these
+    /// adapters, the one that shares the longest prefix with another. Returns the context, its tokens and the length of
+    /// the prefix. If there is only one context, the prefix is all of its tokens.
     pub fn take_most_shared(&mut self, lora: &[(usize, f32)]) -> Option<(Context, Vec<TokenId>, usize)> {
         let alike = || self.kept.iter().enumerate().filter(|(_, kept)| kept.lora == lora);
         let common = |at: usize, ids: &[TokenId]| {
@@ -91,8 +91,8 @@ impl Cache {
         Some((context, ids, shared))
     }
 
-    /// Removes contexts of this scope with these adapters: those whose tokens are the beginning of `ids`, and those
-    /// that begin with `ids`.
+    /// Removes the contexts of this scope with these adapters that belong to the conversation `ids`. These are contexts
+    /// whose tokens are the beginning of `ids`, and contexts whose tokens begin with `ids`.
     pub fn remove(&mut self, scope: Option<u64>, ids: &[TokenId], lora: &[(usize, f32)]) -> Vec<Context> {
         let is_of = |kept: &mut Kept| {
             let common = shared(&kept.ids, ids);

@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-/// Upper bounds of a histogram's buckets, for seconds and for tokens per second.
+/// Upper bounds of the buckets of every histogram. The values are seconds in some histograms, and tokens per second in
+/// others.
 const BOUNDS: [f64; 19] = [
     0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0,
     5000.0,
@@ -36,8 +37,8 @@ pub struct Counters {
     pub token_rate: Histogram,
     /// True if the server is shutting down and refuses new requests.
     pub stopping: AtomicBool,
-    /// True if the server is shutting down and the time for open requests has passed: their answers end with
-    /// [`STOPPED`](super::STOPPED).
+    /// True if the server is shutting down and requests that were still open have used up their time. Their answers
+    /// then end with [`STOPPED`](super::STOPPED).
     pub ended: AtomicBool,
 }
 

@@ -68,14 +68,15 @@ impl Scheduler<'_, '_, '_> {
     /// common beginning, the first prompt is read alone, so that the following prompts can share this beginning.
     fn score_some(&mut self, decision: &Decision, at: usize) -> Result<Vec<Vec<f64>>> {
         let options = self.engine.plan().options;
-        // One context less is available, because the cached beginning of the prompts needs one.
+        // One of the contexts is not available for prompts, because it keeps the cached beginning of the prompts.
         let most = options.logits.min(options.contexts.saturating_sub(1 + self.running.len()));
         let Decision { readings, scope, lora, .. } = decision;
         let together = at..readings.len().min(at + most);
         let together = together.take_while(|next| readings[*next].scored.is_one_token() && !is_first(readings, *next));
         let together = together.map(|next| &readings[next]);
         let pages = |reading: &Reading| {
-            // A page has 16 positions. The page in which a prompt branches off is copied, so one more page is needed.
+            // A page has 16 positions. One page more is needed, because the page at which a prompt differs from the
+            // cached prompt is copied.
             let known = self.cache.best(&reading.ids, lora, *scope).map_or(0, |(_, shared)| shared);
             reading.ids.len().saturating_sub(known).div_ceil(16) + 1
         };
@@ -144,8 +145,8 @@ impl Scheduler<'_, '_, '_> {
         contexts.iter().zip(readings).map(score).collect()
     }
 
-    /// Returns the score of each option of prompt `at`. Tokens that the prompt shares with the previous prompt, or with
-    /// an earlier conversation, are not computed again.
+    /// Computes the score of each option for one of the prompts of a decision, number `at`. Tokens that this prompt
+    /// shares with the previous prompt, or with an earlier conversation, are not computed again.
     fn score(&mut self, decision: &Decision, at: usize) -> Result<Vec<f64>> {
         let Decision { readings, scope, lora, .. } = decision;
         let Reading { ids, scored } = &readings[at];
@@ -212,8 +213,8 @@ impl Scheduler<'_, '_, '_> {
         for mark in marks {
             buffer[..dim].copy_from_slice(&self.engine.states()[mark * dim..][..dim]);
             let out = self.engine.headed(&mut buffer)?;
-            // If there are several values, choose the one for the type of question, because some models have a score
-            // for each type.
+            // Some models have a score for each type of question. `kind`, the type of this question, selects one of
+            // them.
             scores.push(f64::from(out[if out.len() > 1 { kind.min(out.len() - 1) } else { 0 }]));
         }
         Ok(scores)
@@ -245,7 +246,8 @@ impl Scheduler<'_, '_, '_> {
         Ok(ends.iter().map(|end| product(end) / (half as f64).sqrt()).collect())
     }
 
-    /// Opens a context with the beginning of `ids` that a cached context contains, at most `most` tokens.
+    /// Opens a context that contains the longest known beginning of `ids`, up to `most` tokens. The beginning is taken
+    /// from a cached context.
     fn begun(
         &mut self,
         (ids, most): (&[TokenId], usize),
@@ -343,7 +345,8 @@ impl Scheduler<'_, '_, '_> {
     }
 }
 
-/// Returns true if the prompt shares much more with the next prompt than with the previous prompt.
+/// Returns true if a prompt is the first of a group: it shares much more with the next prompt than with the prompt
+/// before it.
 fn is_first(readings: &[Reading], at: usize) -> bool {
     let with = |other: Option<usize>| {
         let other = other.and_then(|other| readings.get(other));

@@ -122,7 +122,8 @@ impl DiskCache {
 }
 
 impl Head {
-    /// Returns true if a conversation of this client with these adapters may continue this conversation.
+    /// Returns true if a request with these adapters, from the client `scope`, may continue the conversation in this
+    /// file.
     fn is_of(&self, lora: &[(usize, f32)], scope: Option<u64>) -> bool {
         self.lora == lora && self.scope == scope
     }

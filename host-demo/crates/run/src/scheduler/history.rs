@@ -17,7 +17,8 @@ const MOST_TOKENS: usize = 16 << 10;
 const MOST_CLIENTS: usize = 256;
 /// Upper bound in bytes for all histories.
 pub const HISTORIES: usize = MOST_CLIENTS * MOST_TOKENS * size_of::<TokenId>();
-/// Number of tokens at the end of a prompt that may be tokenized differently when the text is continued.
+/// If a client continues a text, the last tokens of the old text may become other tokens. At most this many tokens are
+/// expected to change.
 const SPLIT_AGAIN: usize = 4;
 
 /// A conversation of a client.
@@ -34,11 +35,12 @@ struct Conversation {
 pub struct History(VecDeque<(u64, VecDeque<Conversation>)>);
 
 impl History {
-    /// Returns the number of tokens of `prompt` that its client is told to be cached: the length of the longest common
-    /// prefix with an earlier conversation of this client that the prompt continues. The prefix must contain the whole
-    /// prompt of that conversation, except for `SPLIT_AGAIN` tokens at the end. People behind one address count as one
-    /// client. Because of this rule, one of these people can confirm another's prompt only by sending almost all of it.
-    /// If `reuse` is not 0, the rule does not apply, and reused blocks of at least `reuse` tokens count, too.
+    /// Returns the number of tokens of `prompt` that the client is told to be cached. This is the length of the longest
+    /// common prefix with one of the client's own earlier conversations. Only conversations that the prompt continues
+    /// count: the prefix must contain the whole prompt of the conversation, except for `SPLIT_AGAIN` tokens at the end.
+    /// All people behind one address are the same client. Because of the rule, one of them can test a guess of
+    /// another's prompt only by sending almost the whole prompt. If `reuse` is not 0, the rule does not apply, and
+    /// reused blocks of at least `reuse` tokens count, too.
     pub fn known(&self, client: u64, prompt: &[TokenId], lora: &[(usize, f32)], reuse: usize) -> usize {
         let own = self.0.iter().filter(|(known, _)| *known == client).flat_map(|(_, own)| own);
         let continued = own.filter(|earlier| earlier.lora == lora).filter_map(|earlier| {
@@ -90,8 +92,8 @@ mod tests {
         history.add(1, &ids[..10], 10, &[]);
         assert_eq!((history.known(1, &ids, &[], 0), history.known(2, &ids, &[], 0)), (10, 0));
         assert_eq!((history.known(1, &ids, &[(0, 1.0)], 0), history.known(1, &ids[..10], &[], 0)), (0, 9));
-        // If a prompt differs from the earlier prompt before its last tokens, its client does not learn how much is
-        // cached.
+        // If a prompt differs from an earlier one, and not only in its last tokens, its client is told that nothing of
+        // it is cached.
         let other = |len: usize| [&ids[..len], &[99; 10]].concat();
         assert_eq!((history.known(1, &other(6), &[], 0), history.known(1, &other(5), &[], 0)), (6, 0));
         let changed = [&ids[..3], &[99], &ids[5..9]].concat();

@@ -74,7 +74,8 @@ pub struct Scheduler<'a, 'm, 'w> {
     waiting: VecDeque<Waiting>,
     /// Texts to embed.
     texts: VecDeque<Embedding>,
-    /// Clients whose texts were embedded; the most recent client is at the end.
+    /// Clients that have sent texts to embed, in the order in which their last text was embedded. The client at the
+    /// front has waited the longest.
     embedded: VecDeque<u64>,
     /// Questions to answer.
     decisions: VecDeque<Deciding>,

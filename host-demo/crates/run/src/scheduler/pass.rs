@@ -13,7 +13,8 @@ use crate::generation::{Logprob, Workbench, logprob};
 use arenite_text::shown::one_line;
 
 impl Scheduler<'_, '_, '_> {
-    /// Reads the next piece of a prompt whose tokens are to be scored, and computes the logits of each token.
+    /// For a conversation whose prompt is to be scored, reads the next piece of the prompt and computes the logits of
+    /// each of its tokens.
     fn score_prompt(&mut self) -> Result<(), Error> {
         let Self { engine, running, tokenizer, .. } = self;
         let Some(running) = running.iter_mut().find(|running| running.scores && running.end.is_none()) else {
@@ -50,7 +51,8 @@ impl Scheduler<'_, '_, '_> {
         for running in self.running.iter_mut().filter(|running| running.job.client.is_closed()) {
             running.end = Some(Finish::Stop);
         }
-        // After the last piece of a scored prompt, sample the answer's first token immediately.
+        // If the last piece of a prompt whose log-probabilities are reported has been read, samples the first token of
+        // the answer in the same pass.
         let scored = self.running.iter().position(|running| running.scores && running.end.is_none());
         while let Err(error) = self.score_prompt() {
             if !matches!(error, Error::OutOfPages { .. }) || !self.evict() {
@@ -95,7 +97,8 @@ impl Scheduler<'_, '_, '_> {
         Ok(())
     }
 
-    /// Reads the next `counts` tokens of the conversations. Returns false if there are none, or if the pass was stopped.
+    /// Runs a pass in which each conversation reads its next tokens; `counts` has the number for each conversation.
+    /// Returns false if there were no tokens to read, or if the pass was stopped.
     fn run_pieces(&mut self, counts: &[usize], commands: &Receiver<Command>) -> Result<bool, Error> {
         let each = self.running.iter_mut().map(|running| (&mut running.context, &*running.progress));
         let (contexts, answers): (Vec<_>, Vec<_>) = each.unzip();
@@ -119,10 +122,12 @@ impl Scheduler<'_, '_, '_> {
             return Ok(false);
         }
         let spec = self.engine.model().spec();
-        // The states of recurrent layers and of a predicting layer cannot return to the beginning of a pass.
+        // The states of recurrent layers, and of a layer that predicts further tokens, cannot be set back to the
+        // beginning of a pass, so such a pass is never stopped.
         let has_states = spec.is_recurrent() || self.engine.plan().options.own_drafts;
         let may_stop = self.budget.may_stop() && counts.len() < self.parallel && !has_states;
-        // After the first half of the layers, the rest of the pass costs less than the layers that would run again.
+        // Only the first half of the layers may be stopped. After this half, finishing the pass costs less than to run
+        // these layers again.
         let mut left = if may_stop { spec.layers / 2 } else { 0 };
         let mut pass = self.engine.begin(&mut works)?;
         let mut is_stopped = false;

@@ -38,15 +38,15 @@ pub trait ResultClient<T>: Send {
     fn send(self: Box<Self>, result: Result<T, String>);
 }
 
-/// Returns false if the client has left or the server is shutting down. Called after every step of an encoder or a
-/// prompt.
+/// Returns false if the client of a job has left or if the server is shutting down. Called after every step of an
+/// encoder or of a prompt, so that the job can be stopped.
 pub fn is_wanted<T>(answer: &dyn ResultClient<T>, counters: &Counters) -> bool {
     !answer.is_closed() && !counters.ended.load(Ordering::Relaxed)
 }
 
 /// Receives the events of an answer.
 pub trait Client: Send {
-    /// Receives an event. The function must not wait for the reader of the answer.
+    /// Receives an event of the answer. The function must return at once, even if nobody reads the answer.
     fn send(&self, event: Event);
     /// True if nobody waits for the answer any more.
     fn is_closed(&self) -> bool;
@@ -54,7 +54,7 @@ pub trait Client: Send {
     fn first_token(&self) -> Option<Duration> {
         None
     }
-    /// Called at the end, with the number of tokens of the prompt and the number of tokens of the answer.
+    /// Called when an answer has ended, with the number of tokens of its prompt and the number of its own tokens.
     fn answered(&self, prompt: usize, answer: usize) {
         let _ = (prompt, answer);
     }
@@ -89,7 +89,8 @@ pub struct Job {
     /// The seed of this answer.
     pub seed: u64,
     pub client: Box<dyn Client>,
-    /// Identifies the client and its request. Clients take turns, and the requests of a client take turns.
+    /// Who asks: the client, and which of its requests this answer belongs to. Clients take turns, and so do the
+    /// requests of a client.
     pub asker: Asker,
     /// The client whose conversations the cache may use for this answer, and from whose conversations the reported
     /// counts come; `None` for the conversations of all clients.
@@ -97,7 +98,8 @@ pub struct Job {
 }
 
 impl Job {
-    /// Returns true if each of the two answers may continue the context of the other.
+    /// Returns true if answers to this request and to `other` may continue each other's conversations: they belong to
+    /// the same client and have the same adapters.
     pub fn may_share_with(&self, other: &Self) -> bool {
         self.scope == other.scope && self.settings.lora == other.settings.lora
     }

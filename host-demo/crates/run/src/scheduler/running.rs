@@ -45,7 +45,7 @@ pub struct Progress {
     pub end: Option<Finish>,
     /// Log-probabilities of the prompt's tokens so far.
     pub scored: Vec<Logprob>,
-    /// True until all tokens of a prompt that is to be scored have their scores.
+    /// True while a prompt that is to be scored has tokens without a score.
     pub scores: bool,
     /// Positions at which the states of recurrent layers are saved, in ascending order.
     checkpoints: Vec<usize>,
@@ -91,7 +91,8 @@ impl Running {
         self.checkpoints.dedup();
     }
 
-    /// Limits `count` to the tokens before the next checkpoint, and changes it if a picture would be cut.
+    /// Returns the number of tokens, at most `count`, that may be read up to the next checkpoint. The number may differ
+    /// if it would cut a picture.
     pub fn piece(&self, count: usize) -> usize {
         let position = self.context.position();
         let next = self.checkpoints.iter().find(|point| **point > position);
@@ -101,7 +102,8 @@ impl Running {
         if count == 0 { 0 } else { self.generation.shown().end(position, count) - position }
     }
 
-    /// Appends tokens of another conversation that belong at the current position. Returns the number of these tokens.
+    /// Appends those tokens of the donor, an earlier conversation, that belong at the current position. Returns their
+    /// number.
     pub fn reuse(&mut self, engine: &mut Engine<'_, '_>) -> usize {
         let Some(donor) = &mut self.donor else { return 0 };
         let reused = donor.give(engine, &mut self.context);
@@ -114,7 +116,8 @@ impl Running {
         reused
     }
 
-    /// Ends the reuse of tokens, so that the rest of the prompt is read. Returns true if a context became free.
+    /// Stops the reuse of tokens from an earlier conversation, so that the rest of the prompt is read. Returns true if
+    /// this released the context of the earlier conversation.
     pub fn end_donor(&mut self, engine: &mut Engine<'_, '_>) -> bool {
         let donor = self.donor.take();
         let is_some = donor.is_some();

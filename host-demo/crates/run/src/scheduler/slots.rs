@@ -24,7 +24,7 @@ pub struct Slot {
     pub prompt: usize,
     /// Number of tokens of the answer so far.
     pub answer: usize,
-    /// The settings of the last answer; `None` if the slot had no answer yet.
+    /// The settings of the last answer in this slot. `None` if there was none.
     pub settings: Option<Arc<Settings>>,
     /// Number of answers that are being generated.
     pub working: usize,
@@ -55,7 +55,7 @@ pub enum SlotAction {
 /// The result of an action.
 pub enum SlotAnswer {
     Slots(Vec<Slot>),
-    /// The slot's tokens, and a snapshot of the tokens that are still in the cache.
+    /// The slot was saved: its tokens, and a snapshot of those tokens that the cache still has.
     Saved(Head, Vec<u8>),
     /// Number of tokens that the slot has now.
     Restored(usize),

@@ -18,7 +18,8 @@ use arenite_text as text;
 /// The grammar of the empty text.
 const NOTHING: Piece = Piece::Text(String::new());
 
-/// Returns the functions that an answer may call instead of following the schema.
+/// Returns the functions that an answer may call instead of following the request's JSON schema. If the request demands
+/// or forbids calls, there are none.
 fn callable<'t>(request: &TextRequest, tools: &'t Tools) -> Vec<&'t Tool> {
     match request.choice.must {
         Must::Auto => tools.0.iter().collect(),
@@ -46,8 +47,8 @@ impl Service {
         let sights = self.sights("messages", prompt, request.context.is_empty())?.after(request.context.clone());
         let is_free = matches!(request.choice.must, Must::Auto | Must::Never);
         settings.table = self.chat_form(request, prepared)?;
-        // If calls are possible, line breaks are not restricted, because a call may need line breaks that are not the
-        // model's first choice.
+        // A schema alone restricts line breaks to what the model writes first. If calls are possible, this does not
+        // apply, because a call may need line breaks that are not the model's first choice.
         settings.is_json = is_free
             && request.schema().is_some()
             && !self.style.is_in_messages()
@@ -147,7 +148,8 @@ impl Service {
         self.table_of_calls("tools", &wanted, calls, prepared).map(Some)
     }
 
-    /// Compiles the grammar of calls that applies after the opening delimiter of a call.
+    /// Compiles the grammar for calls with strict parameters. It applies to the text after the delimiter that begins a
+    /// call.
     fn strict_calls(&self, prepared: &mut Prepared) -> Result<Option<StrictCalls>, Refusal> {
         let (tools, is_parallel) = (prepared.tools.clone(), prepared.is_parallel);
         let Some((until, _)) = self.style.strict_calls(&tools, is_parallel) else { return Ok(None) };
@@ -159,8 +161,9 @@ impl Service {
         Ok(Some(StrictCalls { until, table }))
     }
 
-    /// Compiles the grammar that `grammar` makes of functions. If the grammar cannot be compiled, the parts of
-    /// parameters that a grammar cannot express are removed from functions that are not strict.
+    /// Compiles the grammar that the closure `grammar` builds for the given functions. If the grammar cannot be
+    /// compiled, it is built again: for functions that are not strict, without the parts of parameters that a grammar
+    /// cannot express.
     fn table_of_calls(
         &self,
         field: &str,
@@ -172,7 +175,8 @@ impl Service {
         if first.is_ok() || tools.iter().all(|tool| tool.strict) {
             return first;
         }
-        // All attempts share one budget, so that a client's functions cannot multiply the work.
+        // All attempts to compile a grammar share one budget. Otherwise a client could multiply the work by declaring
+        // many functions.
         let budget = grammar::Budget::of_request();
         let mut loose: Vec<Tool> = tools.iter().map(|tool| (*tool).clone()).collect();
         for tool in loose.iter_mut().filter(|tool| !tool.strict) {

@@ -40,7 +40,7 @@ pub struct Choice {
     pub read: usize,
     /// True if the context was full.
     pub is_full: bool,
-    /// Number of proposed tokens, and number of proposed tokens that were right.
+    /// Number of tokens that drafts proposed, and number of them that were accepted.
     pub drafts: DraftCounts,
     /// Set at the end of the answer.
     pub times: Option<Times>,

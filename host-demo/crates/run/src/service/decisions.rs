@@ -14,7 +14,7 @@ pub const MOST_QUESTIONS: usize = 256;
 #[derive(Clone, Copy, Default)]
 pub struct Fields<'f> {
     pub state: Option<&'f Value>,
-    /// Several states instead of one. Each state gets separate answers.
+    /// Several states, given instead of `state`. The questions are answered for each of them.
     pub states: Option<&'f Value>,
     pub questions: Option<&'f Value>,
 }
@@ -27,13 +27,14 @@ pub struct Decisions {
     states: usize,
     /// True if the request has a list of states.
     are_many: bool,
-    /// The prompts. The prompts about the first state come first, then the prompts about the next state. If prompts
-    /// begin with the question, the first prompt of every state comes first, then the second prompt of every state.
+    /// The prompts of all questions about all states. Usually, they are ordered by state: all prompts about the first
+    /// state, then those about the next one. If prompts begin with the question, they are ordered by question: the
+    /// prompts of the first question for all states, then those of the next one.
     readings: Vec<Reading>,
     is_question_first: bool,
     /// Number of tokens of all prompts.
     tokens: usize,
-    /// Size in bytes of a token's state if the states of a prompt are collected; otherwise 0.
+    /// Size in bytes of a token's state, if the decision needs the states of all tokens of a prompt. Otherwise 0.
     state_bytes: usize,
 }
 
@@ -49,7 +50,7 @@ impl Decisions {
         const LABEL: usize = 64;
         let options: usize = self.request.questions.iter().map(|question| question.options.len()).sum();
         let labels = 2 * self.states * options;
-        // Ids count twice, because the cache of contexts keeps a copy of each prompt.
+        // The ids are counted twice, because the cache of contexts keeps a copy of each prompt's ids.
         self.tokens * (2 * size_of::<TokenId>() + self.state_bytes) + labels * LABEL
     }
 }
@@ -124,8 +125,8 @@ impl Service {
             }
         }
         let tokens = readings.iter().map(|reading| reading.ids.len()).sum();
-        /// Number of bytes for an element of a state: the element itself, and three copies in f64 during the
-        /// computation.
+        /// Number of bytes that an element of a token's state takes while scores are computed: the element itself and
+        /// three copies in f64.
         const ELEMENT: usize = 4 + 8 + 8 + 8;
         let is_joint = readings.iter().any(|reading| matches!(reading.scored, Scored::Joint(_)));
         let state_bytes = if is_joint { self.open.model().spec().dim * ELEMENT } else { 0 };

@@ -1,4 +1,4 @@
-//! A model that is planned for many conversations, and the thread that runs them.
+//! A model for serving: its memory is planned for many conversations, and a thread runs them.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
@@ -39,15 +39,15 @@ impl Host {
         let parallel = open.options.parallel;
         ensure!(parallel > 0, "at least one answer must be generated at the same time: give 1 or more for `parallel`");
         let context = open.context(0);
-        // Each running answer needs a context, and the same number of contexts is for cached conversations. Pages are
-        // planned for running answers only.
+        // There are two contexts for each answer that can run: one for the answer, and one for a cached conversation.
+        // Pages for keys and values are planned only for the answers that run.
         let options = open
             .plan_options(context)
             .contexts(2 * parallel + 1)
             .pages(parallel.saturating_mul(context.div_ceil(16)))
             .logits(parallel)
-            // A recurrent model needs three checkpoints, because states are saved where conversations branch off, near
-            // the end of each prompt, and at its end.
+            // For each conversation, a recurrent model saves up to three states: where conversations branch off, near
+            // the end of the prompt, and at its end.
             .checkpoints(3)
             .batch(open.options.batch.max(parallel));
         let hears = model.spec().sound().is_some();
@@ -114,14 +114,15 @@ impl Host {
     }
 }
 
-/// Returns an upper bound for the bytes of text that a token stands for; `None` for vocabularies that drop text.
+/// Returns the maximum number of bytes of text that one token stands for. `None` for a vocabulary that drops text.
 fn token_bytes(gguf: &Gguf<'_>, tokenizer: &Tokenizer<'_, '_>) -> Option<usize> {
     /// Factor by which a normal form or lower case can shorten a text.
     const SHRINKS: usize = 3;
     let keeps_text = matches!(gguf.str("tokenizer.ggml", "model"), Ok(Some(b"gpt2" | b"llama")))
         && matches!(tokenizer.normalizer(), b"" | b"NFC");
     let longest = (0..tokenizer.vocab_len() as TokenId).map(|id| tokenizer.spelling(id).len()).max();
-    // The number is at least four, because an unknown character of up to four bytes may be one token.
+    // Counts the longest token as at least four bytes, because an unknown character of up to four bytes may become one
+    // token.
     longest.filter(|_| keeps_text).map(|longest| SHRINKS * longest.max(4))
 }
 
@@ -130,8 +131,8 @@ fn model_name(file: &str) -> String {
     std::path::Path::new(file).file_stem().map_or(file.into(), |stem| stem.to_string_lossy().into_owned())
 }
 
-/// Returns the special tokens for fill-in-the-middle. They are before the prefix, before the suffix and before the text
-/// between them.
+/// Returns the three special tokens for filling in the middle of a text: the token before the prefix, the token before
+/// the suffix, and the token before the text between them.
 fn infill(gguf: &Gguf<'_>, tokenizer: &Tokenizer<'_, '_>) -> Option<[TokenId; 3]> {
     const NAMES: [(&str, [&str; 6]); 3] = [
         (

@@ -3,14 +3,16 @@
 use arenite_grammar::{self as grammar, Budget};
 use serde_json::{Value, json};
 
-/// Maximum number of parameters that are tried one by one, and maximum number of keywords that are removed.
+/// Two limits of the simplification: the number of parameters that are tried one by one, and the number of keywords
+/// that are removed.
 const MOST_TRIED: usize = 64;
 /// Keywords of schemas whose value is an object with a schema for each name.
 const OF_SCHEMAS: [&str; 5] = ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
-/// Maximum number of steps from a schema to one of its parts.
+/// Maximum depth at which a part of a schema is reached from the whole schema.
 const MOST_STEPS: usize = 200;
 
-/// Removes the keywords that a grammar cannot express. If that does not help, returns an object whose members have the same
+/// Simplifies the schema of a function's parameters so that it can be compiled to a grammar. Removes the keywords that
+/// a grammar cannot express. If the schema still cannot be compiled, returns an object whose members have the same
 /// names, or any object if no names are known.
 pub fn loosened(parameters: &Value, budget: &Budget) -> Value {
     without_faults(parameters, budget).unwrap_or_else(|| by_names(parameters, budget))

@@ -95,8 +95,8 @@ pub struct Service {
     /// Maximum number of positions of a conversation.
     pub context: usize,
     pub vocab: usize,
-    /// Upper bound for the bytes of text that a token stands for, without white space. `None` if the vocabulary drops
-    /// text other than white space.
+    /// Maximum number of bytes of text that one token stands for. White space does not count. `None` if the vocabulary
+    /// drops other text, too.
     pub token_bytes: Option<usize>,
     /// Number of values in an embedding.
     pub embedding_len: usize,
@@ -114,7 +114,7 @@ pub struct Service {
     pub infill: Option<[TokenId; 3]>,
     /// The largest pictures that are decoded.
     pub limits: Limits,
-    /// Fetches pictures at addresses; `None` if addresses are refused.
+    /// Downloads pictures that a request gives by their addresses. `None` if such requests are refused.
     pub fetch: Option<Fetch>,
     /// The adapters, and their default scales. The defaults apply to requests that give no scales.
     pub lora: LoraScales,
@@ -166,9 +166,10 @@ pub struct Prepared {
     pub endpoint: Endpoint,
     /// A prompt, settings and a seed for each answer.
     pub jobs: Vec<(Arc<[TokenId]>, Arc<Settings>, u64)>,
-    /// The text of the prompt for each answer. The prompt may have opened a thought.
+    /// The text of the prompt of each answer. It is needed to read the answer, because the prompt may have opened a
+    /// thought.
     pub prompts: Vec<Arc<str>>,
-    /// Number of prompts in the request. Every prompt has the same number of answers.
+    /// Number of prompts in the request. The answers in `jobs` are divided evenly among them.
     pub prompt_count: usize,
     /// The functions that may be called.
     pub tools: Arc<Tools>,
@@ -250,7 +251,7 @@ impl Service {
         let Some(token_bytes) = self.token_bytes.filter(|most| text.len() / most >= self.context) else {
             return Ok(());
         };
-        // White space does not count, because some vocabularies drop it beside special tokens.
+        // White space is not counted, because it may have no tokens: some vocabularies drop it beside special tokens.
         let bytes: usize = text.chars().filter(|c| !c.is_whitespace()).map(char::len_utf8).sum();
         let least = bytes / token_bytes;
         match least >= self.context {
@@ -330,8 +331,8 @@ impl Service {
                         String::from_utf8_lossy(&text::decode(self.tokenizer(), &ids).unwrap_or_default()).into_owned();
                 }
             }
-            // If there is no answer, the prompt may have one token more, because a prompt that is only scored may fill
-            // the context.
+            // A prompt that is only scored may fill the whole context. A prompt to be answered must leave room for at
+            // least one token.
             let room = self.context + usize::from(settings.limit == Some(0));
             if ids.len() >= room && !request.is_counted {
                 let param = if is_chat { "messages" } else { "prompt" };

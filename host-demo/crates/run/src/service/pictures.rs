@@ -10,8 +10,8 @@ use crate::eyes::Sights;
 pub type Fetch = fn(&str) -> anyhow::Result<Vec<u8>>;
 
 impl Service {
-    /// Returns the tokens of a prompt, including its pictures. `field` is the name of the prompt in errors. Only the
-    /// first prompt in a context begins with BOS.
+    /// Returns the tokens of a prompt, including those of its pictures. `field` is the prompt's name in errors.
+    /// `is_first` is true for the first prompt in a context, which begins with BOS.
     pub(super) fn sights(&self, field: &str, mut prompt: Prompt, is_first: bool) -> Result<Sights, Refusal> {
         let refused = |error: anyhow::Error| Refusal::about(field, format!("{error:#}"));
         if prompt.pictures.is_empty() {

@@ -10,8 +10,9 @@ use crate::adapters::scaled;
 /// Maximum number of clients that have scales of their own.
 const MOST_CLIENTS: usize = 1024;
 
-/// The adapters, and the default scales for requests without scales. The defaults come from the command line, or the
-/// client has set them. Clients that share the cache also share the defaults, under the name `None`.
+/// The adapters and their default scales, which apply to requests that give no scales. The defaults come from the
+/// command line, or a client has set its own. If the clients share the cache, they also share one set of defaults,
+/// stored for the client `None`.
 pub struct LoraScales {
     paths: Vec<String>,
     /// The scales of the command line.

@@ -51,7 +51,8 @@ pub fn settings(
     })
 }
 
-/// Returns the bias of each token. All tokens of a text get the bias of the text.
+/// Returns the bias of each token whose logit a request changes. If the request names a text, each token of the text
+/// gets the bias.
 fn biases(
     given: &[(Biased, f32)],
     tokenizer: &Tokenizer<'_, '_>,

@@ -115,7 +115,7 @@ impl Service {
     }
 }
 
-/// Scales a vector to length 1; leaves a zero vector unchanged.
+/// Divides a vector by its length, so that its length becomes 1. A vector of zeros is not changed.
 pub fn unit(vector: &[f32]) -> Vec<f32> {
     let norm = vector.iter().map(|x| f64::from(*x) * f64::from(*x)).sum::<f64>().sqrt().max(1e-12);
     vector.iter().map(|x| (f64::from(*x) / norm) as f32).collect()

@@ -52,8 +52,8 @@ pub(super) const MESSAGES: &[Row<Asked>] = &[
     Row(&["thinking"], Use::Reads(thinking)),
     Row(&["output_format"], Use::Reads(schema)),
     Row(&["output_config"], Use::Reads(output)),
-    // Refused because Anthropic's service would connect to other servers, run code in a container, or summarize the
-    // conversation.
+    // These fields are refused, because Anthropic's service would connect to other servers, run code in a container, or
+    // summarize the conversation.
     Row(&["mcp_servers"], Use::Refused(Neutral::Empty)),
     Row(&["container"], Use::Refused(Neutral::Empty)),
     Row(&["thread"], Use::Reads(thread)),
@@ -173,7 +173,8 @@ fn content_of(block: &Value, field: &Field<'_>) -> Result<Content> {
         let source = PictureSource::of_part(block).map_err(|why| field.refused(why))?;
         return Ok(Content { pictures: vec![Picture { at: 0, source }], ..Content::default() });
     }
-    // `content` is a summary of earlier messages, and `tool_name` is a function that a search found.
+    // A block may carry its text in a field of another name: a summary of earlier messages has it in `content`, and a
+    // function that a search has found has its name in `tool_name`.
     let other = ["content", "tool_name"].iter().find_map(|key| block.get(*key)?.as_str());
     let source = block.get("source").filter(|source| source.get("type").is_some_and(|kind| kind == "text"));
     let text = block.get("text").or_else(|| source?.get("data")).and_then(Value::as_str);

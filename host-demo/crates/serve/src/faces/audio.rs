@@ -97,7 +97,7 @@ pub(super) const ROWS: &[Row<Transcribe>] = &[
     Row(&["split_on_word"], off()),
     Row(&["max_len"], off()),
     Row(&["no_timestamps"], off()),
-    // Ignored because this server has its own search for the text and its own detection of silence.
+    // These fields are ignored, because this server chooses text and detects silence by its own methods.
     Row(
         &[
             "user",

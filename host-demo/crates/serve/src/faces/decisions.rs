@@ -31,8 +31,8 @@ pub fn decisions(service: &Service, body: &Value) -> Result<Decisions> {
     Ok(decisions)
 }
 
-/// Refuses pictures and films with llama.cpp's messages. They are checked after the questions, so that a request with
-/// several faults gets the same error as from llama.cpp.
+/// Refuses pictures and films with llama.cpp's messages. This check comes after the check of the questions, so that a
+/// request with several faults gets the same error as from llama.cpp.
 fn check_pictures(body: &Value) -> Result<()> {
     read(body.as_object().unwrap_or(&Map::new()), &[PICTURES], &mut ())
 }

@@ -41,7 +41,8 @@ pub(super) const ROWS: &[Row<Embedded>] = &[
             Ok(())
         }),
     ),
-    // llama.cpp's own routes use the second name, Ollama's old route the third, and text-embeddings-inference the last.
+    // Four names of the texts to embed. `input` is OpenAI's, `content` is for llama.cpp's own routes, `prompt` for
+    // Ollama's old route, and `inputs` is that of text-embeddings-inference.
     Row(
         &["input", "content", "prompt", "inputs"],
         Use::Reads(|asked, field| {
@@ -91,8 +92,8 @@ pub(super) const ROWS: &[Row<Embedded>] = &[
     Row(&["late_chunking"], Use::Refused(Neutral::Empty)),
     Row(&["embed_dtype"], Use::Refused(Neutral::Text("float32"))),
     Row(&["embedding_type"], Use::Refused(Neutral::Text("float"))),
-    // This is a field of Cohere and text-embeddings-inference. The row is before the row of vLLM's field, so that
-    // vLLM's field takes precedence.
+    // `truncate` is a field of Cohere and of text-embeddings-inference. It is read before the field of vLLM, so that
+    // the field of vLLM takes precedence.
     Row(
         &["truncate"],
         Use::Reads(|asked, field| {
@@ -106,7 +107,7 @@ pub(super) const ROWS: &[Row<Embedded>] = &[
     // These fields are for accounting, and for the time that Ollama keeps the model. Ollama's options do not change
     // embeddings, because they are about the sampler and the machine.
     Row(&["user", "keep_alive", "options"], Use::Harmless),
-    // Ignored here because the routes read this field together with the server's adapters.
+    // `lora` is ignored in this table, because the routes read it together with the server's adapters.
     Row(&["lora"], Use::Harmless),
 ];
 

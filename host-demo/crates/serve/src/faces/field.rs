@@ -134,8 +134,8 @@ impl<'v> Field<'v> {
                 self.refused(format!("prompt_string has {MEDIA} {places} times, for {count} in multimodal_data"))
             );
         }
-        // If the text has no such places, the pictures are at offset 0. They then take the places of the model's own
-        // marker, or come before the text.
+        // If the text has no places for pictures, all pictures are at offset 0. They are then shown at the model's own
+        // markers or, if there are none, before the text.
         let mut ends = parts.iter().scan(0, |end, part| {
             *end += part.len();
             Some(*end)

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::{Asked, Field, Neutral, Result, Row, Use};
 use arenite_request::Form;
 
-/// The form of an answer; later constraints take precedence.
+/// Fields that constrain the form of an answer. If a request has several, the last of them in this table takes effect.
 pub const FORM: &[Row<Asked>] = &[
     Row(&["response_format"], Use::Reads(response_format)),
     Row(&["verbosity"], Use::Reads(verbosity)),

@@ -61,7 +61,8 @@ pub enum Use<T> {
     Reads(fn(&mut T, &Field<'_>) -> Result<()>),
     /// The field changes no answer.
     Harmless,
-    /// The field would change the answer, so it is refused unless its value leaves the answer unchanged.
+    /// The field would change the answer. A request with this field is refused, unless the field's value leaves the
+    /// answer unchanged.
     Refused(Neutral),
 }
 

@@ -185,7 +185,7 @@ pub(super) const ROWS: &[Row<OllamaAsked>] = &[
         }),
     ),
     Row(&["truncate", "shift", "dimensions", "_debug_render_only"], Use::Harmless),
-    // Ignored because these fields are about pictures that a model draws.
+    // These fields are ignored, because they apply only to models that generate pictures.
     Row(&["width", "height", "steps"], Use::Harmless),
 ];
 
@@ -197,7 +197,7 @@ const OPTIONS: &[Row<Asked>] = &[
     Row(
         &["num_predict"],
         Use::Reads(|asked, field| {
-            // Only a positive number is a limit, because in Ollama 0 and negative numbers mean no limit.
+            // `num_predict` is a limit only if it is positive. In Ollama, 0 and negative numbers mean no limit.
             asked.request.limit = usize::try_from(field.whole()?).ok().filter(|limit| *limit > 0);
             Ok(())
         }),

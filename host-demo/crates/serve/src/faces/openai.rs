@@ -334,7 +334,7 @@ fn logit_bias(asked: &mut Asked, field: &Field<'_>) -> Result<()> {
     for (token, bias) in pairs {
         let id = |id: u64| u32::try_from(id).map_err(|_| field.refused("logit_bias names a token that does not exist"));
         let biased = match &token {
-            // The keys of an object are texts. A key that is a number is the id of a token.
+            // `logit_bias` may be an object, whose keys are texts. A key that looks like a number is the id of a token.
             Value::String(text) => match text.parse::<u64>() {
                 Ok(number) if is_object => Biased::Token(id(number)?),
                 _ => Biased::Text(text.clone()),
@@ -532,7 +532,8 @@ pub const THINKING: &[Row<Asked>] = &[
     Row(
         &["thinking"],
         Use::Reads(|asked, field| {
-            // Some templates have a switch with this name, so some programs send true or false.
+            // `thinking` may also be true or false, because some templates have a switch with this name, which programs
+            // then set directly.
             if let Value::Bool(is_on) = field.value {
                 asked.request.thinking.turn(field.name, *is_on);
                 return Ok(());

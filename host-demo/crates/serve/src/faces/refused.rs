@@ -16,7 +16,8 @@ pub const REFUSED: &[Row<Asked>] = &[
             false => Err(field.refused(format!("{} has been replaced: send tools and tool_choice", field.name))),
         }),
     ),
-    // All other values are refused because thoughts are always separate from the text here.
+    // The value `none` and all other values are refused, because they ask for thoughts inside the text of the answer.
+    // The answers here always have thoughts in a separate field.
     Row(
         &["reasoning_format"],
         Use::Reads(|_, field| match field.value.as_str() {

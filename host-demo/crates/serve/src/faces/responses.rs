@@ -40,8 +40,8 @@ const RESPONSE: &[Row<Asked>] = &[
     Row(&["text"], Use::Reads(text)),
 ];
 
-/// Rows that come after the tables of all interfaces, because they read values that these tables have set
-/// (`top_logprobs`).
+/// The rows that are read after the tables of all interfaces. They need values that the rows of these tables have set,
+/// such as `top_logprobs`.
 const OTHERS: &[Row<Asked>] = &[
     Row(
         &["include"],
@@ -77,7 +77,8 @@ const OTHERS: &[Row<Asked>] = &[
             Ok(())
         }),
     ),
-    // Ignored because these fields are about tools of the service, the service's storage, or reports.
+    // These fields are ignored, because they are about tools of OpenAI's service, about what the service stores, or
+    // about reports.
     Row(
         &["max_tool_calls", "context_management", "client_metadata", "access_programs", "background_options", "image"],
         Use::Harmless,
@@ -169,7 +170,8 @@ fn items(asked: &mut Asked, list: &[Value], field: &Field<'_>) -> Result<Vec<Mes
             }
             "item_reference" => {
                 let id = text("id").unwrap_or_default();
-                // A missing thought is only a warning, because an answer is possible without it.
+                // If the missing item is a thought, the request is answered with a warning, because an answer is
+                // possible without it.
                 if !id.starts_with("rs_") {
                     let why = format!("the server does not have the item `{id}`: send it itself, as with store: false");
                     return Err(wrong(why));
@@ -187,8 +189,8 @@ fn items(asked: &mut Asked, list: &[Value], field: &Field<'_>) -> Result<Vec<Mes
                 })?;
                 messages.push(Message { call_id: text("call_id"), ..Message::with_content("tool", shown) });
             }
-            // Items of the service's own tools are left out, because the answer after them already contains their
-            // results.
+            // Calls of tools that a service runs itself are left out. The answer after them already contains what they
+            // returned.
             _ if kind.ends_with("_call") || kind.ends_with("_list_tools") || kind.contains("mcp_approval") => {}
             "compaction" | "compaction_summary" | "context_compaction" | "additional_tools" => {}
             other => return Err(wrong(format!("an item of type `{other}` cannot be read"))),

@@ -64,7 +64,7 @@ fn obeys<T>(tables: &[&[Row<T>]], mut read: impl FnMut(&Map<String, Value>) -> R
     }
 }
 
-/// Calls a generic function with each interface's tables. A macro is needed because the targets of the tables have
+/// Calls a generic function once for the tables of each interface. It is a macro, because the tables are for targets of
 /// different types.
 macro_rules! for_all_tables {
     ($check:ident) => {
@@ -161,8 +161,8 @@ const CHECKED: &[&str] = &[
     "truncation_direction",
 ];
 
-/// For each field that is read, some value changes the request, either alone or together with a conversation or a
-/// prompt.
+/// Each field that a table claims to read has an effect: there is a value that changes the request, either by itself or
+/// together with a conversation or a prompt.
 #[test]
 fn fields_that_are_read_have_an_effect() {
     fn check<T: Default + std::fmt::Debug>(tables: &[&[Row<T>]]) {
@@ -195,7 +195,8 @@ fn fields_that_are_read_have_an_effect() {
     for_all_tables!(check);
 }
 
-/// The pictures of every interface are at the right places in the text.
+/// In the requests of every interface, pictures can stand between texts. Checks that each picture gets the right place
+/// in the prompt.
 #[test]
 fn pictures_have_their_places() {
     use arenite_request::{Input, Prompt};

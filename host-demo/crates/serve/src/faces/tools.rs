@@ -98,7 +98,8 @@ pub fn choice(asked: &mut Asked, field: &Field<'_>) -> Result<()> {
                 format!("tool_choice asks for a tool of type `{other}`, and only functions can be called here");
             return Err(field.refused(message));
         }
-        // The name without an object, as text-generation-inference and huggingface_hub write it.
+        // A plain string is the name of a function. text-generation-inference and huggingface_hub write it instead of
+        // an object that contains the name.
         name if asked
             .request
             .tools
@@ -130,8 +131,8 @@ impl Asked {
         let name = |tool: &Value| tool.pointer("/function/name").and_then(Value::as_str).map(str::to_string);
         if let Some(allowed) = allowed {
             tools.retain(|tool| name(tool).is_some_and(|name| allowed.contains(&name)));
-            // It is not an error if the list allows only tools that are left out, because the model can answer without
-            // them.
+            // If the allowed functions are all among those that the server leaves out, the request is accepted as long
+            // as no call is required, because the model can answer without a call.
             if tools.is_empty() && !(allowed.is_empty() && *must == Must::Auto) {
                 return wrong("there is no such function among the tools");
             }

@@ -12,7 +12,7 @@ pub fn parse(bytes: &[u8]) -> Result<Value, ApiError> {
     as_written(bytes).map(with_integers)
 }
 
-/// Parses a body like [`parse`], but leaves all numbers unchanged.
+/// Parses a body like [`parse`], but does not convert whole numbers with a decimal point to integers.
 pub fn as_written(bytes: &[u8]) -> Result<Value, ApiError> {
     serde_json::from_slice(&well_formed(bytes)).map_err(|error| not_json(&error))
 }
@@ -59,7 +59,8 @@ pub fn well_formed(bytes: &[u8]) -> Cow<'_, [u8]> {
     out.map_or(Cow::Borrowed(bytes), Cow::Owned)
 }
 
-/// Returns the UTF-16 unit of the escape at the start of `bytes`.
+/// Returns the number of the escape `\uXXXX` with which `bytes` begin. It is a UTF-16 unit, i.e. a character or half of
+/// a surrogate pair.
 fn unit(bytes: &[u8]) -> Option<u16> {
     let digits = bytes.strip_prefix(b"\\u")?.get(..4)?;
     let digits = std::str::from_utf8(digits).ok().filter(|text| text.bytes().all(|byte| byte.is_ascii_hexdigit()))?;

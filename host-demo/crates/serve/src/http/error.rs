@@ -14,7 +14,7 @@ use arenite_text::shown::one_line;
 
 /// The error code for a prompt that does not fit in the context.
 const TOO_LONG: &str = "context_length_exceeded";
-/// Anthropic's error code for a conversation that the server is asked to keep.
+/// Anthropic's error code for requests that ask the server to keep a conversation, which is not supported.
 const NO_THREADS: &str = "thread_unsupported_request";
 
 /// Maximum number of characters of a message or of a field's name.

@@ -175,7 +175,8 @@ impl RequestMemory {
         self.answers.meter(is_streamed, None)
     }
 
-    /// Returns the bytes of a response; `None` if there is no room for them. The bytes count until they are sent.
+    /// Converts the text of a response to bytes that count as used memory until they are sent. Returns `None` if there
+    /// is no room for them.
     pub fn response(&self, text: String, slot: Option<Arc<ConnectionSlot>>) -> Option<Bytes> {
         let meter = self.answers.meter(false, slot);
         meter.hold(text.len()).then(|| Bytes::from_owner(ResponseText { text, _meter: meter }))
@@ -240,7 +241,8 @@ pub fn trim() {
 
 /// The memory of a process without its model and requests.
 pub struct ProgramMemory {
-    /// Number of bytes of address space in use at the start, for the program, its libraries and its first values.
+    /// Number of bytes of address space that were in use when the process started. The program, its libraries and its
+    /// first values take them.
     start: usize,
 }
 
@@ -250,7 +252,8 @@ impl ProgramMemory {
     /// Number of threads of a server: one that serves, the readers, threads for blocking work, and one that waits for a
     /// signal.
     const THREADS: usize = 2 + 2 * READERS;
-    /// Number of bytes lost to fragmentation: free memory between small values, which the allocator cannot return.
+    /// Memory that the program holds but does not use: gaps between small values. The allocator cannot return these
+    /// gaps to the system while the values beside them are in use.
     const GAPS: usize = 16 << 20;
 
     /// Measures the memory at the start, and limits the allocator.
@@ -321,7 +324,7 @@ impl Answers {
     }
 }
 
-/// Memory of streamed events that the connection has not taken yet.
+/// The memory of those streamed events that the connection has not taken yet.
 #[derive(Debug)]
 pub struct Unsent {
     meter: Arc<Meter>,
@@ -557,7 +560,7 @@ mod tests {
             (0..1000).take_while(|i| !many[i % 8].0.is_closed()).map(|i| many[i % 8].0.send(token(&text))).count();
         assert!((31..=40).contains(&sent), "{sent}");
         drop(many);
-        // If there is no room, the largest answer ends, and all other answers continue.
+        // If there is no room for an event, the answer with the most unread events ends. All other answers go on.
         let (large, small) = (mailbox(memory.meter(false)), mailbox(memory.meter(false)));
         (0..31).for_each(|_| large.0.send(token(&text)));
         (0..3).for_each(|_| small.0.send(token(&text)));
@@ -566,7 +569,8 @@ mod tests {
         assert_eq!(memory.answers.used.load(Ordering::Relaxed), 0);
     }
 
-    /// A body that does not arrive is refused if other clients wait for its memory. It keeps no part of a share.
+    /// A request body whose bytes do not arrive is refused if other clients wait for its memory. Its client's share of
+    /// the memory is then free again.
     #[test]
     fn slow_bodies_give_way() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
@@ -617,7 +621,8 @@ mod tests {
         let other = memory.response("x".repeat(40 << 20), None).unwrap();
         runtime.block_on(async { assert!(task.await.unwrap_err().is_cancelled()) });
         drop(large);
-        // A response that would itself be the largest gets no memory.
+        // If a new response would be larger than all responses in memory, it is refused instead of dropping another
+        // response.
         assert!(memory.response("x".repeat(100 << 20), None).is_none());
         drop(other);
         assert_eq!(memory.answers.used.load(Ordering::Relaxed), 0);

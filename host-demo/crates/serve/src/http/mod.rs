@@ -246,8 +246,8 @@ mod tests {
                     }
                 }
             });
-            // A slow reader does not make the socket fail, even if the whole answer takes longer than one write may
-            // wait.
+            // A client that reads slowly keeps its connection. The whole answer may take longer than the time limit for
+            // one write.
             for _ in 0..30 {
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 client.read_exact(&mut vec![0; 50_000]).await.unwrap();

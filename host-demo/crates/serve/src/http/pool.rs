@@ -45,7 +45,8 @@ struct Held {
 struct Waiter {
     client: u64,
     bytes: usize,
-    /// Number of bodies that the client already had when this body came, so that clients with few bodies come first.
+    /// Number of bodies that the client had when this body arrived. Waiting bodies are served in the order of this
+    /// number, so clients with few bodies come first.
     rank: usize,
     grant: oneshot::Sender<Permit>,
 }
@@ -193,7 +194,8 @@ impl<'p> Pace<'p> {
 mod tests {
     use super::*;
 
-    /// A client has at most its share, or a single body, and clients that have less come first.
+    /// A client gets at most its share of the memory (or one body, if a single body is larger). Clients that have less
+    /// memory are served first.
     #[tokio::test(flavor = "current_thread")]
     async fn clients_take_turns() {
         let pool = Pool::new(10, 5, Duration::from_secs(1));
@@ -209,7 +211,8 @@ mod tests {
         let first = pool.acquire(1, 4).await.unwrap();
         let more: Vec<_> = (0..3).map(|_| ask(1, 4)).collect();
         settle().await;
-        // The share of the first client is used up, and there is room for other clients.
+        // The further bodies of client 1 have to wait, because its share is used up. For other clients there is still
+        // room.
         assert!(more.iter().all(|task| !task.is_finished()));
         let second = pool.acquire(2, 6).await.unwrap();
         assert!(second.bytes() == 6 && pool.is_wanted(2) && !pool.is_wanted(1));

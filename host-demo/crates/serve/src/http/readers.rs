@@ -62,8 +62,9 @@ impl State {
         self.used.get(&client).map_or(Duration::ZERO, |used| used.now())
     }
 
-    /// Removes the first task of the client with the least used time, if that time is at most `most`. The time may also
-    /// be larger, but at most half of the used time of the client whose task runs on the thread for all clients.
+    /// Removes the waiting task of the client that has used the least time, if this time is at most `most`. The time
+    /// may be longer than `most` if it is at most half of the time that was used by the client whose task runs on the
+    /// thread for all clients.
     fn take(&mut self, most: Duration) -> Option<Task> {
         let most = most.max(self.served.map_or(Duration::ZERO, |client| self.used(client) / 2));
         let clients = self.waiting.iter().enumerate().map(|(at, task)| (self.used(task.client), at));
@@ -96,7 +97,8 @@ impl Queue {
                 state = self.changed.wait(state).unwrap_or_else(|broken| broken.into_inner());
                 continue;
             };
-            // The estimate keeps the other thread from taking the client's next request at the same time.
+            // Until the task has ended, the client is charged with an estimate. Otherwise, the other thread would take
+            // the client's next request at the same time.
             state.count(client, 2 * LITTLE, Duration::ZERO);
             if most == Duration::MAX {
                 state.served = Some(client);
@@ -197,7 +199,8 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let readers = Arc::new(Readers::start());
         let (is_open, begun) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
-        // The first two slow requests take some time, and all later slow requests wait for the small requests.
+        // The first two slow requests take some processor time each. All later slow requests wait until the small
+        // requests were served.
         let run = |client: u64, is_slow: bool| {
             let (readers, is_open, begun) = (readers.clone(), is_open.clone(), begun.clone());
             let work = move || {

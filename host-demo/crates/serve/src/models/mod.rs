@@ -70,8 +70,8 @@ pub struct Models {
     token: String,
     /// Arguments of this process, which are passed on to the processes of the models.
     arguments: Vec<OsString>,
-    /// The process of each model. This list is never locked while a lock inside a [`ProcessSlot`] is held, because
-    /// `take` locks in the opposite order.
+    /// The process of each model. To avoid deadlocks, this list is never locked while a lock inside a [`ProcessSlot`]
+    /// is held, because `take` locks in the opposite order.
     slots: Mutex<Vec<Option<Arc<ProcessSlot>>>>,
     /// Notified when memory may have become free.
     freed: Notify,
@@ -98,7 +98,7 @@ struct ProcessSlot {
     /// Number of requests that the process is answering.
     leases: AtomicUsize,
     used: Mutex<Instant>,
-    /// The time that a request has set in place of [`Models::idle`].
+    /// How long the model stays loaded without requests, if a request has set this in place of [`Models::idle`].
     idle: Mutex<Option<Option<Duration>>>,
     /// The model file when the process was started.
     file: FileStamp,
@@ -255,7 +255,8 @@ impl Models {
             slot.take_if(|slot| slot.runs() == Some(false));
         }
         let mut ended = Vec::new();
-        // If a file was replaced, it is loaded again after the last request that uses the old file has ended.
+        // If the file of a model was replaced, the model's process ends once no request uses it any more, and the new
+        // file is loaded.
         let file = stamp(&self.models[at].path);
         let is_old = |slot: &mut Arc<ProcessSlot>| slot.file != file && slot.leases.load(Ordering::Relaxed) == 0;
         ended.extend(slots[at].take_if(is_old));
@@ -308,7 +309,8 @@ impl Models {
     /// Starts the process of a model, and waits until the model is loaded.
     async fn start(&self, at: usize) -> Result<Process> {
         let ModelEntry { name, path, .. } = &self.models[at];
-        // These options come last, because the last value of a repeated option counts: they override `arguments`.
+        // If an option is repeated, its last value counts. So these options come last and override those in
+        // `arguments`.
         let mut child = Command::new(std::env::current_exe()?)
             .args(&self.arguments)
             .args([OsStr::new("-m"), path.as_os_str(), OsStr::new("--alias"), OsStr::new(name)])

@@ -19,7 +19,7 @@ use arenite_run::service::{Choice, Endpoint, Parts, Prepared, Service};
 pub struct ResponseMeta {
     pub id: String,
     pub created: u64,
-    /// True if `cached_tokens` is reported. This value depends on other requests.
+    /// True if the client is told how many tokens of its prompt were cached. The number depends on other requests.
     pub reports_cached: bool,
 }
 

@@ -23,7 +23,7 @@ pub struct ModelCard<'s> {
     owned_by: &'static str,
     max_model_len: usize,
     meta: ModelMeta,
-    /// A field of llama.cpp for models that are trained for decisions.
+    /// What llama.cpp tells about a model's input and output; only for models that are trained for decisions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub architecture: Option<Architecture>,
     /// Names of the abilities of the model: Ollama's names, and `rerank`, `decisions` and `transcription`.
@@ -72,7 +72,7 @@ impl<'s> ModelCard<'s> {
         if !is_of_anthropic(headers) {
             return json!(self);
         }
-        // The time is 0, because Anthropic's documentation prescribes this for an unknown time.
+        // `created_at` is the beginning of 1970, because Anthropic's documentation prescribes this for an unknown time.
         json!({
             "type": "model", "id": self.id, "display_name": self.id, "created_at": "1970-01-01T00:00:00Z",
             "lifecycle": "active", "max_input_tokens": self.max_model_len, "max_tokens": self.max_model_len,

@@ -23,6 +23,6 @@ pub async fn systemone(State(app): State<Arc<App>>, request: Request<HttpBody>) 
     let (mut decisions, lora) = app.aside(&open, read).await?;
     let scores = app.scores(&open, &mut decisions, lora).await?;
     let answer = app.service.decided(&decisions, scores)?;
-    // The size has no bound, because the descriptions of a scale's levels may be long.
+    // The answer repeats the descriptions of a scale's levels, which may be long. Its size is therefore not limited.
     app.write(&open, usize::MAX, move |_| answer).await
 }

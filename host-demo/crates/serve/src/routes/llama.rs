@@ -145,7 +145,7 @@ async fn complete(
 
 /// Request settings that determine the fields of an answer in llama.cpp's own format.
 struct Format {
-    /// Paths of the fields to return. If the list is empty, all fields are returned.
+    /// The paths of those fields that the answer should have. An empty list stands for all fields.
     fields: Vec<String>,
     has_tokens: bool,
     settings: Value,
@@ -193,7 +193,8 @@ impl Format {
         if self.fields.is_empty() {
             return answer;
         }
-        // A path such as `timings/prompt_n` is also the name of the returned field.
+        // The client chooses fields by paths such as `timings/prompt_n`. Each is returned under its whole path as the
+        // name.
         let field = |path: &String| Some((path.clone(), answer.pointer(&format!("/{path}"))?.clone()));
         Value::Object(self.fields.iter().filter_map(field).collect())
     }

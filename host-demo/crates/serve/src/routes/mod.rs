@@ -200,7 +200,8 @@ async fn with_key(State(keys): State<Arc<[String]>>, headers: HeaderMap, request
     });
     // The header `x-api-key` is also read, because Anthropic's clients send the key in it.
     let given = bearer.or_else(|| headers.get("x-api-key")?.to_str().ok());
-    // Compares with all keys, so that the time does not reveal which key is similar.
+    // The given key is compared with all keys, and each comparison takes the same time, so the duration does not reveal
+    // which key resembles the given one.
     let is_known = |given: &str| keys.iter().fold(false, |known, key| known | same(given.as_bytes(), key.as_bytes()));
     match keys.is_empty() || given.is_some_and(is_known) {
         true => next.run(request).await,
@@ -208,7 +209,8 @@ async fn with_key(State(keys): State<Arc<[String]>>, headers: HeaderMap, request
     }
 }
 
-/// Compares two keys in a time that does not depend on the position of the first difference.
+/// Returns true if two keys are equal. The time does not depend on the position of their first difference, so it does
+/// not help to guess a key.
 fn same(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |sum, (a, b)| sum | (a ^ b)) == 0
 }
@@ -246,8 +248,7 @@ async fn embeddings(State(app): State<Arc<App>>, request: Request<HttpBody>) -> 
     let read = |app: &App, body: Value| {
         let (inputs, format) = vectors::embedding_inputs(&app.service, &body, false)?;
         let lora = lora::of_body(&app.service.lora, &body)?;
-        // The answer has llama.cpp's own format only if the request has `content`, because only llama.cpp has this
-        // field.
+        // Only llama.cpp's requests have the field `content`, so only their answers have llama.cpp's own format.
         let is_llama = body.get("input").is_none_or(Value::is_null) && body.get("content").is_some();
         Ok((format, inputs, lora, is_llama))
     };
@@ -256,7 +257,7 @@ async fn embeddings(State(app): State<Arc<App>>, request: Request<HttpBody>) -> 
     let tokens = token_count(&inputs);
     let mut made = app.vectors(&open, inputs, lora).await?;
     let bytes = made.bytes();
-    // The bare list of text-embeddings-inference has no place for the error of one text.
+    // The answer of text-embeddings-inference is only a list of vectors, with no place for the error of a single text.
     if is_list
         && let Some(at) = made.vectors.iter().position(Result::is_err)
         && let Err(error) = made.vectors.swap_remove(at)
@@ -285,7 +286,7 @@ async fn rerank(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Resu
     let (open, (pairs, ranked, lora)) = app.asked(request, read).await?;
     let tokens = token_count(&pairs);
     let made = app.vectors(&open, pairs, lora).await?;
-    // The size has no bound, because an answer that contains the documents may be long.
+    // The response may be as long as needed if it repeats the documents, because the documents may be long.
     let bytes = if ranked.returns_documents { usize::MAX } else { made.bytes() };
     app.write(&open, bytes, move |app| vectors::ranking(&app.service, &ranked, &made.vectors, tokens)).await
 }
@@ -337,8 +338,8 @@ fn tokens_of(app: &App, body: Value) -> Result<Tokenized> {
     let text = ["content", "text", "prompt"].iter().find_map(|key| body.get(*key)).unwrap_or(&Value::Null);
     let prompt = faces::Field { name: "content", value: text }.prompt()?;
     let switch = |keys: [&str; 2], default| keys.iter().find_map(|key| body.get(*key)?.as_bool()).unwrap_or(default);
-    // The default of the first switch is on for vLLM's requests, which have the field `prompt`, and off for
-    // llama.cpp's.
+    // `add_special` is on by default for vLLM's requests, which have the field `prompt`, and off by default for
+    // llama.cpp's requests, which have the field `content`.
     let add_special = switch(["add_special", "add_special_tokens"], body.get("prompt").is_some());
     let parse_special = switch(["parse_special", "parse_special_tokens"], true);
     let how = arenite::tokenizer::Encode { add_special, parse_special };
@@ -419,7 +420,8 @@ async fn metrics(State(app): State<Arc<App>>) -> Response {
         ("kv_bytes", "gauge", "Bytes of KV cache", app.kv as u64),
         ("uptime_seconds", "gauge", "Seconds since the start", app.started.elapsed().as_secs()),
     ];
-    // These values are shown only if clients share the cache, because they depend on the requests of other clients.
+    // The following values reveal what other clients do. They are therefore shown only if the clients share the cache
+    // anyway.
     let shared = [
         ("requests_total", "counter", "Answers that were started", load(&counters.requests)),
         ("answer_tokens_total", "counter", "Tokens of answers", load(&counters.answer_tokens)),

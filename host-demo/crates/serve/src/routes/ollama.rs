@@ -49,7 +49,7 @@ struct Said {
     tool_calls: Vec<Value>,
 }
 
-/// The fields that are only in the last line of an answer. Durations are in nanoseconds.
+/// Those fields of an answer that only its last line has. Durations are in nanoseconds.
 #[derive(Serialize)]
 struct End {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -89,7 +89,8 @@ async fn answer(app: Arc<App>, request: Request<HttpBody>, is_chat: bool) -> Res
         Err(reason) => return Ok(Json(empty(&app, is_chat, reason)).into_response()),
     };
     let warning = prepared.warning.take();
-    // The context is left out if the prompt has pictures, because tokens that are sent back cannot contain pictures.
+    // The field `context` is left out if the prompt has pictures: the client sends its tokens back, and these cannot
+    // contain pictures.
     let first = prepared.jobs.first().filter(|(_, settings, _)| !is_chat && settings.shown.is_empty());
     let prompt = first.map(|(prompt, ..)| prompt.clone());
     let answer = app.begin(&open, prepared)?;
@@ -287,7 +288,8 @@ pub fn loaded_tag(name: &str, facts: &Facts, context: usize) -> Value {
     let mut entry = tag(name, facts);
     entry["context_length"] = json!(context);
     entry["size_vram"] = json!(0);
-    // The real time is not known, because every request starts the idle time again.
+    // The real time is not known in advance, because every request restarts the idle time after which the model is
+    // unloaded.
     entry["expires_at"] = json!("9999-12-31T23:59:59Z");
     entry
 }
@@ -323,7 +325,8 @@ fn shown(app: &App, body: Value) -> Result<Value> {
     let family = &service.facts.family;
     let info = json!({
         "general.architecture": family,
-        // This field is always present, because clients show it as the model's name.
+        // Clients show this field as the model's name, so it has the name of the served model if the file has no base
+        // name.
         "general.basename": service.facts.basename.as_deref().unwrap_or(&service.name),
         "general.parameter_count": service.facts.parameters,
         format!("{family}.context_length"): service.context,
@@ -356,7 +359,7 @@ pub async fn embed(State(app): State<Arc<App>>, request: Request<HttpBody>) -> R
             // As in Ollama, only a positive number is a limit.
             body["dimensions"] = Value::Null;
         }
-        // The default is true, because Ollama cuts long texts unless the request forbids it.
+        // Ollama shortens long texts unless the request forbids it, so `truncate` is true by default.
         body["truncate"] = json!(body.get("truncate").and_then(Value::as_bool).unwrap_or(true));
         // A request without a text only asks to load or unload the model, which has no effect here.
         let inputs = match is_empty {

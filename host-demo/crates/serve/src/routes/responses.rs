@@ -67,7 +67,7 @@ async fn read_by<T: Send + 'static>(
     let work = move |app: &App| {
         let mut body = json(&body)?;
         app.items.resolve(client, &mut body);
-        // Rename the field in the error, because this interface calls the conversation `input`.
+        // In this interface, the field of the conversation is called `input`, so errors must use this name.
         read(app, &body).map_err(|error| match error.param.as_deref() {
             Some("messages") => ApiError { param: Some("input".into()), ..error },
             _ => error,
@@ -118,7 +118,7 @@ pub fn whole_response(
     response(service, &Shown { is_stored: false, ..shown(body) }, meta, &items, Some(choice))
 }
 
-/// Returns the items of an answer: a thought, a message, and calls.
+/// Returns the items that an answer consists of: a thought, a message, and function calls.
 fn items(prepared: &Ready, choice: &mut Choice, meta: &ResponseMeta) -> Vec<Value> {
     let parts = prepared.parts(0, choice);
     let id = meta.id.trim_start_matches("resp_");
@@ -150,7 +150,7 @@ fn status(choice: &Choice) -> &'static str {
     if choice.is_cut() { "incomplete" } else { "completed" }
 }
 
-/// Returns the item for a thought. It is item `index` of the answer `id`.
+/// Returns the output item of a thought, which is item `index` of the answer `id`.
 fn thought(id: &str, index: usize, text: &str) -> Value {
     let content = json!([{ "type": "reasoning_text", "text": text }]);
     json!({ "id": format!("rs_{id}_{index}"), "type": "reasoning", "summary": [], "content": content })
@@ -224,8 +224,7 @@ struct Progress {
     items: Vec<Value>,
     /// The text of the open item.
     text: String,
-    /// Log-probabilities of all tokens of the open item (`logprobs`), and of its tokens that were not sent yet
-    /// (`unsent`).
+    /// The log-probabilities of all tokens of the open item. `unsent` has those that were not sent yet.
     logprobs: Vec<Value>,
     unsent: Vec<Value>,
     kind: &'static str,

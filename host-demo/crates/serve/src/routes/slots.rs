@@ -167,7 +167,7 @@ fn path_of(app: &App, folder: &std::path::Path, open: &OpenRequest, name: &str) 
     })
 }
 
-/// Returns the total size of the other files in the folder that contains `path`.
+/// Returns the total size of all other files that are in the same folder as `path`.
 fn bytes_beside(path: &std::path::Path) -> u64 {
     let files = path.parent().and_then(|own| std::fs::read_dir(own).ok()).into_iter().flatten().flatten();
     let sizes = files.filter(|file| file.path() != path).filter_map(|file| file.metadata().ok());

@@ -40,7 +40,7 @@ pub struct Events<T = Sse> {
     unsent: Mutex<Option<Unsent>>,
 }
 
-/// The number of items that the connection has not taken yet.
+/// Counts the items of a stream that the connection has not taken yet.
 #[derive(Default)]
 struct Unread {
     count: AtomicUsize,
@@ -227,7 +227,8 @@ impl Streamer {
         }
     }
 
-    /// Applies an event. Returns true for the last event and false for other events, or `None` after sending an error.
+    /// Adds an event to an answer of a stream. Returns true if it is the last event. If it is an error, sends the error
+    /// and returns `None`.
     fn take(&self, choice: &mut Choice, event: Event) -> Option<bool> {
         match choice.next(event).map_err(ApiError::from) {
             Ok(is_end) => Some(is_end),

@@ -36,7 +36,8 @@ pub struct VectorFormat {
 }
 
 impl VectorFormat {
-    /// Returns the values to write: the first ones, scaled to unit length unless the client wants them as computed.
+    /// Returns the values that are sent to the client: the first `dimensions` values of the vector. They are scaled to
+    /// length 1 unless the client asks for raw values.
     pub fn values(self, vector: &[f32]) -> Vec<f32> {
         let first = &vector[..vector.len().min(self.dimensions)];
         if self.is_raw { first.to_vec() } else { unit(first) }

@@ -8,7 +8,8 @@ use crate::dialect::syntax::{self, End};
 use crate::dialect::tools::Call;
 
 impl Reader {
-    /// Reads messages in channels: a header gives the type of the text up to the next delimiter.
+    /// Reads text of a dialect in which messages are divided into channels. The header of a message says whether the
+    /// text after it is a thought, a call or content.
     pub(super) fn channel(&mut self, parts: &mut Vec<Part>, channel: Channel, is_end: bool) {
         let dialect = self.dialect.clone();
         let channels = &dialect.channels;

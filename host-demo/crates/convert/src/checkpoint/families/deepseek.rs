@@ -18,8 +18,8 @@ pub const LATENT: &[Row] = &[
     ("self_attn.kv_b_proj", "attn_k_b attn_v_b", latent),
 ];
 
-/// The matrix that computes keys and values from the latent vector. It is not split, because llama.cpp stores it so for
-/// some families.
+/// The matrix that computes keys and values from the latent vector. It is not split into two matrices, because
+/// llama.cpp stores it as one for some families.
 #[rustfmt::skip]
 const KEYS_AND_VALUES: &[Row] = &[("self_attn.kv_b_proj", "attn_kv_b", same)];
 
@@ -132,8 +132,8 @@ pub const ALL: &[Family] = &[
             k.maybe("attention.q_lora_rank", &["q_lora_rank"])?;
             k.set("attention.key_length", c.need(&["qk_nope_head_dim"])? + c.need(&["qk_rope_head_dim"])?);
             super::gpt::long(k)?; // llama.cpp has neither key for this architecture
-            // llama.cpp has these factors as constants, so they are written only if config.json has different values.
-            // Null means 12 for `scale_emb`, and for the other two fields it means that there is no factor.
+            // llama.cpp has these factors as constants, so they are written only if config.json has other values. If
+            // `scale_emb` is null, its value is 12. If one of the other two fields is null, there is no such factor.
             let factor = |name: &str, absent: f32, null: f32| -> Result<f32> {
                 Ok(c.float(&[name])?.unwrap_or(if c.is_null(name) { null } else { absent }))
             };

@@ -88,7 +88,7 @@ const TRAINING: &[Row] = &[
     ("decoder", "", same),
 ];
 
-/// Drops the pooler, which is used only before a classifier.
+/// Drops the tensors of the pooler, because only a classifier uses them.
 #[rustfmt::skip]
 const NO_POOLER: &[Row] = &[("pooler.dense", "", same)];
 
@@ -100,7 +100,8 @@ const CLASSIFIER: &[Row] = &[
     ("classifier.out_proj", "cls.output", same),
 ];
 
-/// The classifier of each token. Some checkpoints also have a pooler, which is not used.
+/// The tensors of token classification. The classifier is applied to each token. A pooler, which some checkpoints have,
+/// is dropped because it is not used.
 #[rustfmt::skip]
 const OF_TOKENS: &[Row] = &[("pooler.dense", "", same), ("classifier", "cls.output", same)];
 
@@ -155,7 +156,8 @@ fn roberta(keys: &mut Keys<'_>) -> Result<()> {
 }
 
 fn mpnet(keys: &mut Keys<'_>) -> Result<()> {
-    // transformers' MPNet has these two numbers in its source, whatever the fields say.
+    // These two numbers are constants in the source of transformers' MPNet. The fields of config.json do not change
+    // them.
     const FIRST_POSITION: u32 = 2;
     const BUCKETS: u32 = 32;
     bert(keys)?;
@@ -177,7 +179,8 @@ fn nomic(keys: &mut Keys<'_>) -> Result<()> {
         _ if c.number(&["max_position_embeddings"])?.is_some() => {}
         (Some(8192), 2048) => keys.set("context_length", 2048u32),
         (Some(2048), 2048) => keys.set("context_length", 512u32),
-        // Positions beyond `trained` are scaled, so the context ends at `trained`.
+        // The config extends the context by scaling positions beyond `trained`. GGUF cannot express this scaling, so
+        // the context ends at `trained`.
         (Some(positions), trained) if positions > trained && c.float(&["rotary_scaling_factor"])?.is_some() => {
             keys.set("context_length", trained);
         }

@@ -184,7 +184,7 @@ fn nested(keys: &mut Keys<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Returns the quantile `p` of the standard normal distribution.
+/// Returns the quantile of the standard normal distribution for the probability `p`.
 fn quantile(p: f64) -> f32 {
     if p <= 0.0 {
         return f32::NEG_INFINITY;
@@ -201,7 +201,8 @@ fn quantile(p: f64) -> f32 {
     f64::midpoint(low, high) as f32
 }
 
-/// Drops the head, because it equals the embedding, unless the config says otherwise.
+/// Drops the head, unless the config says that the head differs from the embedding. These models usually have no head
+/// of their own.
 fn unless_tied<'f>(config: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
     let is_own = config.flag("tie_word_embeddings") == Some(false);
     Ok(vec![if is_own { view } else { view.nothing() }])
@@ -305,7 +306,7 @@ pub const ALL: &[Family] = &[
 mod tests {
     use super::quantile;
 
-    /// The value for 0.95 is that of Python's `statistics.NormalDist().inv_cdf`, rounded to f32.
+    /// The expected value for 0.95 was computed by Python's `statistics.NormalDist().inv_cdf`, and rounded to f32.
     #[test]
     fn quantiles() {
         assert_eq!(quantile(0.95), 1.644_853_626_951_471_5_f64 as f32);

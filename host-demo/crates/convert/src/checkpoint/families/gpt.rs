@@ -121,7 +121,8 @@ fn turned(config: &Config) -> Result<u32> {
     Ok((share * config.width()? as f64) as u32 / config.heads()?.max(1) as u32)
 }
 
-/// Number of positions before the context was extended. The field outside of the rope settings takes precedence.
+/// Returns the number of positions for which the model was trained before its context was extended. If config.json
+/// states it outside of the rope settings, too, that number is used.
 fn original(config: &Config) -> Result<Option<u32>> {
     const FIELD: &str = "original_max_position_embeddings";
     let inner = config.rope(FIELD).and_then(|n| u32::try_from(n.as_u64()?).ok());
@@ -163,7 +164,8 @@ fn by_width<'f>(config: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
     Ok(vec![view.then(Step::Times(factor as f32))])
 }
 
-/// Checks that the first ALiBi slope is the slope for a maximum bias of 8.
+/// Checks that the stored ALiBi slopes are the usual ones, which GGUF implies (maximum bias 8), by comparing the first
+/// slope. Drops the tensor then.
 fn standard_slopes<'f>(config: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
     let heads = config.heads()?.max(1);
     let mut first = [0.0];

@@ -24,7 +24,7 @@ const SHARED: &[Row] = &[
     ("shared_mlp.output_linear", "ffn_down_shexp", same),
 ];
 
-/// Tensor names of the shared feed-forward in models without experts. It is the only feed-forward of these models.
+/// Names of the shared feed-forward's tensors in a model without experts, whose only feed-forward it is.
 #[rustfmt::skip]
 const ALONE: &[Row] = &[
     ("shared_mlp.input_linear", "ffn_gate ffn_up", halves),
@@ -92,7 +92,8 @@ fn hybrid(keys: &mut Keys<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Returns the architecture for a config of a hybrid model in which every layer has attention.
+/// Returns the architecture for a hybrid model whose layers all have attention; `None` if a layer has a recurrent state
+/// instead.
 fn without_states(config: &Config) -> Option<&'static str> {
     let only = attention(config).ok()?.iter().all(|is| *is);
     let experts = config.number(&["num_experts_per_tok"]).ok()?.unwrap_or(0) > 0;

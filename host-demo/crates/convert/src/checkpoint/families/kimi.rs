@@ -43,8 +43,8 @@ const KIMI: &[Row] = &[
     ("self_attn.b_proj", "ssm_beta", same),
     ("self_attn.o_norm", "ssm_norm", same),
     ("block_sparse_moe.gate.e_score_correction_bias", "exp_probs_b.bias", same),
-    // These names are also used in dense layers, because transformers saves the tensors of dense layers under the names
-    // of experts.
+    // The feed-forward of dense layers has these names, too, although they belong to layers with experts: transformers
+    // saves it under the names of experts.
     ("block_sparse_moe.gate_proj", "ffn_gate", same),
     ("block_sparse_moe.up_proj", "ffn_up", same),
     ("block_sparse_moe.down_proj", "ffn_down", same),
@@ -87,8 +87,8 @@ fn gates<'f>(config: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
     Ok(if has_attention(config)?(layer) { vec![view, none] } else { vec![none, view] })
 }
 
-/// Returns a test for Ling's layers with attention: the last layer of each group, and the layers after the last whole
-/// group.
+/// Returns a function that tells whether a layer of Ling has attention. These are the last layer of each group, and all
+/// layers after the last whole group.
 fn has_attention(config: &Config) -> Result<impl Fn(usize) -> bool + use<>> {
     let (layers, group) = (config.layers()?, config.size(&["layer_group_size"])?);
     ensure!(group > 0, "layer_group_size in config.json is 0");
@@ -140,7 +140,7 @@ fn kimi(keys: &mut Keys<'_>) -> Result<()> {
     }
     keys.set("expert_shared_count", c.number(&["num_shared_experts"])?.unwrap_or(1));
     keys.set("expert_gating_func", SIGMOID);
-    // The key is written only if its value is false, because llama.cpp always divides the weights by their sum.
+    // llama.cpp divides the weights by their sum in any case, so the key is written only if it is false.
     if [c.flag("moe_renormalize"), c.flag("norm_topk_prob")].contains(&Some(false)) {
         keys.set("expert_weights_norm", false);
     }

@@ -26,7 +26,8 @@ pub const POST_NORMS: &[Row] = &[
 ];
 
 pub fn keys(keys: &mut Keys<'_>) -> Result<()> {
-    // True for architectures whose head width is written even without `head_dim`, if the model type is `llama`.
+    // In these architectures, the width of a head is written to the file if the model type is `llama`, even if the
+    // config has no `head_dim`.
     let has_width = matches!(keys.architecture, "llama" | "arcee" | "afmoe");
     keys.common()?;
     let width = keys.config.head_width()? as u32;
@@ -56,7 +57,8 @@ pub fn rope_factors(config: &Config) -> Result<Vec<Made>> {
         (setting("factor", 8.0), setting("low_freq_factor", 1.0), setting("high_freq_factor", 4.0));
     let context = setting("original_max_position_embeddings", 8192.0);
     let values = (0..dim / 2).map(|i| {
-        // torch divides a number by a tensor by multiplying with the reciprocal.
+        // The reciprocal is taken first, because torch divides a number by a tensor in this way, and the bits should be
+        // the same.
         let frequency = (base.powf(f64::from((2 * i) as f32 / dim as f32)) as f32).recip();
         let length = frequency.recip() * std::f32::consts::TAU;
         if length < context / high {
@@ -264,7 +266,7 @@ pub const ALL: &[Family] = &[
             logit_scale(k)?;
             k.number("attention.sliding_window", &["sliding_window"])?;
             k.vocab_size()?;
-            // Other fractions are refused, because llama.cpp and transformers treat them differently.
+            // A `rotary_pct` below 1 is refused, because llama.cpp and transformers treat it differently.
             k.config.only("rotary_pct", &Value::from(1.0))?;
             let head = k.config.head_width()? as u32;
             k.set("rope.dimension_count", head);
@@ -379,7 +381,7 @@ pub const HUNYUAN: &[Row] = &[
     ("self_attn.key_layernorm", "attn_k_norm", same),
 ];
 
-/// Writes a rotary base that already includes the scaling by `alpha`.
+/// Writes the rotary base, multiplied so that it includes the scaling by `alpha`.
 pub fn stretched(keys: &mut Keys<'_>, default: f64) -> Result<()> {
     let c = keys.config;
     let alpha = c.rope_float("alpha").unwrap_or(default);

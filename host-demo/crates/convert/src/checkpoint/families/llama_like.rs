@@ -26,7 +26,8 @@ const GPT: &[Row] = &[
     ("mlp.c_proj", "ffn_down", same),
 ];
 
-/// Writes the keys that the earliest converters wrote. One of these keys gives the layout of the tensors.
+/// Writes the keys that the first converters for GGUF wrote for this architecture, including a key that names the
+/// layout of the tensors.
 fn original(keys: &mut Keys<'_>) -> Result<()> {
     keys.common()?;
     keys.set("tensor_data_layout", "Meta AI original pth");

@@ -12,7 +12,8 @@ use crate::checkpoint::keys::{Keys, SIGMOID, SOFTMAX};
 use crate::checkpoint::names::Row;
 use crate::checkpoint::view::View;
 
-/// Returns a number that is the same for all layers. The config has one number, or a list with one number per layer.
+/// Returns a number that must be the same for all layers. The config states it as one number, or as a list with a
+/// number for each layer.
 fn of_all_layers(config: &Config, name: &str) -> Result<u32> {
     let value = config.get(name).with_context(|| format!("config.json has no {name}"))?;
     let list = value.as_array().map_or_else(|| vec![value.clone()], Clone::clone);
@@ -39,7 +40,8 @@ pub const ALL: &[Family] = &[
         ]],
         keys: |k| {
             llama::keys(k)?;
-            // transformers ignores these fields, so only the values that its code implies are accepted.
+            // transformers ignores the following fields. The model therefore behaves as if they had the values below,
+            // and any other value is refused.
             for (name, only) in [("route_norm", true.into()), ("score_func", "sigmoid".into()), ("n_group", 1.into())] {
                 k.config.only(name, &only)?;
             }
@@ -48,7 +50,7 @@ pub const ALL: &[Family] = &[
             k.maybe("leading_dense_block_count", &["num_dense_layers"])?;
             k.flag("expert_weights_norm", "route_norm");
             k.maybe_float("expert_weights_scale", &["route_scale"])?;
-            // The key turns scaling off, because llama.cpp otherwise scales the embeddings of this architecture.
+            // llama.cpp scales the embeddings of this architecture unless this key says that the factor is 1.
             if k.config.flag("mup_enabled") != Some(true) {
                 k.set("embedding_scale", 1.0f32);
             }
@@ -138,8 +140,8 @@ pub const ALL: &[Family] = &[
         architecture: "phimoe",
         keys: |k| {
             super::gpt::phi3(k)?;
-            // The published code chooses two experts, and leaves out an expert whose score is too far below the best
-            // score.
+            // The model's code chooses exactly two experts. It then leaves out an expert whose score is too far below
+            // the best score.
             k.config.only("num_experts_per_tok", &serde_json::Value::from(2))?;
             k.config.only("router_jitter_noise", &serde_json::Value::from(0.01))?;
             let head = k.config.head_width()? as u32;

@@ -68,7 +68,8 @@ fn plain(keys: &mut Keys<'_>) -> Result<()> {
 
 fn experts(keys: &mut Keys<'_>) -> Result<()> {
     plain(keys)?;
-    // llama.cpp divides the weights by their sum in all of these architectures except qwen2moe.
+    // llama.cpp divides the weights of experts by their sum in every architecture that uses this function, except
+    // qwen2moe.
     keys.normed_weights(keys.architecture != "qwen2moe");
     keys.maybe("expert_feed_forward_length", &["moe_intermediate_size"])?;
     keys.maybe("expert_shared_feed_forward_length", &["shared_expert_intermediate_size"])
@@ -87,7 +88,7 @@ fn delta(keys: &mut Keys<'_>) -> Result<()> {
     keys.rope_dimensions(0.25)
 }
 
-/// Period of the layers with attention. It is computed from the list of layers if the config has only this list.
+/// Returns the distance from one layer with attention to the next. It is computed from the list of layers.
 fn interval(config: &Config) -> u32 {
     let types = config.texts("layer_types").unwrap_or_default();
     types.iter().position(|kind| *kind == "full_attention").map_or(4, |first| first as u32 + 1)

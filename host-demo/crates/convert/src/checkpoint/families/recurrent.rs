@@ -13,7 +13,7 @@ use crate::checkpoint::names::Row;
 use crate::checkpoint::view::{Step, View};
 use arenite_gguf_writer::Meta;
 
-/// Mamba 2's mixer, with the names used by several families.
+/// The names of the tensors of a Mamba 2 mixer, as several families use them.
 #[rustfmt::skip]
 pub const MAMBA2: &[Row] = &[
     ("mamba.A_log", "ssm_a", decay_column),
@@ -99,7 +99,7 @@ fn mamba2(keys: &mut Keys<'_>) -> Result<()> {
     norm(keys)
 }
 
-/// Returns a factor of Falcon-H1. The conversion multiplies weights by these factors.
+/// Returns a factor in the config of Falcon-H1; 1 if it is missing. The conversion multiplies weights by these factors.
 fn factor(config: &Config, name: &str) -> Result<f32> {
     Ok(config.float(&[name])?.unwrap_or(1.0))
 }
@@ -134,7 +134,8 @@ fn by_down<'f>(config: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
     Ok(vec![view.then(Step::Times(factor_of(config, "mlp_multipliers", 1)))])
 }
 
-/// Multiplies the rows of gate, input, B, C and dt by their factors.
+/// Multiplies the rows of Mamba's input projection by their factors. The rows of the gate, the input, B, C and dt have
+/// one factor each.
 fn by_ssm_in<'f>(config: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
     let inner = config.size(&["mamba_d_ssm"])?;
     let state = config.size(&["mamba_n_groups"])? * config.size(&["mamba_d_state"])?;
@@ -391,8 +392,8 @@ pub const ALL: &[Family] = &[
     Family {
         classes: &["NemotronHForCausalLM"],
         architecture: "nemotron_h",
-        // The list of layers decides, because transformers also writes settings of experts into the config of a model
-        // without experts.
+        // Whether the model has experts is read from the list of layers, because transformers also writes the settings
+        // of experts for models without experts.
         variant: |config| pattern(config).is_ok_and(|layers| layers.contains(&'E')).then_some("nemotron_h_moe"),
         names: &[&[
             ("mixer.gate", "ffn_gate_inp", same),

@@ -1,4 +1,4 @@
-//! RWKV 6 and 7, as separate models and as a replacement of attention in Qwen 2.
+//! RWKV 6 and 7: models of their own, and models of the form of Qwen 2 in which RWKV replaces the attention.
 
 use anyhow::{Result, ensure};
 
@@ -175,8 +175,8 @@ fn turned<'f>(config: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
     if view.shape().len() > 1 { transposed(config, view) } else { Ok(vec![view]) }
 }
 
-/// In the first layer, writes a second copy of the tensor as a tensor of the value mix. The layer does not use the
-/// copy, but llama.cpp requires it, and llama.cpp's converter writes the same copy.
+/// In the first layer, writes the tensor twice: the second copy has the name of the tensor that mixes values. The first
+/// layer does not use this copy, but llama.cpp requires it, and llama.cpp's converter writes it, too.
 fn twice_in_first<'f>(config: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
     let is_first = Place::of(view.name()).number == Some(0);
     let mut views = turned(config, view)?;
@@ -236,8 +236,8 @@ const QRWKV6: &[Row] = &[
     ("self_attn.o_proj", "time_mix_output", same),
 ];
 
-/// Transposes the tensor, and orders its five parts: decay, key, value, receptance, gate. In the checkpoint, the first
-/// part is for receptance and the fourth part for decay.
+/// Transposes the tensor and changes the order of its five parts. The checkpoint has the part for receptance first and
+/// the part for decay fourth. The new file has decay, key, value, receptance, gate.
 fn decay_first<'f>(config: &Config, view: View<'f>) -> Result<Vec<View<'f>>> {
     let mut parts = Vec::new();
     for view in transposed(config, view)? {

@@ -196,9 +196,9 @@ pub fn tokens(settings: &Value, tokenizer: &Value, keys: &mut Keys<'_>) -> Resul
             keys.set(key, id);
         }
     }
-    // A model for English alone gets no language tokens, because its training did not use the language tokens of its
-    // vocabulary. Files from before `is_multilingual` force the tokens of a language, or only the token of a text
-    // without timestamps.
+    // True for a model that was trained only with English. It gets no language tokens, although its vocabulary has
+    // some. Older files lack `is_multilingual`. In these, `forced_decoder_ids` has the token of a language for other
+    // models, but only the token of a text without timestamps for English models.
     let is_english = match (find("is_multilingual"), find("lang_to_id"), find("forced_decoder_ids")) {
         (Some(is_multilingual), ..) => is_multilingual == false,
         (None, None, Some(Value::Array(forced))) => {

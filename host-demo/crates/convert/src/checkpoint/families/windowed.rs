@@ -17,7 +17,8 @@ fn local(config: &Config) -> Result<Vec<bool>> {
     Ok(types.iter().map(|kind| *kind == "sliding_attention").collect())
 }
 
-/// Writes the numbers of rotated elements in global and local layers, for families that list both.
+/// For families that list rotary settings for global layers and for local layers: writes the numbers of rotated
+/// elements of both.
 fn rotated(keys: &mut Keys<'_>) -> Result<()> {
     let c = keys.config;
     let head = c.head_width()? as f64;
@@ -60,8 +61,8 @@ fn cohere(keys: &mut Keys<'_>) -> Result<()> {
     let width = c.need(&["intermediate_size"])?;
     keys.set("expert_feed_forward_length", width);
     keys.set("leading_dense_block_count", c.leading_dense()?.unwrap_or(0));
-    // The flag for normalized weights also stands for a softmax over the chosen experts, because both give the same
-    // weights.
+    // `expert_weights_norm` also stands for a softmax over only the chosen experts, because dividing the weights by
+    // their sum gives the same weights.
     let is_softmax = c.text("expert_selection_fn") == Some("softmax");
     keys.set("expert_weights_norm", is_softmax || c.flag("norm_topk_prob").unwrap_or(false));
     if let Some(shared) = c.number(&["num_shared_experts"])?.filter(|shared| *shared > 0) {

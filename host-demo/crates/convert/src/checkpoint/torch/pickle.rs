@@ -10,7 +10,7 @@ use crate::checkpoint::leaf::Coding;
 
 /// Maximum nesting of values.
 const DEPTH: u8 = 60;
-/// Maximum number of copied references to values. The dictionary of the largest models needs far fewer.
+/// Maximum number of references to values that a pickle may copy. The dictionary of the largest models needs far fewer.
 const COPIES: usize = 1 << 26;
 
 /// A tensor: the location of its values.
@@ -195,7 +195,8 @@ impl Machine {
         Ok(true)
     }
 
-    /// Runs an operation that stores or loads a numbered object. Returns false for other operations.
+    /// Runs an operation that stores an object under a number or loads it by its number (pickle's memo). Returns false
+    /// for other operations.
     fn memory(&mut self, op: u8, rest: &mut &[u8]) -> Result<bool> {
         match op {
             b'q' => {
@@ -329,14 +330,16 @@ impl Machine {
         self.tuple(all)
     }
 
-    /// Counts copied references, because their number can grow with the square of the number of steps.
+    /// Counts references that are copied while the pickle runs, because their number can grow with the square of the
+    /// number of steps. Fails above a limit.
     fn copied(&mut self, count: usize) -> Result<()> {
         self.copies += count;
         ensure!(self.copies < COPIES, "it builds its dictionary in too many steps");
         Ok(())
     }
 
-    /// Sets the attributes of an object without attributes. Drops the attributes of a dictionary.
+    /// Runs the operation that sets the attributes of an object. Objects that already have attributes, and
+    /// dictionaries, are not changed.
     fn build(&mut self) -> Result<()> {
         let attributes = self.pop()?;
         let object = self.pop()?;
@@ -394,7 +397,7 @@ fn storage(id: &Item) -> Object {
     }
 }
 
-/// Returns the encoding for the class of a storage or for a type.
+/// Returns the encoding of values for the name of a torch storage class or type; `None` if the name is unknown.
 fn coding(class: &str) -> Option<Coding> {
     Some(match class {
         "torch.FloatStorage" | "torch.float32" => Coding::F32,
@@ -451,7 +454,8 @@ fn tensor(args: &[Item], kind: Result<Option<Coding>, &str>, metadata: &[Item]) 
         Ok(kind) => kind.unwrap_or_else(|| stored.clone()),
         Err(kind) => return Ok(Object::Unsupported(kind.to_owned())),
     };
-    // Views of negated or conjugated values are not supported, because they store the values before the change.
+    // The metadata of a view says that its values are negated or conjugated. This is not supported, because the stored
+    // values are those before the change.
     if metadata.iter().any(|changes| matches!(&*changes.object, Object::Dict(changes) if !changes.is_empty())) {
         return Ok(Object::Unsupported("the metadata of a view".to_owned()));
     }
@@ -492,7 +496,8 @@ fn line(rest: &mut &[u8]) -> Result<String> {
 mod tests {
     use super::*;
 
-    /// Output of `pickle.dumps({"a": 1, "b": [True, None]}, 2)`, and a call of `os.system`.
+    /// The tested bytes are the output of `pickle.dumps({"a": 1, "b": [True, None]}, 2)`, and a pickle that calls
+    /// `os.system`.
     #[test]
     fn nothing_is_run() {
         let plain = b"\x80\x02}q\x00(X\x01\x00\x00\x00aq\x01K\x01X\x01\x00\x00\x00bq\x02]q\x03(\x88Neu.";
