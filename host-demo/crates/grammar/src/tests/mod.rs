@@ -2,6 +2,7 @@
 
 mod combined;
 mod differences;
+mod formats;
 mod gbnf;
 mod hostile;
 mod masks;
