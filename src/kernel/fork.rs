@@ -20,11 +20,6 @@ use crate::workers::Workers;
 #[cfg_attr(not(target_has_atomic = "ptr"), allow(dead_code))]
 pub(super) const SERIAL_BELOW: usize = 1 << 15;
 
-/// Number of items per worker into which a matrix product is divided. There are several, so that a worker can take
-/// items of another worker that is slow or late. Two and four items are equally fast. With one item, products are 2 or
-/// 3 % faster as long as no other program needs a core.
-pub(super) const ITEMS_PER_WORKER: usize = 4;
-
 /// Approximate number of weights per item of a large matrix product. Items are small, so that the wait for the last
 /// item is short. Items of this size make a 0.6 B model (with 156 M weights in its output matrix) 1 % faster on a
 /// processor whose two threads read memory twice as fast as one thread (Zen 4). They make no difference on a processor
@@ -105,9 +100,12 @@ pub(crate) fn fork<S: Send>(
             f(item, unsafe { shared.part(slot.wrapping_mul(per_worker), per_worker) });
         });
     }
-    let _ = (workers, work);
+    let _ = work;
     let Some(scratch) = scratch.get_mut(..per_worker) else { return };
-    (0..items).for_each(|item| f(item, scratch));
+    for item in 0..items {
+        f(item, scratch);
+        workers.pause();
+    }
 }
 
 /// Calls `f(slot, item)` once for each item. Every participating thread has its own slot, below `slots`.
@@ -166,6 +164,7 @@ pub(crate) fn fork_chunks<T: Send, S: Send>(
         // A single chunk needs no fork.
         if let Some(scratch) = scratch.get_mut(..per_worker) {
             f(0, data, scratch);
+            workers.pause();
         }
         return;
     }

@@ -4,7 +4,7 @@ use core::ops::Range;
 
 use super::Kernels;
 use super::addend::Addend;
-use super::fork::{ITEM_TOKENS, ITEM_WEIGHTS, ITEMS_PER_WORKER, Parts, fork};
+use super::fork::{ITEM_TOKENS, ITEM_WEIGHTS, Parts, fork};
 use super::form::{Form, SUM_SPAN};
 use super::job::{Acts, Job};
 use super::matrix::Matrix;
@@ -51,8 +51,8 @@ pub fn linear(kernels: &Kernels, workers: &dyn Workers, panels: &mut [u8], batch
         panel = panel.max(if x.tokens > 1 { panel_bytes(w.kind(), w.cols()) } else { 0 });
     }
     let large = work.checked_div(x.tokens.min(ITEM_TOKENS) * ITEM_WEIGHTS).unwrap_or(0);
-    // Counts at least one worker, because a count of 0 would give no items and no results.
-    let items = workers.count().max(1).saturating_mul(ITEMS_PER_WORKER).max(large).min(all_panels);
+    // There is at least one item, because without items there would be no results.
+    let items = workers.parts(work).max(large).max(1).min(all_panels);
     fork(workers, items, work, panels, panel, &|item, panel| {
         let mut range = share(item, items, all_panels);
         for (w, at) in batch.products() {

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use super::Kernels;
 use super::addend::Addend;
-use super::fork::{ITEMS_PER_WORKER, fork};
+use super::fork::fork;
 use super::form::Form;
 use super::job::{Acts, Job};
 use super::linear::{Out, Product, fit, part, rows, share};
@@ -186,7 +186,7 @@ pub fn add_low_rank(kernels: &Kernels, workers: &dyn Workers, low_rank: &LowRank
     let weights = low_rank.a.iter().filter_map(|(a, _)| *a).map(|a| a.rows().saturating_mul(a.cols()));
     let weights = weights.chain(low_rank.b().map(|(_, b, _)| b.rows().saturating_mul(b.cols())));
     let work = weights.fold(0, usize::saturating_add).saturating_mul(COST).saturating_mul(low_rank.x.tokens);
-    let items = workers.count().max(1).saturating_mul(ITEMS_PER_WORKER).min(panels);
+    let items = workers.parts(work).max(1).min(panels);
     fork(workers, items, work, &mut [(); 0], 0, &|item, _| {
         let mut range = share(item, items, panels);
         for (_, b, at) in low_rank.b() {

@@ -51,6 +51,8 @@ pub struct LogMel<'w> {
     received: usize,
     /// Number of frames so far.
     frames: usize,
+    /// The largest feature so far.
+    most: f32,
 }
 
 impl<'w> LogMel<'w> {
@@ -84,7 +86,7 @@ impl<'w> LogMel<'w> {
         let buffer = arena.take(BUFFER).ok_or(short)?;
         let spectrum = arena.take(2 * HALF).ok_or(short)?;
         triangles(bins, taps);
-        let mut mel = Self { bins, window, taps, buffer, spectrum, filled: 0, received: 0, frames: 0 };
+        let mut mel = Self { bins, window, taps, buffer, spectrum, filled: 0, received: 0, frames: 0, most: f32::MIN };
         mel.restart();
         Ok(mel)
     }
@@ -93,7 +95,7 @@ impl<'w> LogMel<'w> {
     pub fn restart(&mut self) {
         // The first frame also covers time before the sound. Room is left for samples there, which will be mirror
         // images of later samples.
-        (self.filled, self.received, self.frames) = (SIZE / 2, 0, 0);
+        (self.filled, self.received, self.frames, self.most) = (SIZE / 2, 0, 0, f32::MIN);
     }
 
     /// Takes the next samples of the sound, and writes the features of every completed frame to `features`. `features`
@@ -135,9 +137,9 @@ impl<'w> LogMel<'w> {
             // the distance between the two grows by two, also if `take` shifts the buffer.
             back += 2;
         }
+        let least = self.most - 8.0;
         self.restart();
         let features = features.get_mut(..Self::frames(self.window) * self.bins).unwrap_or_default();
-        let least = features.iter().fold(f32::MIN, |most, x| if *x > most { *x } else { most }) - 8.0;
         for x in features {
             *x = (if *x > least { *x } else { least } + 4.0) / 4.0;
         }
@@ -207,6 +209,9 @@ impl<'w> LogMel<'w> {
         }
         for x in row {
             *x = libm::log10f(if *x > 1e-10 { *x } else { 1e-10 });
+            if *x > self.most {
+                self.most = *x;
+            }
         }
     }
 }

@@ -166,7 +166,7 @@ impl<'m, 'w> Compute<'m, 'w> {
         let Self { kernels, workers, quants, scales, sums, panels, .. } = self;
         #[cfg(feature = "storage")]
         let window = &mut self.window;
-        let alone = workers.count() <= 1;
+        let alone = workers.parts(usize::MAX) <= 1; // not even the largest product is divided
         let (mut form, mut acts) = (Form::F32, Acts { x, q: &[], d: &[], sums: &[], tokens });
         let mut rest = products;
         while let Some(((first, at), others)) = rest.split_first() {

@@ -114,6 +114,7 @@ impl Forward<'_, '_> {
         if is_encoder {
             self.swap_stacks();
         }
+        self.compute.workers.pause();
         let has_more = self.spec.has_cross_attention() && at.layer < self.spec.layers;
         if at.step == Step::CrossKeys && !has_more {
             at.step = Step::Done;

@@ -5,12 +5,16 @@
 #[cfg_attr(all(target_os = "none", target_arch = "riscv32"), path = "virt.rs")]
 #[cfg_attr(not(target_os = "none"), path = "host.rs")]
 mod machine;
+#[cfg(all(feature = "microphone", target_os = "none", target_arch = "arm"))]
+mod microphone;
 #[cfg(target_os = "none")]
 mod stack;
 
 #[cfg(not(target_os = "none"))]
 pub use machine::Stack;
 pub use machine::{Board, exit, restart};
+#[cfg(all(feature = "microphone", target_os = "none", target_arch = "arm"))]
+pub use microphone::{Microphone, RATE};
 #[cfg(target_os = "none")]
 pub use stack::{Stack, statics};
 
@@ -20,6 +24,15 @@ pub use stack::{Stack, statics};
 pub extern "C" fn mark() {
     // SAFETY: an empty instruction sequence that the compiler cannot see through.
     unsafe { core::arch::asm!("") };
+}
+
+/// Does nothing. A program calls it where it could do other work; the longest run of instructions between two calls is
+/// measured like those between [`mark`]s.
+#[unsafe(no_mangle)]
+#[inline(never)]
+pub extern "C" fn poll() {
+    // SAFETY: as above. The comment keeps the compiler from merging the two functions.
+    unsafe { core::arch::asm!("// poll") };
 }
 
 /// Starts the program with a function that returns true if all is well. The program is `no_std` and `no_main` on a board.

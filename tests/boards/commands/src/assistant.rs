@@ -3,10 +3,11 @@
 use arenite::grammar::{Constraint, Grammar};
 use arenite::sampler::{Params, Pcg32, Sampler};
 use arenite::tokenizer::{Encode, Tokenizer};
+use arenite::workers::Workers;
 use arenite::{Error, Gguf, Model, Options, Plan, Session, TokenId, Work, Workspace};
 use heapless::String;
 
-use crate::mark;
+use crate::{mark, poll};
 
 /// The model in flash, packed by `arenite pack`: it contains the tokenizer's index, which therefore takes no RAM. `build.rs`
 /// selects the file.
@@ -48,12 +49,12 @@ pub struct Answer {
 impl<'m, 'a> Assistant<'m, 'a> {
     /// Creates the assistant in the static memory, which can be taken once.
     #[inline(never)]
-    pub fn new(gguf: &'a Gguf<'a>, model: &'m Model<'_>) -> Result<Self, Error> {
+    pub fn new(gguf: &'a Gguf<'a>, model: &'m Model<'_>, workers: &'m dyn Workers) -> Result<Self, Error> {
         let plan = Plan::new(gguf, OPTIONS)?; // an update may have another plan
         Ok(Self {
             tokenizer: Tokenizer::packed(gguf)?,
             grammar: Grammar::new(CALLS)?,
-            session: Session::new(model, plan, WORKSPACE.take()?, KV.take()?)?,
+            session: Session::new(model, plan, WORKSPACE.take()?, KV.take()?)?.with_workers(workers),
             scratch: SCRATCH.take()?,
         })
     }
@@ -71,7 +72,10 @@ impl<'m, 'a> Assistant<'m, 'a> {
         let mut decoder = self.tokenizer.decoder();
         let mut answer = Answer { call: String::new(), prompt, generated: 0 };
         while answer.generated < TOKENS {
-            let allows = |token| constraint.allows(&self.tokenizer, token);
+            let allows = |token| {
+                poll();
+                constraint.allows(&self.tokenizer, token)
+            };
             let token = sampler.sample_where(self.session.logits_mut(), &mut random, allows)?;
             constraint.accept(&self.tokenizer, token)?;
             decoder.write(token, &self.tokenizer, &mut answer.call)?;

@@ -15,8 +15,9 @@ mod slots;
 use core::fmt::Write;
 
 use arenite::Error;
+use arenite::workers::Serial;
 use assistant::Assistant;
-use board::{Board, Stack, mark};
+use board::{Board, Stack, mark, poll};
 use heapless::Vec;
 use home::Home;
 use partition::Running;
@@ -36,7 +37,7 @@ fn serve(board: &mut Board) -> Result<Option<(Running, Head)>, Error> {
     let mut running = partition::choose(board)?;
     let gguf = arenite::Gguf::parse(running.model)?;
     let model = arenite::Model::new(&gguf)?;
-    let mut assistant = Assistant::new(&gguf, &model)?;
+    let mut assistant = Assistant::new(&gguf, &model, &Serial)?;
     let mut home = Home::default();
     let _ = writeln!(board, "ready: {} bytes of statics, {} of stack", board::statics(), stack.used());
 

@@ -3,10 +3,11 @@
 use arenite::model::Stack;
 use arenite::sound::{LogMel, Rules, Voice};
 use arenite::tokenizer::Tokenizer;
+use arenite::workers::Workers;
 use arenite::{Error, Gguf, Model, Options, Plan, Session, TokenId, Workspace};
 use heapless::{String, Vec};
 
-use crate::mark;
+use crate::{mark, poll};
 
 pub static MODEL: &[u8] = arenite::include_model!(env!("ARENITE_RECOGNIZER"));
 
@@ -14,6 +15,8 @@ pub static MODEL: &[u8] = arenite::include_model!(env!("ARENITE_RECOGNIZER"));
 const BINS: usize = 32;
 const WINDOW: usize = 32_000;
 const FEATURES: usize = LogMel::frames(WINDOW) * BINS;
+/// Samples from one frame of features to the next.
+const HOP: usize = 160;
 /// Minimum number of samples of a window. Shorter ones are ignored.
 const SHORTEST: usize = 160;
 /// Maximum length of a text, in tokens and in bytes.
@@ -45,14 +48,14 @@ pub struct Recognizer<'m, 'a> {
 impl<'m, 'a> Recognizer<'m, 'a> {
     /// Creates the recognizer in the static memory, which can be taken once.
     #[inline(never)]
-    pub fn new(gguf: &'a Gguf<'a>, model: &'m Model<'m>) -> Result<Self, Error> {
+    pub fn new(gguf: &'a Gguf<'a>, model: &'m Model<'m>, workers: &'m dyn Workers) -> Result<Self, Error> {
         let part = Error::NoPart { part: "encoder of sounds" };
         let Stack::Target { start, .. } = model.spec().stack() else { return Err(part) };
         Ok(Self {
             tokenizer: Tokenizer::new(gguf, &mut [])?,
             rules: Rules::new(gguf)?,
             start,
-            session: Session::new(model, PLAN, WORKSPACE.take()?, KV.take()?)?,
+            session: Session::new(model, PLAN, WORKSPACE.take()?, KV.take()?)?.with_workers(workers),
             voice: Voice::new(),
             earlier: bytemuck::cast_slice_mut(EARLIER.take()?),
             waited: 0,
@@ -113,13 +116,21 @@ impl<'m, 'a> Recognizer<'m, 'a> {
     fn take(&mut self, sample: i16) -> Result<(), Error> {
         self.taken += 1;
         self.mel.push(&[sample], self.features)?;
+        if self.taken.is_multiple_of(HOP) {
+            poll();
+        }
         Ok(())
     }
 
     /// The text of the window.
     #[inline(never)]
     fn text(&mut self) -> Result<String<BYTES>, Error> {
+        // `finish` would also fill the window with silence, but without calls of `poll`.
+        while self.taken < WINDOW {
+            self.take(0)?;
+        }
         self.mel.finish(self.features)?;
+        poll();
         self.session.listen(self.features)?;
         let (mut text, mut decoder) = (String::new(), self.tokenizer.decoder());
         let (mut token, mut tokens) = (self.start, Vec::<TokenId, TOKENS>::new());
