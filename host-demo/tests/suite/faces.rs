@@ -24,6 +24,28 @@ fn streams_of_completions_count() {
     assert_eq!(counts[..3], [(Some(1), true), (Some(2), true), (Some(3), true)], "{text}");
 }
 
+/// Some clients read line by line: each line of data belongs to the name before it.
+#[test]
+fn the_name_of_an_event_comes_before_its_data() {
+    let talk = start(&["A", "B"], &[], &[], CHATML);
+    for (path, body) in [
+        ("/v1/messages", json!({ "messages": [{ "role": "user", "content": "hi" }], "max_tokens": 2, "stream": true })),
+        ("/v1/responses", json!({ "input": "hi", "stream": true })),
+    ] {
+        let (_, text) = talk.server.ask("POST", path, "", body.to_string().as_bytes());
+        let (mut name, mut count) = ("", 0);
+        for line in text.lines() {
+            if let Some(next) = line.strip_prefix("event: ") {
+                name = next;
+            } else if let Some(data) = line.strip_prefix("data: ") {
+                assert_eq!(serde_json::from_str::<Value>(data).unwrap()["type"], name, "{path}");
+                (name, count) = ("", count + 1);
+            }
+        }
+        assert!(count > 5, "{text}");
+    }
+}
+
 #[test]
 fn a_model_that_is_here_is_pulled_and_listed() {
     let talk = start(&["Once"], &[], &[], CHATML);

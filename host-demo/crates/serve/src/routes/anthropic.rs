@@ -13,7 +13,7 @@ use crate::app::{Answer, App, OpenRequest, Ready, whole};
 use crate::faces;
 use crate::http::error::{ApiError, Interface, Result};
 use crate::routes::answer::{call_id, with_warning};
-use crate::routes::stream::{Events, channel, sse};
+use crate::routes::stream::{Events, channel, named};
 use arenite_chat::{Call, Part};
 use arenite_run::service::{Choice, by_chance};
 
@@ -226,6 +226,6 @@ impl Streamer {
 
     fn send(&self, kind: &str, mut event: Value) {
         event["type"] = json!(kind);
-        self.out.send(sse(&event).event(kind));
+        self.out.send(named(kind, &event));
     }
 }

@@ -15,7 +15,7 @@ use crate::http::error::{ApiError, Result};
 use crate::http::memory::Inbox;
 use crate::routes::answer::{ResponseMeta, call_id, with_warning};
 use crate::routes::logprobs;
-use crate::routes::stream::{Events, channel, sse};
+use crate::routes::stream::{Events, channel, named};
 use arenite_chat::{Call, Part};
 use arenite_run::service::Choice;
 use arenite_run::service::Service;
@@ -387,7 +387,7 @@ impl Streamer {
     fn send(&mut self, kind: &str, event: Value) {
         let event = with(event, json!({ "type": kind, "sequence_number": self.sent }));
         self.sent += 1;
-        self.out.send(sse(&event).event(kind));
+        self.out.send(named(kind, &event));
     }
 }
 

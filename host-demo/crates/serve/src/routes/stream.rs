@@ -134,6 +134,12 @@ pub fn sse(value: &Value) -> Sse {
     Sse::default().data(json_line(value))
 }
 
+/// Returns an event with a name. The name comes before the data, as in the examples of OpenAI and Anthropic, because some
+/// clients read line by line.
+pub fn named(name: &str, value: &Value) -> Sse {
+    Sse::default().event(name).data(json_line(value))
+}
+
 /// Formats JSON as one line of a stream. Line breaks of Unicode are escaped because some clients end a line at these
 /// characters, too.
 pub fn json_line(value: &Value) -> String {
