@@ -5,10 +5,9 @@ from __future__ import annotations
 import json as _json
 import os as _os
 from collections.abc import Iterable, Mapping, Sequence
-from importlib.metadata import version as _version
 from typing import TYPE_CHECKING, Any, TypedDict, overload
 
-from ._native import Answer, Error
+from ._native import Answer, Error, __version__
 from ._native import Model as _Native
 
 if TYPE_CHECKING:
@@ -20,8 +19,7 @@ if TYPE_CHECKING:
 
     _Class = TypeVar("_Class")
 
-__all__ = ["Answer", "Error", "Model", "Settings"]
-__version__ = _version("arenite")
+__all__ = ["Answer", "Error", "Model", "Settings", "__version__"]
 
 
 class Settings(TypedDict, total=False):
