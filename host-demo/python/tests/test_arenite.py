@@ -166,7 +166,7 @@ def test_a_forked_process_gets_an_error():
 CALLS = [
     (STORIES, "while True: model.generate('One day', max_tokens=500).text()"),
     (STORIES, "while True: model.json('x', {'type': 'array', 'items': {'type': 'string', 'minLength': 40}, 'minItems': 8})"),
-    (STORIES, "model.decide('word ' * 200, {str(n): {'type': 'noul', 'instructions': 'Is it?'} for n in range(250)})"),
+    (STORIES, "while True: model.decide('word ' * 200, {str(n): {'type': 'noul', 'instructions': 'Is it?'} for n in range(250)})"),
     (EMBEDDER, "model.embed(['a text of some words'] * 1_000_000)"),
 ]
 

@@ -66,7 +66,7 @@ def test_a_closed_pipe_is_no_error():
 @WAYS
 @pytest.mark.parametrize("given", [signal.SIGINT, signal.SIGTERM])
 def test_signals_end_it(way, given):
-    waiting = subprocess.Popen([*way, "generate", "--ignore-eos", "-n", "-1", "-c", "100000", "--shift"], **PIPES)
+    waiting = subprocess.Popen([*way, "generate", "--ignore-eos", "-n", "100000000", "--context-shift"], **PIPES)
     assert waiting.stdout.read(20)
     sent = time.monotonic()
     waiting.send_signal(given)

@@ -277,12 +277,7 @@ fn apply(
 }
 
 /// Returns the settings of all answers of the chat that `/set` does not change.
-fn rules(
-    args: &Args,
-    (style, tools): (&Style, &Tools),
-    tokenizer: &Tokenizer<'_, '_>,
-    step: usize,
-) -> Result<Rules> {
+fn rules(args: &Args, (style, tools): (&Style, &Tools), tokenizer: &Tokenizer<'_, '_>, step: usize) -> Result<Rules> {
     let mut settings = Settings::default();
     let form = args.constraint.read()?;
     let callable: Vec<_> = tools.0.iter().collect();
