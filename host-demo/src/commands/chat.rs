@@ -157,7 +157,7 @@ End a line with \\ to continue it, or enclose several lines in \"\"\". Ctrl-C st
 enum Next {
     End(ExitCode),
     /// Continue these messages with this model and these options.
-    Model(ModelFile, Vec<Value>, AnswerArgs),
+    Model(ModelFile, Vec<Value>, Box<AnswerArgs>),
 }
 
 pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
@@ -167,7 +167,7 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
         match next {
             Next::End(code) => return Ok(code),
             Next::Model(file, messages, answers) => {
-                next = talk_with(file, args, Some((messages, answers)), &mut lines)?;
+                next = talk_with(file, args, Some((messages, *answers)), &mut lines)?;
             }
         }
     }
@@ -456,7 +456,7 @@ fn typed(
         ),
         Some(present) if name == "/model" => {
             let next = model(rest, args, present)?;
-            Ok(next.map(|file| Next::Model(file, std::mem::take(&mut talk.messages), talk.answers.clone())))
+            Ok(next.map(|file| Next::Model(file, std::mem::take(&mut talk.messages), Box::new(talk.answers.clone()))))
         }
         _ => command(talk, name, rest, args),
     }
