@@ -15,14 +15,27 @@ mod formats;
 mod interrupt;
 mod output;
 
+use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 
 use commands::Cli;
 
-/// Runs the command line of this process.
-pub fn main() -> ExitCode {
+/// The command line that started this process.
+#[derive(Clone, Debug)]
+pub struct Invocation {
+    /// The executable file: `arenite`, or an interpreter that calls [`main`].
+    pub program: PathBuf,
+    /// Arguments with which an interpreter starts `arenite`, such as `-m arenite`.
+    pub leading: Vec<OsString>,
+    /// Arguments of `arenite`, without its name.
+    pub arguments: Vec<OsString>,
+}
+
+/// Runs a command line. It needs a process of its own: it handles signals, and it may end the process.
+pub fn main(invocation: Invocation) -> ExitCode {
     arenite_files::faults::prepare();
     interrupt::prepare();
     let report = std::panic::take_hook();
@@ -37,15 +50,17 @@ pub fn main() -> ExitCode {
     formats::register();
     arenite_files::clean_up_on_signals(interrupt::clean_up_on_signals);
     let mut program = Cli::command();
-    let args = cli::words::with_command(std::env::args_os().collect(), &program);
+    let typed = [OsString::from("arenite")].into_iter().chain(invocation.arguments.iter().cloned());
+    let args = cli::words::with_command(typed.collect(), &program);
     let typed = match cli::llama::understand(args) {
         Ok(typed) => typed,
         Err(wrong) => return output::usage(&wrong),
     };
     typed.notes.iter().for_each(output::note);
-    match Cli::try_parse_from(cli::words::placed(typed.args, &mut program)) {
-        Ok(cli) => commands::run(cli).unwrap_or_else(|error| output::report(&error)),
-        Err(told) => output::usage_error(&told),
+    let args = cli::words::placed(typed.args, &mut program);
+    match Cli::try_parse_from(&args) {
+        Ok(cli) => commands::run(cli, invocation).unwrap_or_else(|error| output::report(&error)),
+        Err(told) => output::usage_error(&told, &args),
     }
 }
 

@@ -1,5 +1,6 @@
 //! All tests of the core in one program, so that common code is compiled once. (Separate: `allocation.rs`, which
-//! replaces the allocator, and `built.rs`, which also runs with few features.)
+//! replaces the allocator, `built.rs`, which also runs with few features, and `updates.rs`, which tests a board's code and
+//! is not in the package.)
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -31,6 +32,5 @@ mod speech;
 mod split;
 mod storage;
 mod tokenizer;
-mod updates;
 mod verify;
 mod vocabularies;

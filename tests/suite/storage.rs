@@ -101,7 +101,11 @@ fn models() -> Vec<(String, Vec<u8>)> {
     let root = committed();
     let mut files = vec![root.join("stories.gguf"), root.join("mtp_qwen35.gguf")];
     let list = |path: &Path| path.read_dir().unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>();
-    let mut directories: Vec<_> = list(&root).into_iter().chain(list(&root.join("small"))).collect();
+    let mut directories = list(&root);
+    match root.join("small") {
+        small if small.exists() => directories.extend(list(&small)),
+        _ => println!("SKIP: tests/fixtures/small is missing"), // in the published crate
+    }
     // All types of weights.
     let others = external().map_or(vec![], |root| list(&root)).into_iter();
     directories
@@ -116,7 +120,7 @@ fn models() -> Vec<(String, Vec<u8>)> {
 #[test]
 fn every_model_has_the_bits_that_it_has_in_memory() {
     let models = models();
-    assert!(models.len() > 150, "{}", models.len());
+    assert!(models.len() > 120, "{}", models.len());
     let mut stored = 0;
     for (i, (name, file)) in models.iter().enumerate() {
         let gguf = Gguf::parse(file).unwrap();

@@ -1,14 +1,13 @@
 """Runs GGUF models: an answer depends on the request and its seed alone."""
 
+# json is imported where it is used, because the command `arenite` starts faster without it.
 from __future__ import annotations
 
-import json as _json
 import os as _os
 from collections.abc import Iterable, Mapping, Sequence
-from importlib.metadata import version as _version
 from typing import TYPE_CHECKING, Any, TypedDict, overload
 
-from ._native import Answer, Error
+from ._native import Answer, Error, __version__
 from ._native import Model as _Native
 
 if TYPE_CHECKING:
@@ -20,8 +19,7 @@ if TYPE_CHECKING:
 
     _Class = TypeVar("_Class")
 
-__all__ = ["Answer", "Error", "Model", "Settings"]
-__version__ = _version("arenite")
+__all__ = ["Answer", "Error", "Model", "Settings", "__version__"]
 
 
 class Settings(TypedDict, total=False):
@@ -109,8 +107,10 @@ class Model:
     def json(self, prompt: str | Sequence[Mapping[str, Any]], schema: Any, **settings: Unpack[Settings]) -> Any: ...
     def json(self, prompt: str | Sequence[Mapping[str, Any]], schema: Any, **settings: Unpack[Settings]) -> Any:
         """Generates a value that matches a JSON schema: a mapping, a text, or a pydantic class, whose object is returned."""
+        import json
+
         value = self._native.json(_pairs(prompt), _schema(schema), **_given(settings))
-        return schema.model_validate_json(value) if hasattr(schema, "model_json_schema") else _json.loads(value)
+        return schema.model_validate_json(value) if hasattr(schema, "model_json_schema") else json.loads(value)
 
     def embed(self, texts: str | Iterable[str], *, truncate: bool = False) -> numpy.typing.NDArray[numpy.float32]:
         """Embeds texts: float32, `[texts, dimensions]`, or `[dimensions]` for a single text. Each vector has length 1.
@@ -136,7 +136,9 @@ class Model:
 
         Questions and answers have the form of llama.cpp's `/v1/systemone`.
         """
-        return _json.loads(self._native.decide(_json.dumps(state), _json.dumps(questions)))
+        import json
+
+        return json.loads(self._native.decide(json.dumps(state), json.dumps(questions)))
 
     def tokenize(self, text: str) -> list[int]:
         """The tokens of a text, with those that the model has at its ends."""
@@ -161,7 +163,11 @@ def _given(settings: Any) -> dict[str, Any]:
 def _schema(schema: Any) -> str:
     if hasattr(schema, "model_json_schema"):
         schema = schema.model_json_schema()
-    return schema if isinstance(schema, str) else _json.dumps(schema)
+    if isinstance(schema, str):
+        return schema
+    import json
+
+    return json.dumps(schema)
 
 
 def _pairs(messages: str | Sequence[Mapping[str, Any]]) -> str | list[tuple[str, str]]:

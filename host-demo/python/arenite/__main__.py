@@ -1,18 +1,26 @@
-"""Runs the program `arenite`, which the package installs beside Python."""
+"""Runs the program `arenite`: `python -m arenite`, or the script `arenite`."""
 
 import os
-import shutil
 import sys
-import sysconfig
+from typing import NoReturn
+
+from arenite import _native
 
 
-def main() -> None:
-    name = "arenite" + (".exe" if os.name == "nt" else "")
-    beside = os.path.join(sysconfig.get_path("scripts"), name)
-    program = beside if os.path.exists(beside) else shutil.which(name)
-    if program is None:
-        sys.exit("error: the program `arenite` is not in this package: build it with `cargo install --path host-demo`")
-    os.execv(program, [program, *sys.argv[1:]])
+def main() -> NoReturn:
+    # No file may get the number of a closed standard stream.
+    for stream in range(3):
+        try:
+            os.fstat(stream)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    arguments = sys.argv[1:]
+    # `arenite serve` starts a process for each model as this one was started, with the same options of Python.
+    started = sys.orig_argv[1 : len(sys.orig_argv) - len(arguments)]
+    if sys.orig_argv[1 + len(started) :] != arguments:
+        started = ["-m", "arenite"]
+    sys.exit(_native.run(sys.executable, started, arguments))
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -5,7 +5,11 @@ from typing import Any, Literal
 import numpy
 import numpy.typing
 
+__version__: str
+
 class Error(Exception): ...
+
+def run(program: str, leading: list[str], arguments: list[str]) -> int: ...
 
 class Answer(Iterator[str]):
     """The text of an answer, in whole characters, while it is generated."""

@@ -1,6 +1,9 @@
 //! The extension module `arenite._native`. The package `arenite` converts its values to Python's types.
 
+use std::ffi::OsString;
+use std::io::{Write, stdout};
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -349,9 +352,24 @@ impl Answer {
     }
 }
 
+/// Runs the program `arenite` with `arguments`, and returns its exit code. `program` and `leading` start it again. It needs a
+/// process of its own: it handles signals, and it may end the process.
+#[pyfunction]
+fn run(py: Python<'_>, program: PathBuf, leading: Vec<OsString>, arguments: Vec<OsString>) -> u8 {
+    py.detach(|| {
+        let exit = host_demo::main(host_demo::Invocation { program, leading, arguments });
+        // A program in Rust does so at its end, and ignores errors, too.
+        let _ = stdout().flush();
+        // An `ExitCode` does not tell its number.
+        (0..=u8::MAX).find(|&code| ExitCode::from(code) == exit).unwrap_or(1)
+    })
+}
+
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Model>()?;
     module.add_class::<Answer>()?;
+    module.add_function(wrap_pyfunction!(run, module)?)?;
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("Error", module.py().get_type::<Error>())
 }

@@ -12,7 +12,7 @@ use minijinja::value::Value;
 
 use super::Sources;
 use super::dialect::{Call, Part, Reader, Tools, shown};
-use crate::cli::Watcher;
+use crate::cli::{AnswerArgs, Watcher};
 use arenite_chat::{Arguments, Ending, Prompt, Renderer, Style, content};
 use arenite_grammar::{MaskMemory, Table};
 use arenite_pictures::Limits;
@@ -74,6 +74,8 @@ pub struct Talk<'a, 'm, 'w> {
     pub kwargs: serde_json::Map<String, serde_json::Value>,
     pub tools: Arc<Tools>,
     pub rules: Rules,
+    /// The options that the rules come from, and `/set` changes.
+    pub answers: AnswerArgs,
     /// All messages: `{role, content}` and the other fields of a loaded conversation.
     pub messages: Vec<Value>,
     /// The tokens of the last prompt and of its answer. The context contains the tokens before the session's position.

@@ -1,5 +1,6 @@
 //! Options that several commands share. Options of a single command are in the file of the command.
 
+mod answers;
 mod choice;
 mod constraint;
 mod drafts;
@@ -15,6 +16,7 @@ mod template;
 mod watch;
 pub mod words;
 
+pub use answers::AnswerArgs;
 pub use choice::one_of;
 pub use constraint::{ConstraintArgs, Form, warn_of_differences};
 pub use drafts::DraftArgs;

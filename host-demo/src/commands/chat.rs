@@ -7,9 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use arenite::sampler::Sampler;
 use arenite::tokenizer::Tokenizer;
-use arenite::{Gguf, Model, TokenId};
+use arenite::{Gguf, Model};
 use clap::ValueEnum;
 use minijinja::value::{Value, ValueKind};
 
@@ -18,7 +17,7 @@ use crate::chat::{
     Arguments, ChatEvent, Input, Lines, Reasoning, Renderer, Rules, Screen, Sources, Stats, Style, Talk, dropped,
 };
 use crate::cli::{
-    ConstraintArgs, DraftArgs, Form, Limit, PictureArgs, ReuseArgs, RunArgs, SamplingArgs, TemplateArgs, pictures,
+    AnswerArgs, ConstraintArgs, DraftArgs, Form, PictureArgs, ReuseArgs, RunArgs, TemplateArgs, pictures,
     warn_of_differences,
 };
 use crate::interrupt;
@@ -27,7 +26,7 @@ use arenite_files as new_file;
 use arenite_grammar as grammar;
 use arenite_request::Thinking;
 use arenite_run::drafts::{Drafting, Drafts};
-use arenite_run::generation::{End, Settings, ThoughtLimit, within};
+use arenite_run::generation::{End, Settings, ThoughtLimit};
 use arenite_run::model_file::{Load, ModelFile, Source};
 use arenite_run::open_model::OpenModel;
 use arenite_run::runtime::{self, Memory};
@@ -45,7 +44,8 @@ use arenite_text as text;
 
 On a terminal, lines can be edited, \\ at the end of a line continues it, pasted text may have several lines, Ctrl-C \
 stops an answer, Tab completes commands, and /help lists them. Lines are kept in ~/.local/state/arenite/history, or in the \
-file that ARENITE_HISTORY names; if that is empty, lines are not kept. NO_COLOR turns colours off. From a pipe, each line is a turn.")]
+file that ARENITE_HISTORY names; if that is empty, lines are not kept. NO_COLOR turns colours off. From a pipe, each line is a turn; \
+commands that name files are refused there, because the text of a pipe may come from others.")]
 pub struct Args {
     /// System message
     #[arg(long, value_name = "TEXT")]
@@ -105,18 +105,6 @@ pub struct Args {
     #[arg(long)]
     shift: bool,
 
-    /// Maximum number of tokens per answer [default: until an end token or a full context]
-    #[arg(short, long, value_name = "N", allow_negative_numbers = true)]
-    n_tokens: Option<Limit>,
-
-    /// Stop string of answers (not printed); may be repeated
-    #[arg(long, value_name = "TEXT")]
-    stop: Vec<String>,
-
-    /// Additional end token of answers; may be repeated
-    #[arg(long, value_name = "ID")]
-    stop_id: Vec<TokenId>,
-
     /// Session file with the conversation and its context: read if it exists, written at the end
     #[arg(long, value_name = "FILE")]
     session: Option<PathBuf>,
@@ -131,7 +119,7 @@ pub struct Args {
     constraint: ConstraintArgs,
 
     #[command(flatten)]
-    sampling: SamplingArgs,
+    answers: AnswerArgs,
 
     #[command(flatten)]
     run: RunArgs,
@@ -151,24 +139,25 @@ enum Switch {
 }
 
 const HELP: &str = "\
-/help          show this help
-/reset         start over, keeping the system message
-/regen         regenerate the last answer
-/stats         show the speed of the last answer and the use of the context
-/save FILE     save the conversation as JSON (the format of --messages)
-/image FILE    show a picture with the next message; a dropped path does the same
-/load FILE     load a conversation and continue it
-/system TEXT   set the system message; without TEXT, remove it
-/think on|off  turn thoughts on or off
-/model FILE    continue the conversation with another model; without FILE, show the name of this one
-/quit          quit; the same as Ctrl-D
+/help            show this help
+/reset           start over, keeping the system message
+/regen           regenerate the last answer
+/stats           show the speed of the last answer and the use of the context
+/set NAME VALUE  set an option of the next answers, such as temperature 0
+/save FILE       save the conversation as JSON (the format of --messages)
+/image FILE      show a picture with the next message; a dropped path does the same
+/load FILE       load a conversation and continue it
+/system TEXT     set the system message; without TEXT, remove it
+/think on|off    turn thoughts on or off
+/model FILE      continue the conversation with another model; without FILE, show the name of this one
+/quit            quit; the same as Ctrl-D
 End a line with \\ to continue it, or enclose several lines in \"\"\". Ctrl-C stops an answer.";
 
 /// The next step after a conversation with one model.
 enum Next {
     End(ExitCode),
-    /// Continue these messages with this model.
-    Model(ModelFile, Vec<Value>),
+    /// Continue these messages with this model and these options.
+    Model(ModelFile, Vec<Value>, Box<AnswerArgs>),
 }
 
 pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
@@ -177,13 +166,21 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     loop {
         match next {
             Next::End(code) => return Ok(code),
-            Next::Model(file, messages) => next = talk_with(file, args, Some(messages), &mut lines)?,
+            Next::Model(file, messages, answers) => {
+                next = talk_with(file, args, Some((messages, *answers)), &mut lines)?;
+            }
         }
     }
 }
 
-/// Loads a model and converses with it. `before` has the messages of a conversation with a previous model.
-fn talk_with(file: ModelFile, args: &Args, before: Option<Vec<Value>>, lines: &mut Option<Lines>) -> Result<Next> {
+/// Loads a model and converses with it. `before` has the messages of a conversation with a previous model, and its
+/// options.
+fn talk_with(
+    file: ModelFile,
+    args: &Args,
+    before: Option<(Vec<Value>, AnswerArgs)>,
+    lines: &mut Option<Lines>,
+) -> Result<Next> {
     if args.print_prompt {
         return print_prompt(args, &file);
     }
@@ -205,18 +202,15 @@ fn talk_with(file: ModelFile, args: &Args, before: Option<Vec<Value>>, lines: &m
         Some(_) => messages,
         None => earlier.into_iter().map(serde_json::from_value).collect::<Result<_, _>>()?,
     };
-    let params = within(&args.sampling.params()?, context);
-    let vocab = model.spec().vocab;
-    let mut scratch = vec![0; Sampler::scratch_bytes(&params, vocab)];
-    Sampler::new(params, &args.sampling.logit_bias, vocab, &mut scratch)?; // reports wrong options at the start
-    text::in_vocabulary(&args.stop_id, vocab)?;
+    let (before, answers) = before.map_or_else(|| (None, args.answers.clone()), |(all, set)| (Some(all), set));
     let tools = Arc::new(Tools::of(&declared));
-    let rules = rules(args, &renderer, (&style, &tools), tokenizer, plan.options.batch)?;
+    let mut rules = rules(args, (&style, &tools), tokenizer, plan.options.batch)?;
+    let scratch = apply(&answers, &mut rules.settings, &open, &renderer, &style)?;
     let mut talk = Talk {
         session,
         drafts: Drafts::new(&open, drafting, 1, context, &mut draft_memory)?,
         scratch,
-        rng: args.sampling.generator(args.sampling.seed()),
+        rng: answers.sampling.generator(answers.sampling.seed()),
         tokenizer,
         open: &open,
         style,
@@ -225,6 +219,7 @@ fn talk_with(file: ModelFile, args: &Args, before: Option<Vec<Value>>, lines: &m
         kwargs,
         renderer,
         rules,
+        answers,
         messages,
         known: tokens,
         known_text: known_text.filter(|_| args.messages.is_none()),
@@ -265,28 +260,25 @@ fn talk_with(file: ModelFile, args: &Args, before: Option<Vec<Value>>, lines: &m
     Ok(next)
 }
 
-/// Returns the settings of all answers of the chat, as the options and the model's template determine them.
-fn rules(
-    args: &Args,
+/// Writes the options of answers and the template's end of answers to the settings. Returns memory for the sampler.
+fn apply(
+    answers: &AnswerArgs,
+    settings: &mut Settings,
+    open: &OpenModel,
     renderer: &Renderer,
-    (style, tools): (&Style, &Tools),
-    tokenizer: &Tokenizer<'_, '_>,
-    step: usize,
-) -> Result<Rules> {
-    let params = args.sampling.params()?;
-    let mut settings = Settings {
-        params,
-        bias: args.sampling.logit_bias.clone(),
-        breakers: args.sampling.breakers(&params, Some(tokenizer))?,
-        limit: args.n_tokens.and_then(|Limit(limit)| limit),
-        stops: args.stop.clone(),
-        stop_ids: args.stop_id.clone(),
-        ..Settings::default()
-    };
+    style: &Style,
+) -> Result<Vec<u8>> {
+    let scratch = answers.apply(settings, open)?;
     if style.ends_answer(renderer.stop()) {
         settings.stops.push(renderer.stop().to_string());
-        settings.stop_ids.extend(text::token(tokenizer, renderer.stop()));
+        settings.stop_ids.extend(text::token(open.vocabulary()?, renderer.stop()));
     }
+    Ok(scratch)
+}
+
+/// Returns the settings of all answers of the chat that `/set` does not change.
+fn rules(args: &Args, (style, tools): (&Style, &Tools), tokenizer: &Tokenizer<'_, '_>, step: usize) -> Result<Rules> {
+    let mut settings = Settings::default();
     let form = args.constraint.read()?;
     let callable: Vec<_> = tools.0.iter().collect();
     let table =
@@ -425,37 +417,67 @@ fn converse(talk: &mut Talk<'_, '_, '_>, lines: &mut Lines, args: &Args, file: &
                 continue;
             }
             Input::Text(line) if line.trim().is_empty() => {}
-            Input::Text(line) if is_terminal && line.starts_with("/model") => match model(line.trim(), args, file) {
+            Input::Text(line) => match typed(talk, &line, args, is_terminal.then_some(file)) {
                 Ok(None) => {}
-                Ok(Some(model)) => return Ok(Next::Model(model, std::mem::take(&mut talk.messages))),
-                Err(error) => _ = output::report(&error),
+                Ok(Some(next)) => return Ok(next),
+                Err(error) if is_terminal => _ = output::report(&error),
+                Err(error) => return Err(error),
             },
-            Input::Text(line) if is_terminal => match typed(talk, &line, args) {
-                Ok(true) => {}
-                Ok(false) => return Ok(Next::End(ExitCode::SUCCESS)),
-                Err(error) => _ = output::report(&error),
-            },
-            Input::Text(line) => talk.say(&line)?,
         }
         interrupted = false;
     }
 }
 
-/// Handles a line from a terminal: a command, or a message with the pictures that were dropped on the terminal. Returns
-/// `false` if the conversation should end.
-fn typed(talk: &mut Talk<'_, '_, '_>, line: &str, args: &Args) -> Result<bool> {
-    let (paths, text) = dropped(line);
-    if paths.is_empty() {
-        return match line.starts_with('/') {
-            true => command(talk, line.trim(), args),
-            false => talk.say(line).map(|()| true),
-        };
+/// Handles a line: a command, or a message with the pictures that were dropped on the terminal. `on_terminal` is the
+/// model's file if the line comes from a terminal. Only then may a line name files, because the lines of a pipe may come
+/// from others.
+fn typed(
+    talk: &mut Talk<'_, '_, '_>,
+    line: &str,
+    args: &Args,
+    on_terminal: Option<&ModelFile>,
+) -> Result<Option<Next>> {
+    let (paths, text) = if on_terminal.is_some() { dropped(line) } else { (Vec::new(), String::new()) };
+    if !paths.is_empty() {
+        paths.iter().try_for_each(|path| show(talk, path))?;
+        if text.is_empty() { Ok(()) } else { talk.say(&text) }?;
+        return Ok(None);
     }
-    paths.iter().try_for_each(|path| show(talk, path))?;
-    if !text.is_empty() {
-        talk.say(&text)?;
+    let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    if !is_command(name) {
+        return talk.say(line).map(|()| None);
     }
-    Ok(true)
+    let (name, rest) = (whole_name(name)?, rest.trim());
+    let takes_file = HELP.lines().any(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(" FILE")));
+    match on_terminal {
+        None if takes_file => bail!(
+            "{name} works only on a terminal, because it names a file: use --messages, --session, --image or -m; if the \
+             line is a message, begin it with a space"
+        ),
+        Some(present) if name == "/model" => {
+            let next = model(rest, args, present)?;
+            Ok(next.map(|file| Next::Model(file, std::mem::take(&mut talk.messages), Box::new(talk.answers.clone()))))
+        }
+        _ => command(talk, name, rest, args),
+    }
+}
+
+/// Returns true for a slash and letters, or `/?`. Other words with a slash, such as paths, belong to messages.
+fn is_command(word: &str) -> bool {
+    let name = word.strip_prefix('/').unwrap_or_default();
+    name == "?" || !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase())
+}
+
+/// Returns the command of the help whose name begins with `name`, or `name` itself if there is another one.
+fn whole_name(name: &str) -> Result<&str> {
+    let names = HELP.lines().filter_map(|line| line.split(' ').next()).filter(|word| is_command(word));
+    let fitting: Vec<_> = names.filter(|word| word.starts_with(name)).collect();
+    match fitting[..] {
+        [] => Ok(name),
+        [whole] => Ok(whole),
+        _ if fitting.contains(&name) => Ok(name),
+        _ => bail!("{name} may be {}; see /help", fitting.join(" or ")),
+    }
 }
 
 /// Adds a picture to the next message.
@@ -539,8 +561,7 @@ fn answer(talk: &mut Talk<'_, '_, '_>, reasoning: Reasoning) -> Result<End> {
 
 /// Opens the model that `/model FILE` names. If there is no file name, prints the name of the current model and returns
 /// `None`.
-fn model(line: &str, args: &Args, present: &ModelFile) -> Result<Option<ModelFile>> {
-    let name = line.trim_start_matches("/model").trim();
+fn model(name: &str, args: &Args, present: &ModelFile) -> Result<Option<ModelFile>> {
     if name.is_empty() {
         note(present.name());
         return Ok(None);
@@ -553,10 +574,8 @@ fn model(line: &str, args: &Args, present: &ModelFile) -> Result<Option<ModelFil
     Ok(Some(file))
 }
 
-/// Runs a slash command. Returns `false` if the conversation should end.
-fn command(talk: &mut Talk<'_, '_, '_>, line: &str, args: &Args) -> Result<bool> {
-    let (name, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-    let rest = rest.trim();
+/// Runs a slash command. Returns `None` if the conversation goes on.
+fn command(talk: &mut Talk<'_, '_, '_>, name: &str, rest: &str, args: &Args) -> Result<Option<Next>> {
     let path = || -> Result<&Path> {
         if rest.is_empty() {
             bail!("{name} needs a file: {name} {}", if name == "/image" { "photo.png" } else { "talk.json" });
@@ -565,7 +584,7 @@ fn command(talk: &mut Talk<'_, '_, '_>, line: &str, args: &Args) -> Result<bool>
     };
     match name {
         "/help" | "/?" => writeln!(Out::lock(), "{HELP}")?,
-        "/quit" | "/exit" | "/bye" => return Ok(false),
+        "/quit" | "/exit" | "/bye" => return Ok(Some(Next::End(ExitCode::SUCCESS))),
         "/reset" | "/clear" => talk.reset()?,
         "/regen" => {
             if !talk.take_back_answer() {
@@ -585,6 +604,7 @@ fn command(talk: &mut Talk<'_, '_, '_>, line: &str, args: &Args) -> Result<bool>
             talk.known_text = None;
         }
         "/stats" => print_stats(talk)?,
+        "/set" => set(talk, rest)?,
         "/image" => show(talk, path()?)?,
         "/save" => {
             save(path()?, &talk.messages)?;
@@ -595,9 +615,23 @@ fn command(talk: &mut Talk<'_, '_, '_>, line: &str, args: &Args) -> Result<bool>
             note(format_args!("{} messages from {rest}", messages.len()));
             talk.load(messages)?;
         }
-        _ => bail!("unknown command {name}; see /help"),
+        _ => bail!("unknown command {name}; see /help; a message that begins with a slash needs a space before it"),
     }
-    Ok(true)
+    Ok(None)
+}
+
+/// Runs `/set`. As in ollama, the word `parameter` may come first.
+fn set(talk: &mut Talk<'_, '_, '_>, words: &str) -> Result<()> {
+    let words = words.strip_prefix("parameter ").unwrap_or(words).trim_start();
+    let (name, value) = words.split_once(char::is_whitespace).unwrap_or((words, ""));
+    let mut answers = talk.answers.clone();
+    answers.set(name, value.trim_start())?;
+    talk.scratch = apply(&answers, &mut talk.rules.settings, talk.open, &talk.renderer, &talk.style)?;
+    if ["seed", "rng"].contains(&name) {
+        talk.rng = answers.sampling.generator(answers.sampling.seed());
+    }
+    talk.answers = answers;
+    Ok(())
 }
 
 fn print_stats(talk: &Talk<'_, '_, '_>) -> Result<()> {

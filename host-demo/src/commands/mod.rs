@@ -46,7 +46,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::cli::ModelArgs;
 use crate::formats;
-use crate::{foreign, output};
+use crate::{Invocation, foreign, output};
 
 /// Run transformer language models from GGUF files
 ///
@@ -109,17 +109,17 @@ enum Command {
     Man(man::Args),
 }
 
-/// Runs the command. If the command fails because the model file is not a model, the error describes the file.
-pub fn run(mut cli: Cli) -> Result<ExitCode> {
+/// Runs the command of `invocation`. If the command fails because the model file is not a model, the error describes the file.
+pub fn run(mut cli: Cli, invocation: Invocation) -> Result<ExitCode> {
     if !matches!(&cli.command, Command::Serve(args) if args.takes_several()) {
         cli.model.model = cli.model.model.pop().into_iter().collect();
     }
     cli.model.fetch()?;
     let path = cli.model.file().map(Path::to_path_buf);
-    dispatch(cli).map_err(|error| foreign::explained(path.as_deref(), error))
+    dispatch(cli, invocation).map_err(|error| foreign::explained(path.as_deref(), error))
 }
 
-fn dispatch(cli: Cli) -> Result<ExitCode> {
+fn dispatch(cli: Cli, invocation: Invocation) -> Result<ExitCode> {
     let model = &cli.model;
     if model.raw {
         output::raw();
@@ -139,7 +139,7 @@ fn dispatch(cli: Cli) -> Result<ExitCode> {
         Command::Search(args) => return search::run(&args, model),
         Command::Logits(args) => return logits::run(&args, formats::open(model)?),
         Command::Probe(args) => return probe::run(&args, formats::open(model)?),
-        Command::Serve(args) => serve::run(&args, model),
+        Command::Serve(args) => serve::run(&args, model, invocation),
         Command::Batch(args) => return batch::run(&args, formats::open(model)?),
         Command::Grammar(args) => return grammar::run(&args, &formats::open(model)?),
         Command::Sample(args) => return sample::run(&args, &formats::open(model)?),

@@ -67,7 +67,7 @@ pub fn run(args: &Args, model: &ModelArgs) -> Result<ExitCode> {
     let (given, typed) = match (Chat::try_parse_from(&options), Generate::try_parse_from(&options)) {
         (Ok(chat), _) => (chat.model, chat.args.prompt),
         (_, Ok(generate)) => (generate.model, None),
-        (Err(told), _) => return Ok(output::usage_error(&told)),
+        (Err(told), _) => return Ok(output::usage_error(&told, &options)),
     };
     let named = given.model.last().cloned().or(file).or(model.model.last().cloned());
     let explained = |error| foreign::explained(named.as_deref(), error);
@@ -91,7 +91,7 @@ pub fn run(args: &Args, model: &ModelArgs) -> Result<ExitCode> {
         );
         match Chat::try_parse_from(&options) {
             Ok(Chat { args, .. }) => chat::run(&args.asked_once(asked), file).map_err(explained),
-            Err(told) => Ok(output::usage_error(&told)),
+            Err(told) => Ok(output::usage_error(&told, &options)),
         }
     } else {
         let prompt = asked.into_iter().flat_map(|prompt| ["-p".into(), OsString::from(prompt)]);
@@ -106,7 +106,7 @@ pub fn run(args: &Args, model: &ModelArgs) -> Result<ExitCode> {
                 }
                 Ok(code)
             }
-            Err(told) => Ok(output::usage_error(&told)),
+            Err(told) => Ok(output::usage_error(&told, &options)),
         }
     }
 }

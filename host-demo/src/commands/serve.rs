@@ -13,7 +13,7 @@ use arenite_serve::HeaderValue;
 use crate::cli::{DraftArgs, ModelArgs, ReuseArgs, RunArgs, StepArgs, TemplateArgs, at_least_one, memory_size, one_of};
 use crate::output::announce::announce;
 use crate::output::{Bytes, Out, note};
-use crate::{foreign, formats};
+use crate::{Invocation, foreign, formats};
 use arenite_run::model_file::{ModelFile, Source};
 use arenite_run::open_model::OpenModel;
 use arenite_run::runtime::RunOptions;
@@ -199,14 +199,14 @@ fn host_name(host: &str) -> Result<String, &'static str> {
 /// Time for the engine to end after the last request.
 const LAST_PASS: Duration = Duration::from_millis(200);
 
-pub fn run(args: &Args, model: &ModelArgs) -> Result<()> {
+pub fn run(args: &Args, model: &ModelArgs, invocation: Invocation) -> Result<()> {
     let program = ProgramMemory::at_start();
     let files = files(&model.model)?;
     match &files[..] {
         [] | [_] if args.idle_timeout.is_none() || args.within => {
             one(args, formats::open(&ModelArgs { model: files, ..model.clone() })?, &program)
         }
-        _ => several(args, model, &files, &program),
+        _ => several(args, model, &files, &program, invocation),
     }
 }
 
@@ -360,7 +360,13 @@ fn models_in(folder: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// Serves several models.
-fn several(args: &Args, model: &ModelArgs, files: &[PathBuf], program: &ProgramMemory) -> Result<()> {
+fn several(
+    args: &Args,
+    model: &ModelArgs,
+    files: &[PathBuf],
+    program: &ProgramMemory,
+    invocation: Invocation,
+) -> Result<()> {
     ensure!(
         model.mmproj.is_none() || files.len() < 2,
         "--mmproj belongs to one model: leave it out, and put each model into a folder with its mmproj*.gguf"
@@ -388,7 +394,9 @@ fn several(args: &Args, model: &ModelArgs, files: &[PathBuf], program: &ProgramM
     // The processes of the models find the key.
     args.identities()?;
     let idle = args.idle_timeout.map(Duration::from_secs);
-    let models = Models::new(models, args.memory, own, idle, std::env::args_os().skip(1).collect())?;
+    let mut arguments = invocation.leading;
+    arguments.extend(invocation.arguments);
+    let models = Models::new(models, args.memory, own, idle, (invocation.program, arguments))?;
     let listed: Vec<_> =
         models.list().iter().map(|(model, _)| format!("{} {}", model.name, Bytes(model.bytes))).collect();
     note(format_args!(

@@ -12,6 +12,7 @@ pub mod progress;
 pub mod wrap;
 
 use std::borrow::Cow;
+use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, IsTerminal, StdoutLock, Write};
 use std::process::ExitCode;
@@ -212,8 +213,8 @@ pub fn usage(wrong: &str) -> ExitCode {
     ExitCode::from(USAGE)
 }
 
-/// Prints the requested help, or an error about the command line on one line.
-pub fn usage_error(told: &clap::Error) -> ExitCode {
+/// Prints the requested help, or an error about the command line `args` on one line.
+pub fn usage_error(told: &clap::Error, args: &[OsString]) -> ExitCode {
     use clap::error::ErrorKind;
     // Requested help is printed to stdout, where a failed write is an error. Help because of a missing command is
     // printed to stderr.
@@ -229,13 +230,18 @@ pub fn usage_error(told: &clap::Error) -> ExitCode {
         return ExitCode::from(USAGE);
     }
     if told.kind() == ErrorKind::InvalidUtf8
-        && let Some(wrong) = std::env::args_os().find(|argument| argument.to_str().is_none())
+        && let Some(wrong) = args.iter().find(|argument| argument.to_str().is_none())
     {
         return usage(&format!("the argument {wrong:?} is not UTF-8; give a text with -f FILE; see --help"));
     }
+    note(format_args!("error: {}; see --help", usage_words(told)));
+    ExitCode::from(USAGE)
+}
+
+/// Formats an error about options on one line.
+pub fn usage_words(told: &clap::Error) -> String {
     let whole = told.render().to_string();
     let said = |part: &&str| !part.starts_with("Usage:") && !part.starts_with("For more information");
-    let parts: Vec<String> = whole.split("\n\n").map(str::trim).filter(said).map(one_line).collect();
-    note(format_args!("{}; see --help", parts.join("; ")));
-    ExitCode::from(USAGE)
+    let whole = whole.strip_prefix("error: ").unwrap_or(&whole);
+    whole.split("\n\n").map(str::trim).filter(said).map(one_line).collect::<Vec<_>>().join("; ")
 }

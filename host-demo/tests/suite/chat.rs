@@ -194,6 +194,40 @@ fn from_a_pipe_a_line_is_a_turn() {
 }
 
 #[test]
+fn from_a_pipe_a_line_may_be_a_command() {
+    let cold = arenite(&["chat", "--temp", "0", "-n", "8"], "Once upon a time\n");
+    let lines = "/set temperature 0\n/set parameter num_predict 8\nOnce upon a time\n/stat\n/quit\nOne day\n";
+    let output = arenite(&["chat", "-n", "3"], lines);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let told = String::from_utf8(output.stdout).expect("UTF-8");
+    let stats = told.strip_prefix(std::str::from_utf8(&cold.stdout).expect("UTF-8")).expect("the same answer");
+    assert_eq!((number(stats, "decoded"), number(stats, "turns")), (8, 1));
+    // A seed begins the numbers again, and a stop string replaces the one before.
+    let again = "/set seed 7\nOne day\n/reset\n/set seed 7\nOne day\n";
+    let told = String::from_utf8(arenite(&["chat", "-n", "12"], again).stdout).expect("UTF-8");
+    assert!(matches!(told.lines().collect::<Vec<_>>()[..], [a, b] if a == b), "{told}");
+    // Paths, and lines that begin with a space, are messages.
+    let messages = arenite(&["chat", "--temp", "0", "-n", "3"], "/usr/bin is a folder\n /reset\n/stats\n");
+    assert_eq!(number(std::str::from_utf8(&messages.stdout).expect("UTF-8"), "turns"), 2);
+    for (line, words) in [
+        ("/set", "/set temperature 0"),
+        ("/set temperature hot", "--temp"),
+        ("/set tempera 0", "similar argument exists: '--temperature'"),
+        ("/set rng llama2c\n/set top_k 4", "--rng llama2c"),
+        ("/nonsense", "unknown command /nonsense"),
+        ("/s", "/stats or /set or /save or /system"),
+        ("/save talk.json", "only on a terminal"),
+        ("/loa /etc/passwd", "only on a terminal"),
+        ("/model m.gguf", "only on a terminal"),
+        ("/image a.png", "only on a terminal"),
+    ] {
+        let output = arenite(&["chat"], &format!("{line}\nOnce\n"));
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{line}");
+        assert!(stderr(&output).contains(words), "{line}: {}", stderr(&output));
+    }
+}
+
+#[test]
 fn a_template_that_fails_is_replaced_with_one_warning() {
     let directory = directory();
     let model = file(&directory, "m.gguf", with_template("{{ raise_exception('no') }}<|im_start|>"));

@@ -5,7 +5,7 @@
 //! when all of the model is there, so that a slot with a record is complete. Marks on the record are bits that are cleared
 //! without erasing: one for each trial, one for the confirmation. A mark counts even if the power failed while it was made.
 //!
-//! `tests/suite/updates.rs` cuts the power 2000 times.
+//! `tests/updates.rs` cuts the power 2000 times.
 
 /// Flash that can be read like memory.
 pub trait Flash {

@@ -68,8 +68,8 @@ pub struct Models {
     budget: usize,
     /// A secret by which the processes know this one.
     token: String,
-    /// Arguments of this process, which are passed on to the processes of the models.
-    arguments: Vec<OsString>,
+    /// Program and arguments of this process. The processes of the models get further arguments.
+    command: (PathBuf, Vec<OsString>),
     /// The process of each model. To avoid deadlocks, this list is never locked while a lock inside a [`ProcessSlot`]
     /// is held, because `take` locks in the opposite order.
     slots: Mutex<Vec<Option<Arc<ProcessSlot>>>>,
@@ -136,7 +136,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Models {
     /// Creates a list of models that are loaded within `memory` bytes, or without a limit. The server's own process
-    /// takes `own` of these bytes.
+    /// takes `own` of these bytes. `command` started the server: its program and arguments.
     ///
     /// # Errors
     ///
@@ -146,7 +146,7 @@ impl Models {
         memory: Option<usize>,
         own: usize,
         idle: Option<Duration>,
-        arguments: Vec<OsString>,
+        command: (PathBuf, Vec<OsString>),
     ) -> Result<Self> {
         let all: usize = models.iter().map(|model| model.bytes).sum();
         let budget = memory.map_or(all, |memory| memory.saturating_sub(own));
@@ -168,7 +168,7 @@ impl Models {
             models,
             budget,
             token: format!("{:016x}{:016x}", by_chance(), by_chance()),
-            arguments,
+            command,
             freed: Notify::new(),
             turn: RwLock::new(()),
             idle,
@@ -310,9 +310,10 @@ impl Models {
     async fn start(&self, at: usize) -> Result<Process> {
         let ModelEntry { name, path, .. } = &self.models[at];
         // If an option is repeated, its last value counts. So these options come last and override those in
-        // `arguments`.
-        let mut child = Command::new(std::env::current_exe()?)
-            .args(&self.arguments)
+        // `command`.
+        let (program, arguments) = &self.command;
+        let mut child = Command::new(program)
+            .args(arguments)
             .args([OsStr::new("-m"), path.as_os_str(), OsStr::new("--alias"), OsStr::new(name)])
             .args(["--host", "127.0.0.1", "--port", "0", "--within"])
             .stdin(Stdio::piped())

@@ -1,7 +1,7 @@
 //! Updates in two slots of flash (tests/boards/commands), while the power fails at random places: the program always runs the
 //! new model or the one before it, and never the first one again.
 
-#[path = "../boards/commands/src/slots.rs"]
+#[path = "boards/commands/src/slots.rs"]
 mod slots;
 
 use std::cell::RefCell;
