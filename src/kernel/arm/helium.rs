@@ -1,10 +1,14 @@
-//! Products of blocks of 32 elements, and the integer sums of Q4_K, with Helium, the M-profile vector extension: one
-//! instruction multiplies 16 pairs of bytes and adds the products.
+//! Products with Helium, the M-profile vector extension: one instruction multiplies 16 pairs of bytes and adds the
+//! products.
 //!
-//! With blocks of 32, four rows are computed at a time. For the float part, each row has one lane. Helium flushes
-//! denormals to zero, and the reference does not, so [`matmul`] leaves products that could yield a denormal to
-//! `dsp.rs`. For the same reason the program must be compiled for a processor without Helium: otherwise the compiler
-//! would use Helium for floats.
+//! This file has Q8_0 and Q4_0, of which four rows are computed at a time. For the float part, each row has one lane.
+//! Helium flushes denormals to zero, and the reference does not, so [`matmul`] leaves products that could yield a
+//! denormal to `dsp.rs`. For the same reason the program must be compiled for a processor without Helium: otherwise the
+//! compiler would use Helium for floats.
+
+pub(super) mod blocks;
+pub(super) mod floats;
+pub(super) mod groups;
 
 use super::assembly::fpu;
 use crate::kernel::Job;
@@ -191,79 +195,3 @@ macro_rules! nibbles {
 kernel!(four_rows, bytes, "");
 // Subtracts eight times the sum of the activations.
 kernel!(four_rows_of_nibbles, nibbles, "vaddv.s8 r2, q0\nvaddva.s8 r2, q1\nlsl r2, r2, #3\nvsub.i32 q5, q5, r2\n");
-
-/// Assembly that multiplies 16 bytes of a row, each with two four-bit codes: the low halves of the bytes by the
-/// activations in `$x`, and the high halves by the activations in `$y`. The sums go to `$low` and `$high`.
-macro_rules! halves {
-    ($w:literal, $multiply:literal, $low:literal $x:literal, $high:literal $y:literal) => {
-        concat!(
-            "vldrb.u8 q4, [",
-            $w,
-            "], #16\n",
-            "vand q5, q4, q6\n",
-            "vshr.u8 q4, q4, #4\n",
-            $multiply,
-            ".s8 ",
-            $low,
-            ", q5, ",
-            $x,
-            "\n",
-            $multiply,
-            ".s8 ",
-            $high,
-            ", q4, ",
-            $y,
-            "\n",
-        )
-    };
-}
-
-/// Computes, for each of two rows, the sum over a block's groups of the group's sum of products times its scale.
-/// `scales` points to eight `i8` scales of each row; the two `i32` sums are written after them.
-///
-/// # Safety
-///
-/// `a` and `b` point to the 128 bytes of codes of a block, and `scales` to 24 bytes.
-#[inline(never)]
-pub(super) unsafe fn two_rows(q: &[i8; 256], a: *const u8, b: *const u8, scales: *mut [u64; 2]) {
-    // SAFETY: reads the codes, the quants and the scales, and writes two words.
-    unsafe {
-        fpu!(
-            ".cpu cortex-m55",
-            "vmov.i8 q6, #15",
-            "dls lr, lr",
-            "2:", // 64 codes
-            "vldrb.u8 q0, [r0], #16",
-            "vldrb.u8 q1, [r0], #16",
-            "vldrb.u8 q2, [r0], #16",
-            "vldrb.u8 q3, [r0], #16",
-            halves!("r1", "vmladav", "r2" "q0", "r4" "q2"),
-            halves!("r1", "vmladava", "r2" "q1", "r4" "q3"),
-            halves!("r3", "vmladav", "r10" "q0", "r12" "q2"),
-            halves!("r3", "vmladava", "r10" "q1", "r12" "q3"),
-            "ldrsb r11, [r8, #8]",
-            "mla r9, r10, r11, r9",
-            "ldrsb r11, [r8], #1",
-            "mla r5, r2, r11, r5",
-            "ldrsb r11, [r8, #8]",
-            "mla r9, r12, r11, r9",
-            "ldrsb r11, [r8], #1",
-            "mla r5, r4, r11, r5",
-            "le lr, 2b",
-            "strd r5, r9, [r8, #8]", // after the scales of both rows
-            ;
-            inout("r0") q.as_ptr() => _,
-            inout("r1") a => _,
-            inout("r3") b => _,
-            inout("r5") 0 => _,
-            inout("r8") scales => _,
-            inout("r9") 0 => _,
-            inout("lr") 4 => _,
-            out("r2") _,
-            out("r4") _,
-            out("r10") _,
-            out("r11") _,
-            out("r12") _,
-        );
-    }
-}

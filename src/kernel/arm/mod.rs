@@ -96,6 +96,10 @@ formats_list!(choose products floats blocks);
 unsafe fn floats<W: Weight>(job: &mut Job<'_>) {
     // SAFETY: the table's machine has the instructions, and the caller promises a valid job.
     unsafe {
+        #[cfg(helium)]
+        if helium::floats::matmul::<W>(job) {
+            return;
+        }
         #[cfg(arm_fpu)]
         if W::BYTES == 4 {
             return if job.w.as_ptr().addr().is_multiple_of(4) && job.cols.is_multiple_of(4) && job.cols >= 32 {
@@ -124,6 +128,14 @@ unsafe fn blocks<F: Format>(job: &mut Job<'_>) {
         #[cfg(helium)]
         if helium::matmul::<F>(job) {
             return;
+        }
+        #[cfg(helium)]
+        if const { helium::blocks::has::<F>() } {
+            return helium::blocks::matmul::<F>(job);
+        }
+        #[cfg(helium)]
+        if const { helium::groups::has::<F>() } {
+            return helium::groups::matmul::<F>(job);
         }
         #[cfg(all(cortex_m_dsp, cortex_m_fpu))]
         if const { dsp::has::<F>() } {

@@ -1,0 +1,317 @@
+//! Products of f32, f16 and bf16: two rows at a time, first the lower eight of the sixteen lanes, then the upper eight.
+//!
+//! Helium flushes denormals to zero, and reports that in the flags of the floating-point unit. Then the product is
+//! computed again, without Helium.
+
+use core::arch::asm;
+use core::mem::MaybeUninit;
+
+use super::super::assembly::{ZEROS, fpu};
+use crate::kernel::Job;
+use crate::kernel::float::Weight;
+
+/// The largest number of columns. A token's copy of them is on the stack.
+const MOST: usize = 1024;
+
+/// What a kernel reads in addition to the weights. `next` is the distance from a row's first eight columns, after all
+/// groups of sixteen, to its second eight, and `row` the same distance to the row after the next.
+#[repr(C)]
+struct Operands {
+    x: *const f32,
+    end: *const f32,
+    /// Groups of sixteen columns: in fours, and the rest.
+    groups: [usize; 2],
+    next: usize,
+    row: usize,
+}
+
+/// Multiplies all rows with all tokens. Returns false if the output is to be computed without Helium: the rows are not
+/// aligned or too wide, their length is not a multiple of 16, or denormals occurred.
+///
+/// # Safety
+///
+/// The weights are of type `W`, and `job` satisfies the promises of [`Job`].
+pub(in crate::kernel::arm) unsafe fn matmul<W: Weight>(job: &mut Job<'_>) -> bool {
+    let aligned = job.w.as_ptr().addr().is_multiple_of(4);
+    if !job.cols.is_multiple_of(16) || job.cols > MOST || !aligned {
+        return false;
+    }
+    let kernel = match (W::BYTES, W::BRAIN) {
+        (4, _) => rows_of_f32,
+        (_, true) => rows_of_bf16,
+        _ => rows_of_f16,
+    };
+    let (row_bytes, groups, pairs) = (job.cols * W::BYTES, job.cols / 16, job.rows & !1);
+    let mut copy = MaybeUninit::<[f32; MOST]>::uninit();
+    let copy: *mut f32 = copy.as_mut_ptr().cast();
+    let mut denormals = false;
+    for (t, x) in job.x.x.chunks_exact(job.cols).enumerate() {
+        // SAFETY: the copy has room for the columns; the job has these rows, and an output for each row.
+        unsafe {
+            copy_columns(x, copy, W::BYTES == 2);
+            clear_flags();
+            let (w, out) = (job.w.as_ptr(), job.out.add(t * job.stride));
+            let mut operands = Operands {
+                x: copy,
+                end: out.add(pairs),
+                groups: [groups / 4, groups % 4],
+                next: (8 * W::BYTES).wrapping_sub(row_bytes),
+                row: row_bytes.wrapping_sub(8 * W::BYTES),
+            };
+            if pairs > 0 {
+                kernel(&operands, w, w.add(row_bytes), out);
+            }
+            if pairs < job.rows {
+                // An odd last row is passed as both of the two rows.
+                let (w, mut both) = (w.add(pairs * row_bytes), [0.0; 2]);
+                operands.end = both.as_ptr().add(2);
+                kernel(&operands, w, w, both.as_mut_ptr());
+                *out.add(pairs) = both[0];
+            }
+            denormals |= flushed();
+        }
+    }
+    !denormals
+}
+
+/// Copies the columns of a token: the lower eight of every sixteen, then the upper eight. For weights of two bytes, the
+/// even columns of each eight come first, because they are in the bottom halves of words.
+///
+/// # Safety
+///
+/// `to` has room for `x`, whose length is a multiple of 16.
+unsafe fn copy_columns(x: &[f32], to: *mut f32, even_first: bool) {
+    let half = x.len() / 2;
+    for (group, sixteen) in x.as_chunks::<16>().0.iter().enumerate() {
+        for (i, x) in sixteen.iter().enumerate() {
+            let lane = i % 8;
+            let place = if even_first { lane / 2 + lane % 2 * 4 } else { lane };
+            // SAFETY: the place is less than the length of `x`.
+            unsafe { *to.add(i / 8 * half + 8 * group + place) = *x };
+        }
+    }
+}
+
+/// The flags "input denormal" and "underflow".
+const FLAGS: u32 = 0x88;
+
+fn clear_flags() {
+    // SAFETY: changes these flags only.
+    unsafe {
+        asm!("vmrs {x}, fpscr", "bic {x}, {x}, {flags}", "vmsr fpscr, {x}", x = out(reg) _, flags = const FLAGS, options(nostack))
+    };
+}
+
+/// True if denormals have been flushed since [`clear_flags`].
+fn flushed() -> bool {
+    let x: u32;
+    // SAFETY: reads the flags.
+    unsafe { asm!("vmrs {}, fpscr", out(reg) x, options(nostack)) };
+    x & FLAGS != 0
+}
+
+/// Loads eight weights of a row to q6 and q7, and moves to the next sixteen.
+macro_rules! f32s {
+    ($w:literal) => {
+        concat!("vldrw.u32 q7, [", $w, ", #16]\n", "vldrw.u32 q6, [", $w, "], #64\n")
+    };
+}
+macro_rules! f16s {
+    ($w:literal) => {
+        concat!("vldrh.u16 q7, [", $w, "], #32\n", "vcvtb.f32.f16 q6, q7\n", "vcvtt.f32.f16 q7, q7\n")
+    };
+}
+macro_rules! bf16s {
+    ($w:literal) => {
+        concat!("vldrh.u16 q7, [", $w, "], #32\n", "vshllb.u16 q6, q7, #16\n", "vshllt.u16 q7, q7, #16\n")
+    };
+}
+
+/// Multiplies eight of sixteen columns of both rows.
+macro_rules! eight {
+    ($load:ident) => {
+        concat!(
+            "vldmia r0!, {{s16-s23}}\n",
+            $load!("r1"),
+            "vfma.f32 q0, q6, q4\n",
+            "vfma.f32 q1, q7, q5\n",
+            $load!("r2"),
+            "vfma.f32 q2, q6, q4\n",
+            "vfma.f32 q3, q7, q5\n",
+        )
+    };
+}
+
+/// Multiplies the lower or the upper half of the lanes of both rows.
+macro_rules! lanes {
+    ($load:ident) => {
+        concat!(
+            "vldmia r11, {{s0-s15}}\n",
+            "wls lr, r8, 4f\n",
+            "3:\n",
+            eight!($load),
+            eight!($load),
+            eight!($load),
+            eight!($load),
+            "le lr, 3b\n",
+            "4:\n",
+            "wls lr, r9, 6f\n",
+            "5:\n",
+            eight!($load),
+            "le lr, 5b\n",
+            "6:\n",
+        )
+    };
+}
+
+/// Adds up eight lanes, in order or with the even lanes first, as in [`tree`](super::super::assembly). The sum goes to
+/// the first register.
+macro_rules! in_order {
+    ($q:literal $r:literal, $a:literal $b:literal $c:literal $d:literal $e:literal $f:literal $g:literal $h:literal) => {
+        concat!(
+            "vadd.f32 ",
+            $q,
+            ", ",
+            $q,
+            ", ",
+            $r,
+            "\n",
+            "vadd.f32 ",
+            $a,
+            ", ",
+            $a,
+            ", ",
+            $c,
+            "\n",
+            "vadd.f32 ",
+            $b,
+            ", ",
+            $b,
+            ", ",
+            $d,
+            "\n",
+            "vadd.f32 ",
+            $a,
+            ", ",
+            $a,
+            ", ",
+            $b,
+            "\n",
+        )
+    };
+}
+macro_rules! even_first {
+    ($q:literal $r:literal, $a:literal $b:literal $c:literal $d:literal $e:literal $f:literal $g:literal $h:literal) => {
+        concat!(
+            "vadd.f32 ",
+            $a,
+            ", ",
+            $a,
+            ", ",
+            $c,
+            "\n",
+            "vadd.f32 ",
+            $b,
+            ", ",
+            $b,
+            ", ",
+            $d,
+            "\n",
+            "vadd.f32 ",
+            $e,
+            ", ",
+            $e,
+            ", ",
+            $g,
+            "\n",
+            "vadd.f32 ",
+            $f,
+            ", ",
+            $f,
+            ", ",
+            $h,
+            "\n",
+            "vadd.f32 ",
+            $a,
+            ", ",
+            $a,
+            ", ",
+            $b,
+            "\n",
+            "vadd.f32 ",
+            $e,
+            ", ",
+            $e,
+            ", ",
+            $f,
+            "\n",
+            "vadd.f32 ",
+            $a,
+            ", ",
+            $a,
+            ", ",
+            $e,
+            "\n",
+        )
+    };
+}
+
+/// Defines a loop over rows.
+macro_rules! rows {
+    ($name:ident, $load:ident, $sum:ident) => {
+        /// # Safety
+        ///
+        /// `operands` has a copy of a token's columns, at least sixteen. `a` and `b` point to two rows of as many
+        /// weights, aligned to four bytes, which the rows of the outputs from `out` on to the operands' `end`, an even
+        /// number and not 0, follow.
+        #[inline(never)]
+        unsafe fn $name(operands: &Operands, a: *const u8, b: *const u8, out: *mut f32) {
+            let mut lower = MaybeUninit::<[f32; 16]>::uninit();
+            // SAFETY: reads these weights and columns, and writes the outputs and `lower`.
+            unsafe {
+                fpu!(
+                    ".cpu cortex-m55",
+                    "2:",
+                    "ldrd r8, r9, [r4, #8]",
+                    "ldr r0, [r4]",
+                    lanes!($load),
+                    "ldr r10, [r4, #16]",
+                    "vstmia r5, {{s0-s15}}",
+                    "add r1, r1, r10",
+                    "add r2, r2, r10",
+                    lanes!($load),
+                    "vldmia r5, {{s16-s31}}",
+                    "ldr r10, [r4, #20]",
+                    "vadd.f32 q0, q0, q4",
+                    "vadd.f32 q1, q1, q5",
+                    "vadd.f32 q2, q2, q6",
+                    "vadd.f32 q3, q3, q7",
+                    $sum!("q0" "q1", "s0" "s1" "s2" "s3" "s4" "s5" "s6" "s7"),
+                    $sum!("q2" "q3", "s8" "s9" "s10" "s11" "s12" "s13" "s14" "s15"),
+                    "vmov.f32 s1, s8",
+                    "add r1, r1, r10",
+                    "add r2, r2, r10",
+                    "vstmia r3!, {{s0-s1}}",
+                    "ldr r10, [r4, #4]",
+                    "cmp r3, r10",
+                    "bne 2b",
+                    ;
+                    out("r0") _,
+                    inout("r1") a => _,
+                    inout("r2") b => _,
+                    inout("r3") out => _,
+                    in("r4") operands,
+                    in("r5") lower.as_mut_ptr(),
+                    out("r8") _,
+                    out("r9") _,
+                    out("r10") _,
+                    in("r11") ZEROS.as_ptr(),
+                    out("lr") _,
+                );
+            }
+        }
+    };
+}
+rows!(rows_of_f32, f32s, in_order);
+rows!(rows_of_f16, f16s, even_first);
+rows!(rows_of_bf16, bf16s, even_first);

@@ -1,0 +1,386 @@
+//! Blocks of 256 weights: a kernel adds up the products of a block, each times the scale of its group. The
+//! floating-point unit computes the float part.
+
+use super::super::assembly::fpu;
+use super::blocks::OF_IQ4_NL;
+use crate::kernel::Job;
+use crate::kernel::scalar::{Here, Unit};
+use crate::quant::{Format, TensorType};
+
+/// Adds up the products of codes and quants. Each group of 32 or 16 products is multiplied by its scale.
+type Kernel = unsafe fn(*const i8, *const u8, &[u64; 2]) -> i32;
+
+const fn kernel(kind: TensorType) -> Option<Kernel> {
+    match kind {
+        TensorType::Q2_K => Some(q2_k),
+        TensorType::Q3_K => Some(q3_k),
+        TensorType::Q4_K => Some(q4_k),
+        TensorType::Q5_K => Some(q5_k),
+        TensorType::Q6_K => Some(q6_k),
+        TensorType::IQ4_XS => Some(iq4_xs),
+        TensorType::TQ1_0 => Some(tq1_0),
+        TensorType::TQ2_0 => Some(tq2_0),
+        _ => None,
+    }
+}
+
+/// True if this module has a kernel for the format.
+pub(in crate::kernel::arm) const fn has<F: Format>() -> bool {
+    kernel(F::KIND).is_some()
+}
+
+/// The powers of 3 by which [`tq1_0`] multiplies the last four bytes of a block.
+const POWERS: [u64; 2] = [0x0303_0303_0101_0101, 0x1b1b_1b1b_0909_0909];
+
+/// Multiplies all rows with all tokens. Between two blocks, the output holds the unfinished sums.
+///
+/// # Safety
+///
+/// There is a kernel for `F` (see [`has`]), and `job` satisfies the promises of [`Job`].
+pub(in crate::kernel::arm) unsafe fn matmul<F: Format>(job: &mut Job<'_>) {
+    let Some(kernel) = (const { kernel(F::KIND) }) else { return };
+    let one_scale = const { matches!(F::KIND, TensorType::TQ1_0 | TensorType::TQ2_0) };
+    let bias = const { if matches!(F::KIND, TensorType::IQ4_XS) { 0 } else { F::BIAS as i32 } };
+    let row_bytes = job.w.len() / job.rows.max(1);
+    for t in 0..job.x.tokens {
+        let x = job.x.row(t);
+        let blocks = x.q.as_chunks::<256>().0.iter().zip(x.d).zip(x.sums.as_chunks::<16>().0);
+        for (number, ((q, &d), sums)) in blocks.enumerate() {
+            let all = sums.iter().map(|sum| i32::from(*sum)).sum::<i32>();
+            let mut sums = *sums;
+            if F::GROUP == 32 {
+                let pairs: [[i16; 2]; 8] = bytemuck::must_cast(sums);
+                sums = [0; 16];
+                pairs.iter().zip(&mut sums).for_each(|([a, b], sum)| *sum = a + b);
+            }
+            for r in 0..job.rows {
+                // SAFETY: the job has these rows, each with as many blocks as the token, and an output for each row.
+                unsafe {
+                    let block = &*job.w.as_ptr().add(r * row_bytes).cast::<F::Block>().add(number);
+                    let scales = if one_scale { POWERS } else { F::scale_words(block) };
+                    let mut sum = kernel(q.as_ptr(), block.as_ref().as_ptr(), &scales);
+                    if one_scale {
+                        sum = sum.wrapping_sub(all);
+                    } else if bias > 0 {
+                        sum = sum.wrapping_sub(weighted(&scales, &sums).wrapping_mul(bias));
+                    }
+                    let out = job.out.add(t * job.stride + r);
+                    let mut acc = if number == 0 { 0.0 } else { *out };
+                    acc = Here::fma(F::d(block, 0, Here::le_f16) * d, sum as f32, acc);
+                    if F::M.is_some() {
+                        let sum = weighted(&F::minimum_words(block), &sums);
+                        acc = Here::fma(F::m(block, Here::le_f16) * d, sum as f32, acc);
+                    }
+                    *out = acc;
+                }
+            }
+        }
+    }
+}
+
+/// Adds up the products of sixteen signed bytes with the sums of groups.
+#[inline(always)]
+fn weighted(factors: &[u64; 2], sums: &[i16; 16]) -> i32 {
+    let sum;
+    // SAFETY: reads these bytes and sums.
+    unsafe {
+        core::arch::asm!(
+            ".cpu cortex-m55",
+            "vldrb.s16 q0, [{factors}]",
+            "vldrh.u16 q1, [{sums}]",
+            "vmladav.s16 r4, q0, q1",
+            "vldrb.s16 q0, [{factors}, #8]",
+            "vldrh.u16 q1, [{sums}, #16]",
+            "vmladava.s16 r4, q0, q1",
+            factors = in(reg) factors,
+            sums = in(reg) sums,
+            out("r4") sum,
+            out("s0") _, out("s1") _, out("s2") _, out("s3") _, out("s4") _, out("s5") _, out("s6") _, out("s7") _,
+            options(pure, readonly, nostack, preserves_flags),
+        );
+    }
+    sum
+}
+
+/// Defines a kernel. r0 points to the quants, r1 to the block, r3 to the scales; the sum goes to r4, which is 0 at the
+/// start. r12 is the address of `$table`.
+macro_rules! kernel {
+    ($name:ident, $($code:expr,)*) => {
+        kernel!($name(out("r12") _,), $($code,)*);
+    };
+    ($name:ident of $table:ident, $($code:expr,)*) => {
+        kernel!($name(in("r12") $table.as_ptr(),), $($code,)*);
+    };
+    ($name:ident($($r12:tt)*), $($code:expr,)*) => {
+        /// # Safety
+        ///
+        /// `q` points to 256 quants, and `block` to a block.
+        #[inline(never)]
+        unsafe fn $name(q: *const i8, block: *const u8, scales: &[u64; 2]) -> i32 {
+            let sum;
+            // SAFETY: reads the quants, the block and the scales.
+            unsafe {
+                fpu!(
+                    ".cpu cortex-m55",
+                    $($code,)*
+                    ;
+                    inout("r0") q => _,
+                    inout("r1") block => _,
+                    inout("r3") scales => _,
+                    inout("r4") 0 => sum,
+                    out("r2") _,
+                    out("r8") _,
+                    out("r9") _,
+                    out("r10") _,
+                    $($r12)*
+                    out("lr") _,
+                );
+            }
+            sum
+        }
+    };
+}
+
+/// Multiplies sixteen codes with the quants at `$x`, and adds the sum, times the scale at `$scale`.
+macro_rules! group {
+    ($codes:literal, $x:literal, $scale:literal) => {
+        concat!(
+            "vldrb.u8 q0, ",
+            $x,
+            "\n",
+            "vmladav.s8 r8, ",
+            $codes,
+            ", q0\n",
+            "ldrsb r9, ",
+            $scale,
+            "\n",
+            "mla r4, r8, r9, r4\n",
+        )
+    };
+}
+
+/// [`group`] without a scale.
+macro_rules! no_scale {
+    ($codes:literal, $x:literal, $scale:literal) => {
+        concat!("vldrb.u8 q0, ", $x, "\n", "vmladava.s8 r4, ", $codes, ", q0\n")
+    };
+}
+
+/// Runs code for both halves of a block. After `$half`, the quants and scales of the half's first group of 32 have been
+/// passed.
+macro_rules! halves {
+    ($half:expr) => {
+        concat!("mov lr, #2\ndls lr, lr\n2:\n", $half, "add r0, r0, #96\n", "add r3, r3, #6\n", "le lr, 2b\n")
+    };
+}
+
+/// Multiplies the two-bit codes of 16 bytes, by `$group`.
+macro_rules! quarters {
+    ($group:ident) => {
+        concat!(
+            "vldrb.u8 q3, [r1], #16\n",
+            "vshr.u8 q6, q3, #2\nvand q6, q6, q7\n",
+            $group!("q6", "[r0, #32]", "[r3, #2]"),
+            "vshr.u8 q6, q3, #4\nvand q6, q6, q7\n",
+            $group!("q6", "[r0, #64]", "[r3, #4]"),
+            "vshr.u8 q6, q3, #6\n",
+            $group!("q6", "[r0, #96]", "[r3, #6]"),
+            "vand q6, q3, q7\n",
+            $group!("q6", "[r0], #16", "[r3], #1"),
+        )
+    };
+}
+kernel! {
+    q2_k,
+    "add r1, r1, #16",
+    "vmov.i8 q7, #3",
+    halves!(concat!(quarters!(group), quarters!(group))),
+}
+kernel! {
+    tq2_0,
+    "vmov.i8 q7, #3",
+    halves!(concat!(quarters!(no_scale), quarters!(no_scale))),
+}
+
+/// Multiplies the codes of 16 bytes of Q3_K. `$high` has the high bits, from bit 0 on; it is shifted to those of the
+/// next half.
+macro_rules! q3_k {
+    ($high:literal) => {
+        concat!(
+            "vldrb.u8 q3, [r1], #16\n",
+            "vmov q2, q3\n",
+            concat!("vsli.8 q2, ", $high, ", #2\n"),
+            "vand q2, q2, q7\n",
+            q3_k!(@ $high),
+            group!("q6", "[r0, #32]", "[r3, #2]"),
+            q3_k!(@ $high),
+            group!("q6", "[r0, #64]", "[r3, #4]"),
+            q3_k!(@ $high),
+            group!("q6", "[r0, #96]", "[r3, #6]"),
+            concat!("vshr.u8 ", $high, ", ", $high, ", #1\n"),
+            group!("q2", "[r0], #16", "[r3], #1"),
+        )
+    };
+    (@ $high:literal) => {
+        concat!(
+            "vshr.u8 q3, q3, #2\n",
+            "vshr.u8 ", $high, ", ", $high, ", #1\n",
+            "vmov q6, q3\n",
+            "vsli.8 q6, ", $high, ", #2\n",
+            "vand q6, q6, q7\n",
+        )
+    };
+}
+kernel! {
+    q3_k,
+    "vldrb.u8 q4, [r1], #16",
+    "vldrb.u8 q5, [r1], #16",
+    "vmov.i8 q7, #7",
+    halves!(concat!(q3_k!("q4"), q3_k!("q5"))),
+}
+
+/// Multiplies the codes of two times 16 bytes of Q6_K.
+macro_rules! q6_k {
+    () => {
+        concat!(
+            "vldrb.u8 q4, [r1, #32]\n",
+            "vldrb.u8 q3, [r1], #16\n",
+            "vldrb.u8 q5, [r2], #16\n",
+            "vmov q6, q5\nvsri.8 q6, q3, #4\nvand q6, q6, q7\n",
+            group!("q6", "[r0, #64]", "[r3, #4]"),
+            "vsli.8 q3, q5, #4\nvand q3, q3, q7\n",
+            "vshr.u8 q5, q5, #2\n",
+            "vmov q6, q5\nvsri.8 q6, q4, #4\nvand q6, q6, q7\n",
+            group!("q6", "[r0, #96]", "[r3, #6]"),
+            "vsli.8 q4, q5, #4\nvand q4, q4, q7\n",
+            group!("q4", "[r0, #32]", "[r3, #2]"),
+            group!("q3", "[r0], #16", "[r3], #1"),
+        )
+    };
+}
+kernel! {
+    q6_k,
+    "add r2, r1, #128",
+    "vmov.i8 q7, #63",
+    halves!(concat!(q6_k!(), q6_k!(), "add r1, r1, #32\n")),
+}
+
+/// Multiplies the codes in the halves of 32 bytes, whose scales are one after the other. `$high` sets q6 to the codes
+/// of the high halves of q3, `$low` then sets q3 to the codes of the low halves; the argument is the register with
+/// the fifth bits.
+macro_rules! two_chunks {
+    ($high:ident, $low:ident) => {
+        concat!(
+            "mov lr, #4\ndls lr, lr\n2:\n",
+            two_chunks!(@ $high, $low, "q4" ""),
+            two_chunks!(@ $high, $low, "q5" "a"),
+            "ldrsb r9, [r3], #1\n",
+            "mla r4, r10, r9, r4\n",
+            "ldrsb r9, [r3], #1\n",
+            "mla r4, r8, r9, r4\n",
+            "add r0, r0, #32\n",
+            "le lr, 2b\n",
+        )
+    };
+    (@ $high:ident, $low:ident, $bits:literal $a:literal) => {
+        concat!(
+            "vldrb.u8 q3, [r1], #16\n",
+            $high!($bits),
+            "vldrb.u8 q0, [r0, #32]\n",
+            "vmladav", $a, ".s8 r8, q6, q0\n",
+            $low!($bits),
+            "vldrb.u8 q0, [r0], #16\n",
+            "vmladav", $a, ".s8 r10, q3, q0\n",
+        )
+    };
+}
+macro_rules! high_of_q4_k {
+    ($bits:literal) => {
+        "vshr.u8 q6, q3, #4\n"
+    };
+}
+macro_rules! low_of_q4_k {
+    ($bits:literal) => {
+        "vand q3, q3, q7\n"
+    };
+}
+kernel! {
+    q4_k,
+    "add r1, r1, #16",
+    "vmov.i8 q7, #15",
+    two_chunks!(high_of_q4_k, low_of_q4_k),
+}
+macro_rules! high_of_q5_k {
+    ($bits:literal) => {
+        concat!("vshl.i8 q6, ", $bits, ", #3\nvsri.8 q6, q3, #4\nvand q6, q6, q7\n")
+    };
+}
+macro_rules! low_of_q5_k {
+    ($bits:literal) => {
+        concat!("vsli.8 q3, ", $bits, ", #4\nvand q3, q3, q7\n", "vshr.u8 ", $bits, ", ", $bits, ", #2\n")
+    };
+}
+kernel! {
+    q5_k,
+    "add r1, r1, #48",
+    "vldrb.u8 q4, [r1, #-32]",
+    "vldrb.u8 q5, [r1, #-16]",
+    "vmov.i8 q7, #31",
+    two_chunks!(high_of_q5_k, low_of_q5_k),
+}
+
+kernel! {
+    iq4_xs of OF_IQ4_NL,
+    "add r1, r1, #8",
+    "vmov.i8 q7, #15",
+    "mov lr, #8",
+    "dls lr, lr",
+    "2:",
+    "vldrb.u8 q3, [r1], #16",
+    "vand q6, q3, q7",
+    "vldrb.u8 q1, [r12, q6]",
+    "vldrb.u8 q0, [r0], #16",
+    "vmladav.s8 r8, q1, q0",
+    "vshr.u8 q3, q3, #4",
+    "vldrb.u8 q1, [r12, q3]",
+    "vldrb.u8 q0, [r0], #16",
+    "vmladava.s8 r8, q1, q0",
+    "ldrsb r9, [r3], #1",
+    "mla r4, r8, r9, r4",
+    "le lr, 2b",
+}
+
+/// Multiplies the first digits of the fractions in q3, then the next digits, and so on: see `Tq1_0::unpack`. The quants
+/// of two digits are `$apart` bytes apart.
+macro_rules! digits {
+    (first $apart:literal) => {
+        concat!("vmulh.u8 q6, q3, q7\n", "vldrb.u8 q0, [r0], #", $apart, "\n", "vmladava.s8 r4, q6, q0\n")
+    };
+    ($apart:literal) => {
+        concat!(
+            "vldrb.u8 q3, [r1], #16\n",
+            digits!(first $apart),
+            digits!(@ $apart),
+            digits!(@ $apart),
+            digits!(@ $apart),
+            digits!(@ $apart),
+        )
+    };
+    (@ $apart:literal) => {
+        concat!("vmul.i8 q3, q3, q7\n", digits!(first $apart))
+    };
+}
+kernel! {
+    tq1_0,
+    "vmov.i8 q7, #3",
+    digits!("32"),
+    "sub r0, r0, #144",
+    digits!("32"),
+    "sub r0, r0, #16",
+    digits!("16"),
+    "ldr r9, [r1]",
+    "vdup.32 q3, r9",
+    "vldrb.u8 q1, [r3]",
+    "vmul.i8 q3, q3, q1",
+    digits!(first "16"),
+}
