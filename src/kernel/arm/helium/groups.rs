@@ -1,14 +1,16 @@
 //! Blocks of 256 weights: a kernel adds up the products of a block, each times the scale of its group. The
 //! floating-point unit computes the float part.
 
+use core::arch::asm;
+
 use super::super::assembly::fpu;
+use super::super::dsp::clear;
 use super::blocks::OF_IQ4_NL;
 use crate::kernel::Job;
-use crate::kernel::scalar::{Here, Unit};
 use crate::quant::{Format, TensorType};
 
 /// Adds up the products of codes and quants. Each group of 32 or 16 products is multiplied by its scale.
-type Kernel = unsafe fn(*const i8, *const u8, &[u64; 2]) -> i32;
+type Kernel = unsafe fn(*const i8, *const u8, *const u64) -> i32;
 
 const fn kernel(kind: TensorType) -> Option<Kernel> {
     match kind {
@@ -38,69 +40,127 @@ const POWERS: [u64; 2] = [0x0303_0303_0101_0101, 0x1b1b_1b1b_0909_0909];
 ///
 /// There is a kernel for `F` (see [`has`]), and `job` satisfies the promises of [`Job`].
 pub(in crate::kernel::arm) unsafe fn matmul<F: Format>(job: &mut Job<'_>) {
-    let Some(kernel) = (const { kernel(F::KIND) }) else { return };
+    let (Some(kernel), Some((place, _))) = (const { (kernel(F::KIND), F::D) }) else { return };
     let one_scale = const { matches!(F::KIND, TensorType::TQ1_0 | TensorType::TQ2_0) };
+    // The table of IQ4_XS has signed weights.
     let bias = const { if matches!(F::KIND, TensorType::IQ4_XS) { 0 } else { F::BIAS as i32 } };
     let row_bytes = job.w.len() / job.rows.max(1);
     for t in 0..job.x.tokens {
         let x = job.x.row(t);
         let blocks = x.q.as_chunks::<256>().0.iter().zip(x.d).zip(x.sums.as_chunks::<16>().0);
-        for (number, ((q, &d), sums)) in blocks.enumerate() {
+        for (number, ((q, d), sums)) in blocks.enumerate() {
             let all = sums.iter().map(|sum| i32::from(*sum)).sum::<i32>();
-            let mut sums = *sums;
-            if F::GROUP == 32 {
-                let pairs: [[i16; 2]; 8] = bytemuck::must_cast(sums);
-                sums = [0; 16];
-                pairs.iter().zip(&mut sums).for_each(|([a, b], sum)| *sum = a + b);
-            }
-            for r in 0..job.rows {
-                // SAFETY: the job has these rows, each with as many blocks as the token, and an output for each row.
-                unsafe {
+            let sums = if F::GROUP == 32 { in_pairs(sums) } else { *sums };
+            // SAFETY: the job has these rows, each with as many blocks as the token, and an output for each row.
+            unsafe {
+                let out = job.out.add(t * job.stride);
+                if number == 0 {
+                    clear(out, job.rows);
+                }
+                for r in 0..job.rows {
                     let block = &*job.w.as_ptr().add(r * row_bytes).cast::<F::Block>().add(number);
-                    let scales = if one_scale { POWERS } else { F::scale_words(block) };
-                    let mut sum = kernel(q.as_ptr(), block.as_ref().as_ptr(), &scales);
+                    let w = block.as_ref().as_ptr();
+                    let all_scales = if one_scale { POWERS } else { F::scale_words(block) };
+                    let first = all_scales[0];
+                    let scales = if F::GROUP == 32 && !one_scale { &first } else { all_scales.as_ptr() };
+                    let (mut sum, mut minimum) = (kernel(q.as_ptr(), w, scales), 0);
                     if one_scale {
-                        sum = sum.wrapping_sub(all);
+                        sum -= all;
+                    } else if F::M.is_some() {
+                        let [first, second] = F::minimum_words(block);
+                        minimum = if F::GROUP == 32 { half(&[first], &sums) } else { whole(&[first, second], &sums) };
                     } else if bias > 0 {
-                        sum = sum.wrapping_sub(weighted(&scales, &sums).wrapping_mul(bias));
+                        sum -= bias * whole(&all_scales, &sums);
                     }
-                    let out = job.out.add(t * job.stride + r);
-                    let mut acc = if number == 0 { 0.0 } else { *out };
-                    acc = Here::fma(F::d(block, 0, Here::le_f16) * d, sum as f32, acc);
-                    if F::M.is_some() {
-                        let sum = weighted(&F::minimum_words(block), &sums);
-                        acc = Here::fma(F::m(block, Here::le_f16) * d, sum as f32, acc);
-                    }
-                    *out = acc;
+                    let add = if F::M.is_some() { add_both } else { add_sum };
+                    add(w.add(place), d, (sum, minimum), out.add(r));
                 }
             }
         }
     }
 }
 
-/// Adds up the products of sixteen signed bytes with the sums of groups.
-#[inline(always)]
-fn weighted(factors: &[u64; 2], sums: &[i16; 16]) -> i32 {
-    let sum;
-    // SAFETY: reads these bytes and sums.
-    unsafe {
-        core::arch::asm!(
-            ".cpu cortex-m55",
-            "vldrb.s16 q0, [{factors}]",
-            "vldrh.u16 q1, [{sums}]",
-            "vmladav.s16 r4, q0, q1",
-            "vldrb.s16 q0, [{factors}, #8]",
-            "vldrh.u16 q1, [{sums}, #16]",
-            "vmladava.s16 r4, q0, q1",
-            factors = in(reg) factors,
-            sums = in(reg) sums,
-            out("r4") sum,
-            out("s0") _, out("s1") _, out("s2") _, out("s3") _, out("s4") _, out("s5") _, out("s6") _, out("s7") _,
-            options(pure, readonly, nostack, preserves_flags),
-        );
-    }
-    sum
+/// The sums of pairs of sums, and zeros.
+#[inline(never)]
+fn in_pairs(sums: &[i16; 16]) -> [i16; 16] {
+    let mut out = [0; 16];
+    sums.as_chunks().0.iter().zip(&mut out).for_each(|([a, b], sum)| *sum = a + b);
+    out
 }
+
+/// Defines a function that adds up the products of signed bytes, one for each group, with the sums of the groups.
+macro_rules! weighted {
+    ($name:ident, $words:literal, $($code:literal)*) => {
+        #[inline(always)]
+        fn $name(factors: &[u64; $words], sums: &[i16; 16]) -> i32 {
+            let sum;
+            // SAFETY: reads these bytes and sums.
+            unsafe {
+                asm!(
+                    ".cpu cortex-m55",
+                    $($code,)*
+                    factors = in(reg) factors,
+                    sums = in(reg) sums,
+                    out("r4") sum,
+                    out("s0") _, out("s1") _, out("s2") _, out("s3") _,
+                    out("s4") _, out("s5") _, out("s6") _, out("s7") _,
+                    options(pure, readonly, nostack, preserves_flags),
+                );
+            }
+            sum
+        }
+    };
+}
+weighted!(half, 1, "vldrb.s16 q0, [{factors}]" "vldrh.u16 q1, [{sums}]" "vmladav.s16 r4, q0, q1");
+weighted!(
+    whole, 2,
+    "vldrb.s16 q0, [{factors}]" "vldrh.u16 q1, [{sums}]" "vmladav.s16 r4, q0, q1"
+    "vldrb.s16 q0, [{factors}, #8]" "vldrh.u16 q1, [{sums}, #16]" "vmladava.s16 r4, q0, q1"
+);
+
+/// Defines a function that adds the sum, times the f16 at `w` and the token's scale, to an output. `$minimum` subtracts
+/// the minimum, which is in s2, times the f16 at `w + 2` and the scale. The f16 are in s0 and s5.
+macro_rules! add {
+    ($name:ident, $load:literal, $($convert:literal)*; $($minimum:literal)*) => {
+        /// # Safety
+        ///
+        /// The factors may be read, and the output may be read and written.
+        #[inline(always)]
+        unsafe fn $name(w: *const u8, d: &f32, (sum, minimum): (i32, i32), out: *mut f32) {
+            // SAFETY: reads the factors, and changes the output.
+            unsafe {
+                asm!(
+                    $load,
+                    "vldr s4, [{d}]",
+                    "vldr s3, [{out}]",
+                    "vmov s0, {x}",
+                    "vmov s1, s2, {sum}, {minimum}",
+                    $($convert,)*
+                    "vcvtb.f32.f16 s0, s0",
+                    "vcvt.f32.s32 s1, s1",
+                    "vmul.f32 s0, s0, s4",
+                    "vfma.f32 s3, s0, s1",
+                    $($minimum,)*
+                    "vstr s3, [{out}]",
+                    x = out(reg) _,
+                    w = in(reg) w,
+                    d = in(reg) d,
+                    sum = in(reg) sum,
+                    minimum = in(reg) minimum,
+                    out = in(reg) out,
+                    out("s0") _, out("s1") _, out("s2") _, out("s3") _, out("s4") _, out("s5") _,
+                    options(nostack, preserves_flags),
+                );
+            }
+        }
+    };
+}
+add!(add_sum, "ldrh {x}, [{w}]",;);
+add!(
+    add_both, "ldr {x}, [{w}]",
+    "vcvtt.f32.f16 s5, s0" "vcvt.f32.s32 s2, s2" "vmul.f32 s5, s5, s4";
+    "vfms.f32 s3, s5, s2"
+);
 
 /// Defines a kernel. r0 points to the quants, r1 to the block, r3 to the scales; the sum goes to r4, which is 0 at the
 /// start. r12 is the address of `$table`.
@@ -114,9 +174,9 @@ macro_rules! kernel {
     ($name:ident($($r12:tt)*), $($code:expr,)*) => {
         /// # Safety
         ///
-        /// `q` points to 256 quants, and `block` to a block.
+        /// `q` points to 256 quants, `block` to a block, and `scales` to the scales of its groups.
         #[inline(never)]
-        unsafe fn $name(q: *const i8, block: *const u8, scales: &[u64; 2]) -> i32 {
+        unsafe fn $name(q: *const i8, block: *const u8, scales: *const u64) -> i32 {
             let sum;
             // SAFETY: reads the quants, the block and the scales.
             unsafe {
