@@ -260,6 +260,29 @@ mod tests {
         }
     }
 
+    /// Limits of instructions per weight. F16 and BF16 are not among them: a conversion and a multiply-add of every
+    /// weight already take 2 of 2.2, or 0.5 of 0.75.
+    #[test]
+    fn types_take_few_instructions() {
+        use TensorType::*;
+        let most = |core: Core, most, kinds: &[TensorType]| {
+            for kind in kinds {
+                let counted = core.instructions(*kind).expect("a count");
+                assert!(counted <= most, "{core:?} {kind:?}: {counted}");
+            }
+        };
+        let kinds = [F32, Q8_0, Q4_0, Q4_1, Q4_K, Q5_0, Q5_K, Q6_K, IQ4_NL, IQ4_XS, TQ1_0, TQ2_0, MXFP4, Q1_0, Q2_0];
+        for core in [Core::CortexM4F, Core::CortexM33] {
+            most(core, 2.2, &kinds);
+            most(core, 1.6, &[TQ2_0]);
+        }
+        most(Core::CortexM55, 0.75, &kinds);
+        most(Core::CortexM55, 0.31, &[Q8_0]);
+        for core in [Core::CortexM0Plus, Core::CortexM3, Core::Rv32imc, Core::Rv32imac] {
+            most(core, 18.0, &[Q8_0]);
+        }
+    }
+
     #[test]
     fn an_estimate_lies_between_its_bounds() {
         let work = Work { weights: [(8, (TensorType::Q8_0, 1_000_000))].into(), bytes: 1_000_000, attention: vec![] };
