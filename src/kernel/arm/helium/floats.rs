@@ -1,12 +1,9 @@
 //! Products of f32, f16 and bf16: two rows at a time, first the lower eight of the sixteen lanes, then the upper eight.
-//!
-//! Helium flushes denormals to zero, and reports that in the flags of the floating-point unit. Then the product is
-//! computed again, without Helium.
 
-use core::arch::asm;
 use core::mem::MaybeUninit;
 
 use super::super::assembly::{ZEROS, fpu};
+use super::without_denormals;
 use crate::kernel::Job;
 use crate::kernel::float::Weight;
 
@@ -44,34 +41,32 @@ pub(in crate::kernel::arm) unsafe fn matmul<W: Weight>(job: &mut Job<'_>) -> boo
     let (row_bytes, groups, pairs) = (job.cols * W::BYTES, job.cols / 16, job.rows & !1);
     let mut copy = MaybeUninit::<[f32; MOST]>::uninit();
     let copy: *mut f32 = copy.as_mut_ptr().cast();
-    let mut denormals = false;
-    for (t, x) in job.x.x.chunks_exact(job.cols).enumerate() {
-        // SAFETY: the copy has room for the columns; the job has these rows, and an output for each row.
-        unsafe {
-            copy_columns(x, copy, W::BYTES == 2);
-            clear_flags();
-            let (w, out) = (job.w.as_ptr(), job.out.add(t * job.stride));
-            let mut operands = Operands {
-                x: copy,
-                end: out.add(pairs),
-                groups: [groups / 4, groups % 4],
-                next: (8 * W::BYTES).wrapping_sub(row_bytes),
-                row: row_bytes.wrapping_sub(8 * W::BYTES),
-            };
-            if pairs > 0 {
-                kernel(&operands, w, w.add(row_bytes), out);
+    without_denormals(|| {
+        for (t, x) in job.x.x.chunks_exact(job.cols).enumerate() {
+            // SAFETY: the copy has room for the columns; the job has these rows, and an output for each row.
+            unsafe {
+                copy_columns(x, copy, W::BYTES == 2);
+                let (w, out) = (job.w.as_ptr(), job.out.add(t * job.stride));
+                let mut operands = Operands {
+                    x: copy,
+                    end: out.add(pairs),
+                    groups: [groups / 4, groups % 4],
+                    next: (8 * W::BYTES).wrapping_sub(row_bytes),
+                    row: row_bytes.wrapping_sub(8 * W::BYTES),
+                };
+                if pairs > 0 {
+                    kernel(&operands, w, w.add(row_bytes), out);
+                }
+                if pairs < job.rows {
+                    // An odd last row is passed as both of the two rows.
+                    let (w, mut both) = (w.add(pairs * row_bytes), [0.0; 2]);
+                    operands.end = both.as_ptr().add(2);
+                    kernel(&operands, w, w, both.as_mut_ptr());
+                    *out.add(pairs) = both[0];
+                }
             }
-            if pairs < job.rows {
-                // An odd last row is passed as both of the two rows.
-                let (w, mut both) = (w.add(pairs * row_bytes), [0.0; 2]);
-                operands.end = both.as_ptr().add(2);
-                kernel(&operands, w, w, both.as_mut_ptr());
-                *out.add(pairs) = both[0];
-            }
-            denormals |= flushed();
         }
-    }
-    !denormals
+    })
 }
 
 /// Copies the columns of a token: the lower eight of every sixteen, then the upper eight. For weights of two bytes, the
@@ -90,24 +85,6 @@ unsafe fn copy_columns(x: &[f32], to: *mut f32, even_first: bool) {
             unsafe { *to.add(i / 8 * half + 8 * group + place) = *x };
         }
     }
-}
-
-/// The flags "input denormal" and "underflow".
-const FLAGS: u32 = 0x88;
-
-fn clear_flags() {
-    // SAFETY: changes these flags only.
-    unsafe {
-        asm!("vmrs {x}, fpscr", "bic {x}, {x}, {flags}", "vmsr fpscr, {x}", x = out(reg) _, flags = const FLAGS, options(nostack))
-    };
-}
-
-/// True if denormals have been flushed since [`clear_flags`].
-fn flushed() -> bool {
-    let x: u32;
-    // SAFETY: reads the flags.
-    unsafe { asm!("vmrs {}, fpscr", out(reg) x, options(nostack)) };
-    x & FLAGS != 0
 }
 
 /// Loads eight weights of a row to q6 and q7, and moves to the next sixteen.

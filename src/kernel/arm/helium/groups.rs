@@ -5,7 +5,7 @@ use core::arch::asm;
 
 use super::super::assembly::fpu;
 use super::super::dsp::clear;
-use super::blocks::OF_IQ4_NL;
+use super::OF_IQ4_NL;
 use crate::kernel::Job;
 use crate::quant::{Format, TensorType};
 
