@@ -13,9 +13,9 @@ use crate::kernel::Job;
 use crate::quant::formats::{iq4_nl, mxfp4};
 use crate::quant::{Format, TensorType};
 
-pub(super) mod blocks;
+mod blocks;
 pub(super) mod floats;
-pub(super) mod groups;
+mod groups;
 
 /// Runs a computation. Returns false if it flushed denormals: the results may then differ from the reference.
 #[inline(always)]
@@ -78,7 +78,10 @@ const fn kernel(kind: TensorType) -> Option<(Kernel, usize, usize)> {
 /// `job` satisfies the promises of [`Job`].
 #[inline(always)]
 pub(super) unsafe fn matmul<F: Format>(job: &mut Job<'_>) -> bool {
-    let Some((kernel, codes, align)) = (const { kernel(F::KIND) }) else { return false };
+    let Some((kernel, codes, align)) = (const { kernel(F::KIND) }) else {
+        // SAFETY: the caller promises the same.
+        return unsafe { blocks::matmul::<F>(job) || groups::matmul::<F>(job) };
+    };
     if job.rows < 4 || !job.w.as_ptr().addr().is_multiple_of(align) {
         return false;
     }

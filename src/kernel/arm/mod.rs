@@ -129,14 +129,6 @@ unsafe fn blocks<F: Format>(job: &mut Job<'_>) {
         if helium::matmul::<F>(job) {
             return;
         }
-        #[cfg(helium)]
-        if const { helium::blocks::has::<F>() } {
-            return helium::blocks::matmul::<F>(job);
-        }
-        #[cfg(helium)]
-        if const { helium::groups::has::<F>() } {
-            return helium::groups::matmul::<F>(job);
-        }
         #[cfg(all(cortex_m_dsp, cortex_m_fpu))]
         if const { dsp::has::<F>() } {
             return dsp::matmul::<F>(job);

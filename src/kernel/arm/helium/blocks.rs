@@ -24,18 +24,14 @@ const fn kernel(kind: TensorType) -> Option<Kernel> {
     }
 }
 
-/// True if this module has a kernel for the format.
-pub(in crate::kernel::arm) const fn has<F: Format>() -> bool {
-    kernel(F::KIND).is_some()
-}
-
-/// Multiplies all rows with all tokens.
+/// Multiplies all rows with all tokens. Returns false without a result if there is no kernel for the format.
 ///
 /// # Safety
 ///
-/// There is a kernel for `F` (see [`has`]), and `job` satisfies the promises of [`Job`].
-pub(in crate::kernel::arm) unsafe fn matmul<F: Format>(job: &mut Job<'_>) {
-    let Some(kernel) = (const { kernel(F::KIND) }) else { return };
+/// `job` satisfies the promises of [`Job`].
+#[inline(always)]
+pub(super) unsafe fn matmul<F: Format>(job: &mut Job<'_>) -> bool {
+    let Some(kernel) = (const { kernel(F::KIND) }) else { return false };
     let row_bytes = job.w.len() / job.rows.max(1);
     for t in 0..job.x.tokens {
         let x = job.x.row(t);
@@ -55,6 +51,7 @@ pub(in crate::kernel::arm) unsafe fn matmul<F: Format>(job: &mut Job<'_>) {
             }
         }
     }
+    true
 }
 
 /// Defines a kernel. `$start` sets q6, q7 and r5. `$block` adds the products of a block to the sums in s16 and s17. It

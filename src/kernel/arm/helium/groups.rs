@@ -26,21 +26,18 @@ const fn kernel(kind: TensorType) -> Option<Kernel> {
     }
 }
 
-/// True if this module has a kernel for the format.
-pub(in crate::kernel::arm) const fn has<F: Format>() -> bool {
-    kernel(F::KIND).is_some()
-}
-
 /// The powers of 3 by which [`tq1_0`] multiplies the last four bytes of a block.
 const POWERS: [u64; 2] = [0x0303_0303_0101_0101, 0x1b1b_1b1b_0909_0909];
 
-/// Multiplies all rows with all tokens. Between two blocks, the output holds the unfinished sums.
+/// Multiplies all rows with all tokens. Between two blocks, the output holds the unfinished sums. Returns false without
+/// a result if there is no kernel for the format.
 ///
 /// # Safety
 ///
-/// There is a kernel for `F` (see [`has`]), and `job` satisfies the promises of [`Job`].
-pub(in crate::kernel::arm) unsafe fn matmul<F: Format>(job: &mut Job<'_>) {
-    let (Some(kernel), Some((place, _))) = (const { (kernel(F::KIND), F::D) }) else { return };
+/// `job` satisfies the promises of [`Job`].
+#[inline(always)]
+pub(super) unsafe fn matmul<F: Format>(job: &mut Job<'_>) -> bool {
+    let (Some(kernel), Some((place, _))) = (const { (kernel(F::KIND), F::D) }) else { return false };
     let one_scale = const { matches!(F::KIND, TensorType::TQ1_0 | TensorType::TQ2_0) };
     // The table of IQ4_XS has signed weights.
     let bias = const { if matches!(F::KIND, TensorType::IQ4_XS) { 0 } else { F::BIAS as i32 } };
@@ -78,6 +75,7 @@ pub(in crate::kernel::arm) unsafe fn matmul<F: Format>(job: &mut Job<'_>) {
             }
         }
     }
+    true
 }
 
 /// The sums of pairs of sums, and zeros.
