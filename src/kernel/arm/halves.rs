@@ -14,8 +14,8 @@ use crate::quant::Format;
 struct Token {
     /// The quants for each word of codes.
     quants: [[u32; 4]; 32],
-    /// The sums of the groups as pairs of i16. For every four groups: the sums of the even groups, then the sums of the
-    /// odd groups.
+    /// For each group of quants, the sum of the group's quants, as i16. For every four groups, there is first a pair
+    /// with the sums of the even groups, then a pair with the sums of the odd groups.
     sums: [[u32; 2]; 2],
 }
 
@@ -30,7 +30,7 @@ impl Token {
         Self { quants, sums }
     }
 
-    /// Rearranges the quants in the order of the words of codes.
+    /// Arranges the quants in the order in which the words of codes are multiplied with them.
     fn spread(q: &[i8; 256]) -> [[u32; 4]; 32] {
         let mut quants = [[0; 4]; 32];
         let groups: &[[[[u8; 4]; 8]; 2]; 4] = bytemuck::must_cast_ref(q);
@@ -110,8 +110,8 @@ pub(super) unsafe fn matmul<F: Format>(job: &mut Job<'_>, place: usize) {
     }
 }
 
-/// Multiplies eight codes of a row with the quants in r8 to r11: four codes are in the low halves of a word's bytes,
-/// four in the high halves.
+/// Multiplies eight codes of a row with the quants in r8 to r11. The low halves of a word's bytes have four of the
+/// codes, and the high halves the other four.
 macro_rules! eight {
     ($w:literal, $low:literal, $high:literal) => {
         concat!(
@@ -146,7 +146,8 @@ macro_rules! eight {
     };
 }
 
-/// For both rows, adds the sum of a group, times the group's scale, to the row's total.
+/// Assembly that multiplies the sum of a group by the group's scale and adds the product to a row's total; for both
+/// rows.
 macro_rules! scaled {
     ($a:literal, $b:literal) => {
         concat!(

@@ -131,11 +131,15 @@ static OF_IQ4_NL: [i8; 16] = signed(iq4_nl::TABLE, 127);
 /// The weights of MXFP4, doubled.
 static OF_MXFP4: [i8; 16] = signed(mxfp4::TABLE, 12);
 
-/// Defines a kernel that multiplies four rows at a time. `$start` sets q6 and q7. `$row` takes two registers: it
-/// multiplies the codes of a row at the address in the first register with the token's block in q0 and q1, writes the
-/// sum to the second register, and moves the first to the next block. `$bias` corrects the sums in q5. `$factors` loads
-/// the factors of the four rows to q2, at the offsets in q4, which it loads again if other code changes them.
-/// `$minimums` adds the minimums to the sums in q3; the token's scale is in r4.
+/// Defines a kernel that multiplies four rows at a time. Its arguments are code:
+///
+/// - `$start` sets q6 and q7, which the other code reads.
+/// - `$row` multiplies the codes of a row's block by the token's block in q0 and q1. It is given two registers: the
+///   first one has the address of the codes, and is moved to the next block; the second one gets the sum.
+/// - `$bias` corrects the four sums in q5.
+/// - `$factors` loads the factors of the four blocks to q2. Their offsets from r1 are in q4; if another argument
+///   changes q4, this code loads the offsets again.
+/// - `$minimums` adds the minimums to the rows' sums in q3. The token's scale is in r4.
 macro_rules! kernel {
     ($name:ident, $start:literal, $row:ident, $bias:literal, $factors:literal, $minimums:literal) => {
         /// # Safety
@@ -145,8 +149,9 @@ macro_rules! kernel {
         /// many rows as floats from `out` to the operands' `end`, a multiple of four and not 0.
         #[inline(never)]
         unsafe fn $name(operands: &mut Operands, w: *const u8, row_bytes: usize, out: *mut f32) {
-            // Each group of four rows begins with a step over three rows, from the end of the previous group's first
-            // row.
+            // The code begins each group of four rows by adding `operands.step` to the address, which then still points
+            // to the end of the previous group's first row. The step skips three rows. It is subtracted here, before
+            // the first group.
             let first = w.wrapping_sub(operands.step);
             // SAFETY: reads the blocks and writes the outputs that the caller promises. r6 and r7, which cannot be
             // operands, are saved and restored.
@@ -245,7 +250,8 @@ macro_rules! q8_0 {
 }
 kernel!(four_rows_of_q8_0, "", q8_0, "");
 
-/// Multiplies 16 bytes of codes. A block has `$bytes` bytes.
+/// Assembly that multiplies the 16 bytes at `$w`, each with two four-bit codes, by the activations, and moves `$w` by
+/// `$bytes`, the size of a block.
 macro_rules! nibbles {
     ($w:literal $bytes:literal, $sum:literal) => {
         concat!(
@@ -284,8 +290,8 @@ kernel!(
 );
 kernel!(four_rows_of_q4_1, "vmov.i8 q6, #15", q4_1 with minimums);
 
-/// Multiplies 16 bytes of codes, with the fifth bits of the weights before them. The high half of a weight is a half of
-/// q6 where the fifth bit is set, and of q7 elsewhere.
+/// [`nibbles`] for codes of five bits. The fifth bits are in the four bytes before the other four bits of the codes.
+/// The high half of a weight's byte is a half of q6 if the fifth bit is set, and a half of q7 if it is clear.
 macro_rules! fives {
     ($w:literal $bytes:literal, $sum:literal) => {
         concat!(
@@ -329,11 +335,11 @@ macro_rules! q5_1 {
         fives!($w "24", $sum)
     };
 }
-// A clear fifth bit subtracts 16.
+// If the fifth bit is clear, the high half of the byte is 0xf, which subtracts 16.
 kernel!(four_rows_of_q5_0, "vmov.i8 q6, #0\nvmov.i8 q7, #255", q5_0, "");
 kernel!(four_rows_of_q5_1, "vmov.i8 q6, #0x11\nvmov.i8 q7, #0", q5_1 with minimums);
 
-/// Multiplies 16 bytes of indices. The first sixteen weights go to the register `$low`.
+/// [`nibbles`] for codes that are indices into the table of the operands. Overwrites the register `$low`.
 macro_rules! indices {
     ($w:literal $bytes:literal, $sum:literal, $low:literal) => {
         concat!(
@@ -371,7 +377,7 @@ macro_rules! mxfp4 {
     };
 }
 kernel!(four_rows_of_iq4_nl, "vmov.i8 q6, #15", iq4_nl, "");
-// See `Mxfp4::d`. Exponents below 2 become a denormal.
+// The factors are those of `Mxfp4::d`, except that exponents below 2 give any denormal, which sets a flag.
 kernel!(
     four_rows_of_mxfp4,
     "vmov.i8 q6, #15\nvmov.i32 q7, #0x400000",

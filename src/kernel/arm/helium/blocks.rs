@@ -54,8 +54,9 @@ pub(super) unsafe fn matmul<F: Format>(job: &mut Job<'_>) -> bool {
     true
 }
 
-/// Defines a kernel. `$start` sets q6, q7 and r5. `$block` adds the products of a block to the sums in s16 and s17. It
-/// moves r0 past the token's quants, r4 past its scales, and r1 and r2 past the blocks of the rows.
+/// Defines a kernel. `$start` is code that sets q6, q7 and r5. `$block` is code that adds the products of a block of
+/// each row to the sums in s16 and s17, and moves the addresses in r0 (the token's quants), r4 (the token's scales), r1
+/// and r2 (the rows) to the next block.
 macro_rules! kernel {
     ($name:ident, $start:expr, $($block:expr,)*) => {
         /// # Safety
@@ -94,21 +95,21 @@ macro_rules! kernel {
     };
 }
 
-/// Loads 32 quants.
+/// Assembly that loads 32 quants.
 macro_rules! quants {
     () => {
         "vldrb.u8 q0, [r0], #16\nvldrb.u8 q1, [r0], #16\n"
     };
 }
 
-/// Converts the f16 in the low halves of r9 and r11 to s20 and s21.
+/// Assembly that converts the f16 in the low halves of r9 and r11 to s20 and s21.
 macro_rules! factors {
     () => {
         "vmov s20, s21, r9, r11\nvcvtb.f32.f16 s20, s20\nvcvtb.f32.f16 s21, s21\n"
     };
 }
 
-/// Adds the integer sums in two registers, times the rows' factors in s20 and s21 and the token's scale.
+/// Assembly that adds two integer sums, times the rows' factors in s20 and s21 and the token's scale, to s16 and s17.
 macro_rules! add {
     ($a:literal $b:literal) => {
         concat!(
@@ -128,7 +129,7 @@ macro_rules! add {
     };
 }
 
-/// Multiplies 32 bits of a row at offset `$at`.
+/// Assembly that multiplies 32 weights of a row, whose bits are at offset `$at`: 1 if the bit is set, and otherwise -1.
 macro_rules! bits {
     ($w:literal $at:literal, $sum:literal) => {
         concat!(
@@ -151,7 +152,7 @@ macro_rules! bits {
         )
     };
 }
-/// Multiplies a chunk of bits of both rows.
+/// Assembly that multiplies 32 weights of both rows, whose bits are at offset `$at`.
 macro_rules! chunk_of_bits {
     ($at:literal) => {
         concat!(quants!(), bits!("r1" $at, "r8"), bits!("r2" $at, "r10"), add!("r8" "r10"))
@@ -170,7 +171,8 @@ kernel! {
     "add r2, r2, #18",
 }
 
-/// Multiplies codes in q7 with every fourth quant. The sum of both chunks goes to r8, that of the first chunk to r10.
+/// Assembly that multiplies the codes in q7 by every fourth quant. The sum of both chunks goes to r8, the sum of the
+/// first chunk to r10.
 macro_rules! fours {
     ($x:literal $a:literal) => {
         concat!(
@@ -189,8 +191,8 @@ macro_rules! fours {
         )
     };
 }
-/// Multiplies 16 bytes of a row, each with two bits of four consecutive weights. The sums of the chunks go to r10 and
-/// `$second`.
+/// Assembly that multiplies two chunks of a row. Each of their 16 bytes has two bits of four consecutive weights. The
+/// sums go to r10 and `$second`.
 macro_rules! two_chunks {
     ($w:literal, $second:literal) => {
         concat!(

@@ -2,7 +2,7 @@
 
 use core::mem::MaybeUninit;
 
-use super::super::assembly::{ZEROS, fpu};
+use super::super::assembly::{ZEROS, fpu, sums};
 use super::without_denormals;
 use crate::kernel::Job;
 use crate::kernel::float::Weight;
@@ -10,8 +10,9 @@ use crate::kernel::float::Weight;
 /// The largest number of columns. A token's copy of them is on the stack.
 const MOST: usize = 1024;
 
-/// What a kernel reads in addition to the weights. `next` is the distance from a row's first eight columns, after all
-/// groups of sixteen, to its second eight, and `row` the same distance to the row after the next.
+/// The operands of a kernel that stay the same for all rows. A kernel walks over a row twice: for the lower eight of
+/// every sixteen columns, then for the upper eight. `next` is added to the address between the two walks, and `row`
+/// after both, for the row after the next.
 #[repr(C)]
 struct Operands {
     x: *const f32,
@@ -87,7 +88,7 @@ unsafe fn copy_columns(x: &[f32], to: *mut f32, even_first: bool) {
     }
 }
 
-/// Loads eight weights of a row to q6 and q7, and moves to the next sixteen.
+/// Assembly that loads eight weights of a row to q6 and q7, and moves the address by sixteen weights.
 macro_rules! f32s {
     ($w:literal) => {
         concat!("vldrw.u32 q7, [", $w, ", #16]\n", "vldrw.u32 q6, [", $w, "], #64\n")
@@ -104,7 +105,7 @@ macro_rules! bf16s {
     };
 }
 
-/// Multiplies eight of sixteen columns of both rows.
+/// Assembly that multiplies eight columns of both rows by the token.
 macro_rules! eight {
     ($load:ident) => {
         concat!(
@@ -119,7 +120,7 @@ macro_rules! eight {
     };
 }
 
-/// Multiplies the lower or the upper half of the lanes of both rows.
+/// Assembly that multiplies the lower or the upper eight of every sixteen columns, for both rows.
 macro_rules! lanes {
     ($load:ident) => {
         concat!(
@@ -141,94 +142,19 @@ macro_rules! lanes {
     };
 }
 
-/// Adds up eight lanes, in order or with the even lanes first, as in [`tree`](super::super::assembly). The sum goes to
-/// the first register.
+/// Assembly that adds up the eight lanes of each row, in the order of [`tree`](super::super::assembly). The sums go to
+/// s0 and s8.
 macro_rules! in_order {
-    ($q:literal $r:literal, $a:literal $b:literal $c:literal $d:literal $e:literal $f:literal $g:literal $h:literal) => {
-        concat!(
-            "vadd.f32 ",
-            $q,
-            ", ",
-            $q,
-            ", ",
-            $r,
-            "\n",
-            "vadd.f32 ",
-            $a,
-            ", ",
-            $a,
-            ", ",
-            $c,
-            "\n",
-            "vadd.f32 ",
-            $b,
-            ", ",
-            $b,
-            ", ",
-            $d,
-            "\n",
-            "vadd.f32 ",
-            $a,
-            ", ",
-            $a,
-            ", ",
-            $b,
-            "\n",
-        )
+    () => {
+        sums!("q0" "q1", "q2" "q3", "s0" "s2", "s1" "s3", "s8" "s10", "s9" "s11", "s0" "s1", "s8" "s9")
     };
 }
+/// [`in_order`] for lanes of which the even ones come first.
 macro_rules! even_first {
-    ($q:literal $r:literal, $a:literal $b:literal $c:literal $d:literal $e:literal $f:literal $g:literal $h:literal) => {
+    () => {
         concat!(
-            "vadd.f32 ",
-            $a,
-            ", ",
-            $a,
-            ", ",
-            $c,
-            "\n",
-            "vadd.f32 ",
-            $b,
-            ", ",
-            $b,
-            ", ",
-            $d,
-            "\n",
-            "vadd.f32 ",
-            $e,
-            ", ",
-            $e,
-            ", ",
-            $g,
-            "\n",
-            "vadd.f32 ",
-            $f,
-            ", ",
-            $f,
-            ", ",
-            $h,
-            "\n",
-            "vadd.f32 ",
-            $a,
-            ", ",
-            $a,
-            ", ",
-            $b,
-            "\n",
-            "vadd.f32 ",
-            $e,
-            ", ",
-            $e,
-            ", ",
-            $f,
-            "\n",
-            "vadd.f32 ",
-            $a,
-            ", ",
-            $a,
-            ", ",
-            $e,
-            "\n",
+            sums!("s0" "s2", "s1" "s3", "s4" "s6", "s5" "s7", "s0" "s1", "s4" "s5", "s0" "s4"),
+            sums!("s8" "s10", "s9" "s11", "s12" "s14", "s13" "s15", "s8" "s9", "s12" "s13", "s8" "s12"),
         )
     };
 }
@@ -259,12 +185,8 @@ macro_rules! rows {
                     lanes!($load),
                     "vldmia r5, {{s16-s31}}",
                     "ldr r10, [r4, #20]",
-                    "vadd.f32 q0, q0, q4",
-                    "vadd.f32 q1, q1, q5",
-                    "vadd.f32 q2, q2, q6",
-                    "vadd.f32 q3, q3, q7",
-                    $sum!("q0" "q1", "s0" "s1" "s2" "s3" "s4" "s5" "s6" "s7"),
-                    $sum!("q2" "q3", "s8" "s9" "s10" "s11" "s12" "s13" "s14" "s15"),
+                    sums!("q0" "q4", "q1" "q5", "q2" "q6", "q3" "q7"),
+                    $sum!(),
                     "vmov.f32 s1, s8",
                     "add r1, r1, r10",
                     "add r2, r2, r10",

@@ -78,7 +78,7 @@ pub(super) unsafe fn matmul<F: Format>(job: &mut Job<'_>) -> bool {
     true
 }
 
-/// The sums of pairs of sums, and zeros.
+/// Adds up the sums of two groups of 16 to the sum of a group of 32.
 #[inline(never)]
 fn in_pairs(sums: &[i16; 16]) -> [i16; 16] {
     let mut out = [0; 16];
@@ -116,8 +116,9 @@ weighted!(
     "vldrb.s16 q0, [{factors}, #8]" "vldrh.u16 q1, [{sums}, #16]" "vmladava.s16 r4, q0, q1"
 );
 
-/// Defines a function that adds the sum, times the f16 at `w` and the token's scale, to an output. `$minimum` subtracts
-/// the minimum, which is in s2, times the f16 at `w + 2` and the scale. The f16 are in s0 and s5.
+/// Defines a function that adds the sum of a block, times the f16 at `w` and the token's scale, to an output. If the
+/// format has minimums, `$load` loads the f16 at `w + 2` as well, `$convert` multiplies that f16 by the scale, to s5,
+/// and `$minimum` subtracts its product with the sum of the minimums in s2.
 macro_rules! add {
     ($name:ident, $load:literal, $($convert:literal)*; $($minimum:literal)*) => {
         /// # Safety
@@ -160,8 +161,8 @@ add!(
     "vfms.f32 s3, s5, s2"
 );
 
-/// Defines a kernel. r0 points to the quants, r1 to the block, r3 to the scales; the sum goes to r4, which is 0 at the
-/// start. r12 is the address of `$table`.
+/// Defines a kernel. The code finds the address of the quants in r0, of the block in r1, of the scales in r3, and of
+/// `$table`, if there is one, in r12. It adds to r4, which is 0 at the start and is the result.
 macro_rules! kernel {
     ($name:ident, $($code:expr,)*) => {
         kernel!($name(out("r12") _,), $($code,)*);
@@ -199,7 +200,8 @@ macro_rules! kernel {
     };
 }
 
-/// Multiplies sixteen codes with the quants at `$x`, and adds the sum, times the scale at `$scale`.
+/// Assembly that multiplies the sixteen codes in `$codes` by the quants at `$x`, and adds the sum, times the scale at
+/// `$scale`, to r4.
 macro_rules! group {
     ($codes:literal, $x:literal, $scale:literal) => {
         concat!(
@@ -217,22 +219,22 @@ macro_rules! group {
     };
 }
 
-/// [`group`] without a scale.
+/// [`group`] for blocks whose groups have no scales.
 macro_rules! no_scale {
     ($codes:literal, $x:literal, $scale:literal) => {
         concat!("vldrb.u8 q0, ", $x, "\n", "vmladava.s8 r4, ", $codes, ", q0\n")
     };
 }
 
-/// Runs code for both halves of a block. After `$half`, the quants and scales of the half's first group of 32 have been
-/// passed.
+/// Assembly that runs `$half` for both halves of a block. `$half` moves r0 and r3 past the first 32 of 128 quants and
+/// past their two scales; this code moves them to the next half.
 macro_rules! halves {
     ($half:expr) => {
         concat!("mov lr, #2\ndls lr, lr\n2:\n", $half, "add r0, r0, #96\n", "add r3, r3, #6\n", "le lr, 2b\n")
     };
 }
 
-/// Multiplies the two-bit codes of 16 bytes, by `$group`.
+/// Assembly that multiplies 64 codes of two bits, which are in 16 bytes. `$group` multiplies sixteen codes.
 macro_rules! quarters {
     ($group:ident) => {
         concat!(
@@ -260,8 +262,8 @@ kernel! {
     halves!(concat!(quarters!(no_scale), quarters!(no_scale))),
 }
 
-/// Multiplies the codes of 16 bytes of Q3_K. `$high` has the high bits, from bit 0 on; it is shifted to those of the
-/// next half.
+/// Assembly that multiplies 64 codes of Q3_K. Their low bits are in 16 bytes, their high bits are bits 0 to 3 of the
+/// register `$high`, which is shifted by four bits.
 macro_rules! q3_k {
     ($high:literal) => {
         concat!(
@@ -297,7 +299,7 @@ kernel! {
     halves!(concat!(q3_k!("q4"), q3_k!("q5"))),
 }
 
-/// Multiplies the codes of two times 16 bytes of Q6_K.
+/// Assembly that multiplies 64 codes of Q6_K, whose low bits are in two times 16 bytes.
 macro_rules! q6_k {
     () => {
         concat!(
@@ -323,9 +325,9 @@ kernel! {
     halves!(concat!(q6_k!(), q6_k!(), "add r1, r1, #32\n")),
 }
 
-/// Multiplies the codes in the halves of 32 bytes, whose scales are one after the other. `$high` sets q6 to the codes
-/// of the high halves of q3, `$low` then sets q3 to the codes of the low halves; the argument is the register with
-/// the fifth bits.
+/// Assembly that multiplies a block of Q4_K or Q5_K, 64 codes at a time: the low halves of 32 bytes are the codes of
+/// one group, the high halves those of the next. `$high` sets q6 to the codes of the high halves of q3, then `$low`
+/// sets q3 to the codes of its low halves. Both are given the register with the fifth bits.
 macro_rules! two_chunks {
     ($high:ident, $low:ident) => {
         concat!(
@@ -408,8 +410,8 @@ kernel! {
     "le lr, 2b",
 }
 
-/// Multiplies the first digits of the fractions in q3, then the next digits, and so on: see `Tq1_0::unpack`. The quants
-/// of two digits are `$apart` bytes apart.
+/// Assembly that multiplies the digits of 16 fractions: see `Tq1_0::unpack`. The quants of the second digits are
+/// `$apart` bytes after those of the first digits, and so on. With `first`, only the first digits of q3 are multiplied.
 macro_rules! digits {
     (first $apart:literal) => {
         concat!("vmulh.u8 q6, q3, q7\n", "vldrb.u8 q0, [r0], #", $apart, "\n", "vmladava.s8 r4, q6, q0\n")
