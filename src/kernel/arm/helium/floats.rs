@@ -43,7 +43,7 @@ pub(in crate::kernel::arm) unsafe fn matmul<W: Weight>(job: &mut Job<'_>) -> boo
     let mut copy = MaybeUninit::<[f32; MOST]>::uninit();
     let copy: *mut f32 = copy.as_mut_ptr().cast();
     without_denormals(|| {
-        for (t, x) in job.x.x.chunks_exact(job.cols).enumerate() {
+        for (t, x) in job.x.x.chunks_exact(job.cols.max(1)).enumerate() {
             // SAFETY: the copy has room for the columns; the job has these rows, and an output for each row.
             unsafe {
                 copy_columns(x, copy, W::BYTES == 2);
