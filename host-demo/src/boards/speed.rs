@@ -101,6 +101,21 @@ impl Core {
             // of several registers takes one cycle more than their number.
             (Self::CortexM4F | Self::CortexM33, TensorType::F32) => (1.0, 4.0),
             (Self::CortexM4F | Self::CortexM33, TensorType::F16 | TensorType::BF16) => (1.0, 2.6),
+            // An instruction with vectors takes two cycles, and overlaps with the next. Tables are read byte by byte.
+            (Self::CortexM55, TensorType::IQ4_NL | TensorType::IQ4_XS | TensorType::MXFP4) => (1.0, 4.0),
+            (Self::CortexM55, _) => (1.0, 2.0),
+            _ => (1.0, 1.5),
+        }
+    }
+
+    /// [`cycles`](Self::cycles) of attention. On a Cortex-M4F and M33, the most is the mean of the counted instructions:
+    /// multiply-adds of floats and loads of several registers, as in matrices of F32, and conversions, which are faster.
+    const fn attention_cycles(self, kv: KvType) -> (f64, f64) {
+        match (self, kv) {
+            (Self::CortexM7, _) => self.cycles(TensorType::F32),
+            (Self::CortexM4F | Self::CortexM33, KvType::F32) => (1.0, 3.3),
+            (Self::CortexM4F | Self::CortexM33, KvType::F16) => (1.0, 2.7),
+            (Self::CortexM4F | Self::CortexM33, _) => (1.0, 2.3),
             _ => (1.0, 1.5),
         }
     }
@@ -215,7 +230,8 @@ impl Speed {
         let Some(core) = self.core else { return Some((1e6 / reading, 1e6 / reading)) };
         let products = work.attention.iter().map(|&(heads, window)| heads * position.min(window.unwrap_or(position)));
         let attention = core.attention(kv)? * products.sum::<usize>() as f64;
-        let (mut least, mut most) = (attention, 1.5 * attention);
+        let (fewest, cycles) = core.attention_cycles(kv);
+        let (mut least, mut most) = (fewest * attention, cycles * attention);
         for &(kind, weights) in work.weights.values() {
             let instructions = core.instructions(kind)? * weights as f64;
             let (fewest, cycles) = core.cycles(kind);
@@ -244,6 +260,29 @@ mod tests {
         }
     }
 
+    /// Limits of instructions per weight. F16 and BF16 are not among them: a conversion and a multiply-add of every
+    /// weight already take 2 of 2.2, or 0.5 of 0.75.
+    #[test]
+    fn types_take_few_instructions() {
+        use TensorType::*;
+        let most = |core: Core, most, kinds: &[TensorType]| {
+            for kind in kinds {
+                let counted = core.instructions(*kind).expect("a count");
+                assert!(counted <= most, "{core:?} {kind:?}: {counted}");
+            }
+        };
+        let kinds = [F32, Q8_0, Q4_0, Q4_1, Q4_K, Q5_0, Q5_K, Q6_K, IQ4_NL, IQ4_XS, TQ1_0, TQ2_0, MXFP4, Q1_0, Q2_0];
+        for core in [Core::CortexM4F, Core::CortexM33] {
+            most(core, 2.2, &kinds);
+            most(core, 1.6, &[TQ2_0]);
+        }
+        most(Core::CortexM55, 0.75, &kinds);
+        most(Core::CortexM55, 0.31, &[Q8_0]);
+        for core in [Core::CortexM0Plus, Core::CortexM3, Core::Rv32imc, Core::Rv32imac] {
+            most(core, 18.0, &[Q8_0]);
+        }
+    }
+
     #[test]
     fn an_estimate_lies_between_its_bounds() {
         let work = Work { weights: [(8, (TensorType::Q8_0, 1_000_000))].into(), bytes: 1_000_000, attention: vec![] };
@@ -254,5 +293,11 @@ mod tests {
         assert!((least - 1.0 / (0.02 + 0.015 * instructions)).abs() < 1e-9);
         assert!((most - 1.0 / (0.01 * instructions).max(0.02)).abs() < 1e-9);
         assert_eq!(speed(None).estimate(&work, KvType::F16, 0), Some((50.0, 50.0)));
+        // 100 positions of 1000 floats: a multiply-add takes three cycles.
+        let work = Work { attention: vec![(1000, None)], ..Work::default() };
+        let attention = Core::CortexM4F.attention(KvType::F32).expect("a count");
+        let (least, most) = speed(Some(Core::CortexM4F)).estimate(&work, KvType::F32, 100).expect("an estimate");
+        assert!((least - 1000.0 / (3.3 * attention)).abs() < 1e-9, "{least}");
+        assert!((most - 1000.0 / attention).abs() < 1e-9, "{most}");
     }
 }

@@ -5,9 +5,7 @@
 
 use core::arch::asm;
 
-#[cfg(not(helium))]
-use super::pairs::of_nibbles;
-use super::pairs::spread;
+use super::pairs::{of_nibbles, spread};
 use crate::kernel::Job;
 use crate::kernel::scalar::{Here, Unit};
 use crate::quant::Format;
@@ -15,11 +13,7 @@ use crate::quant::Format;
 /// A block of a token's activations, rearranged once for all rows.
 struct Token {
     /// The quants for each word of codes.
-    #[cfg(not(helium))]
     quants: [[u32; 4]; 32],
-    /// The quants in order.
-    #[cfg(helium)]
-    quants: [i8; 256],
     /// For each group of quants, the sum of the group's quants, as i16. For every four groups, there is first a pair
     /// with the sums of the even groups, then a pair with the sums of the odd groups.
     sums: [[u32; 2]; 2],
@@ -27,9 +21,6 @@ struct Token {
 
 impl Token {
     fn new(q: &[i8; 256], sums: &[i16; 16]) -> Self {
-        #[cfg(helium)]
-        let quants = *q;
-        #[cfg(not(helium))]
         let quants = Self::spread(q);
         let sums: &[[[i16; 2]; 4]; 2] = bytemuck::must_cast_ref(sums);
         let sums = sums.map(|four| {
@@ -40,7 +31,6 @@ impl Token {
     }
 
     /// Arranges the quants in the order in which the words of codes are multiplied with them.
-    #[cfg(not(helium))]
     fn spread(q: &[i8; 256]) -> [[u32; 4]; 32] {
         let mut quants = [[0; 4]; 32];
         let groups: &[[[[u8; 4]; 8]; 2]; 4] = bytemuck::must_cast_ref(q);
@@ -103,9 +93,6 @@ pub(super) unsafe fn matmul<F: Format>(job: &mut Job<'_>, place: usize) {
                     let blocks = rows.map(|r| &*w.add(r * row_bytes).cast::<F::Block>());
                     let mut totals = Totals { scales: blocks.map(|block| F::scale_words(block)[0]), totals: [0; 2] };
                     let [a, b] = blocks.map(|block| (&raw const *block).cast::<u8>().add(place));
-                    #[cfg(helium)]
-                    super::helium::two_rows(&token.quants, a, b, (&raw mut totals).cast());
-                    #[cfg(not(helium))]
                     two_rows(&token.quants, a, b, &mut totals);
                     let out = rows.map(|r| job.out.add(t * job.stride + r));
                     let mut acc = if number == 0 { [0.0; 2] } else { out.map(|out| *out) };
@@ -125,7 +112,6 @@ pub(super) unsafe fn matmul<F: Format>(job: &mut Job<'_>, place: usize) {
 
 /// Multiplies eight codes of a row with the quants in r8 to r11. The low halves of a word's bytes have four of the
 /// codes, and the high halves the other four.
-#[cfg(not(helium))]
 macro_rules! eight {
     ($w:literal, $low:literal, $high:literal) => {
         concat!(
@@ -162,7 +148,6 @@ macro_rules! eight {
 
 /// Assembly that multiplies the sum of a group by the group's scale and adds the product to a row's total; for both
 /// rows.
-#[cfg(not(helium))]
 macro_rules! scaled {
     ($a:literal, $b:literal) => {
         concat!(
@@ -193,7 +178,6 @@ macro_rules! scaled {
 /// # Safety
 ///
 /// `a` and `b` point to the codes of a block.
-#[cfg(not(helium))]
 #[inline(never)]
 unsafe fn two_rows(quants: &[[u32; 4]; 32], a: *const u8, b: *const u8, totals: &mut Totals) {
     // SAFETY: reads 32 words of codes at `a` and at `b`, the quants and the scales, and writes the totals. r6 and r7,

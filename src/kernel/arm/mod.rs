@@ -96,6 +96,10 @@ formats_list!(choose products floats blocks);
 unsafe fn floats<W: Weight>(job: &mut Job<'_>) {
     // SAFETY: the table's machine has the instructions, and the caller promises a valid job.
     unsafe {
+        #[cfg(helium)]
+        if helium::floats::matmul::<W>(job) {
+            return;
+        }
         #[cfg(arm_fpu)]
         if W::BYTES == 4 {
             return if job.w.as_ptr().addr().is_multiple_of(4) && job.cols.is_multiple_of(4) && job.cols >= 32 {

@@ -150,7 +150,7 @@ impl Bytes for Word {
         // SAFETY: no instructions.
         let flags: &[u32; 16] = unsafe {
             let mut at = FLAGS.as_ptr();
-            asm!("/* {0} */", inout(reg) at, options(pure, nomem, nostack, preserves_flags));
+            asm!("/* {0} */", inout(reg) at, options(pure, readonly, nostack, preserves_flags));
             &*at.cast()
         };
         Field::whole((flags[(bits >> (4 * self.0 % 32) & 15) as usize] >> 4) * 255)
