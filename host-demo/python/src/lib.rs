@@ -352,8 +352,8 @@ impl Answer {
     }
 }
 
-/// Runs the program `arenite` with `arguments`, and returns its exit code. `program` and `leading` start it again. It needs a
-/// process of its own: it handles signals, and it may end the process.
+/// Runs the program `arenite` with `arguments`, and returns its exit code. `program` and `leading` start it again. It
+/// needs a process of its own: it handles signals, and it may end the process.
 #[pyfunction]
 fn run(py: Python<'_>, program: PathBuf, leading: Vec<OsString>, arguments: Vec<OsString>) -> u8 {
     py.detach(|| {
