@@ -138,7 +138,7 @@ typedef struct arenite_pool arenite_pool;
 #endif
 
 /**
- * Selects tokens, and stores recent tokens for the penalties.
+ * A sampler, which selects tokens. It also stores the recent tokens, because the penalties depend on them.
  */
 typedef struct arenite_sampler arenite_sampler;
 
@@ -333,7 +333,7 @@ typedef struct arenite_params {
  */
 typedef struct arenite_work {
   /**
-   * The context, or null for the session's own. No context may be given twice.
+   * The context that reads the tokens, or null for the session's own. A context may be given only once.
    */
   struct arenite_context *context;
   /**
@@ -507,7 +507,7 @@ float *arenite_session_logits(struct arenite_session *session);
 size_t arenite_session_position(const struct arenite_session *session);
 
 /**
- * Removes all tokens from `position` on. The logits do not change.
+ * Removes all tokens from `position` on from the session's context. The logits do not change.
  */
 enum arenite_status arenite_session_rewind(struct arenite_session *session,
                                            size_t position,
@@ -749,7 +749,7 @@ enum arenite_status arenite_context_fork(struct arenite_session *session,
 void arenite_context_close(struct arenite_session *session, struct arenite_context *context);
 
 /**
- * Number of tokens in a context, or in the session's own if `context` is null.
+ * Number of tokens that a context has read. If `context` is null, this is the session's own context.
  */
 size_t arenite_context_position(const struct arenite_session *session, const struct arenite_context *context);
 
@@ -879,7 +879,8 @@ enum arenite_status arenite_encoding_new(struct arenite_session *session,
                                          struct arenite_error *error);
 
 /**
- * Runs one step. Returns true if more steps remain; false if `encoding` is null.
+ * Runs the encoder's next step. Returns true if more steps remain. Returns false if there are none, or if `encoding`
+ * is null.
  */
 bool arenite_encoding_step(struct arenite_encoding *encoding);
 
@@ -982,7 +983,7 @@ size_t arenite_beams_count(const struct arenite_beams *beams);
 const uint32_t *arenite_beams_tokens(struct arenite_beams *beams, size_t rank, size_t *count, float *score);
 
 /**
- * Number of bytes of scratch memory to translate a text of `text_len` bytes; 0 if `session` is null.
+ * Number of bytes of scratch memory that the translation of a text of `text_len` bytes needs. 0 if `session` is null.
  */
 size_t arenite_translate_scratch_size(struct arenite_session *session, size_t text_len);
 

@@ -17,7 +17,6 @@ use crate::workers::Workers;
 /// multiplications of a quantized row. The limit was chosen with a 15 M model, whose layers have 83000 and 221000
 /// multiplications. These are the microseconds per token for different limits: 0: 230, 2^14: 215, 2^16: 216, 2^17: 262,
 /// 2^18: 290, always serial: 514.
-#[cfg_attr(not(target_has_atomic = "ptr"), allow(dead_code))]
 pub(super) const SERIAL_BELOW: usize = 1 << 15;
 
 /// Approximate number of weights per item of a large matrix product. Items are small, so that the wait for the last
@@ -100,11 +99,13 @@ pub(crate) fn fork<S: Send>(
             f(item, unsafe { shared.part(slot.wrapping_mul(per_worker), per_worker) });
         });
     }
-    let _ = work;
     let Some(scratch) = scratch.get_mut(..per_worker) else { return };
     for item in 0..items {
         f(item, scratch);
-        workers.pause();
+        // Between the items of a small operation, a pause would cost more than it is worth.
+        if work >= SERIAL_BELOW || item + 1 == items {
+            workers.pause();
+        }
     }
 }
 
@@ -164,7 +165,6 @@ pub(crate) fn fork_chunks<T: Send, S: Send>(
         // A single chunk needs no fork.
         if let Some(scratch) = scratch.get_mut(..per_worker) {
             f(0, data, scratch);
-            workers.pause();
         }
         return;
     }
