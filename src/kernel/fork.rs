@@ -19,6 +19,10 @@ use crate::workers::Workers;
 /// 2^18: 290, always serial: 514.
 pub(super) const SERIAL_BELOW: usize = 1 << 15;
 
+/// Work, in multiplications, from which the workers may pause after each item of an operation on the calling thread. For
+/// less, the call would cost more than it is worth.
+const PAUSE_FROM: usize = 1 << 13;
+
 /// Approximate number of weights per item of a large matrix product. Items are small, so that the wait for the last
 /// item is short. Items of this size make a 0.6 B model (with 156 M weights in its output matrix) 1 % faster on a
 /// processor whose two threads read memory twice as fast as one thread (Zen 4). They make no difference on a processor
@@ -102,8 +106,7 @@ pub(crate) fn fork<S: Send>(
     let Some(scratch) = scratch.get_mut(..per_worker) else { return };
     for item in 0..items {
         f(item, scratch);
-        // Between the items of a small operation, a pause would cost more than it is worth.
-        if work >= SERIAL_BELOW || item + 1 == items {
+        if work >= PAUSE_FROM {
             workers.pause();
         }
     }

@@ -244,6 +244,8 @@ impl Dot for Widening {
 
 /// The rows of a panel are stored one after the other, as in the file. An instruction multiplies consecutive weights of
 /// one row.
+// SAFETY: `put` writes the 128 bytes of four rows; `products` reads the codes of eight rows and the quants that
+// `halves` selects.
 unsafe impl Along for Widening {
     #[inline(always)]
     fn put(to: &mut [u8; 128], rows: [[int8x16_t; 2]; 4]) {

@@ -78,7 +78,8 @@ impl Keys<'_> {
 
     /// Writes the number of layers at the beginning that have no experts.
     pub fn leading_dense(&mut self) -> Result<()> {
-        let dense = self.config.leading_dense()?.context("config.json has no first_k_dense_replace")?;
+        let dense =
+            self.config.leading_dense()?.context("config.json has no mlp_layer_types or first_k_dense_replace")?;
         self.set("leading_dense_block_count", dense);
         Ok(())
     }
