@@ -104,6 +104,11 @@ impl Workers for Serial {
     fn run(&self, job: &(dyn Fn() + Sync)) {
         job();
     }
+
+    // As by default, but without a second call.
+    fn parts(&self, _: usize) -> usize {
+        1
+    }
 }
 
 /// Runs jobs on the calling thread only, and calls a function of the program between their parts. The function may poll
