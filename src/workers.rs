@@ -65,8 +65,9 @@ pub trait Workers: Sync {
         false
     }
 
-    /// Called after each part of an operation that runs on the calling thread only. A program without an operating
-    /// system can do other work here: see [`Paced`]. The default implementation does nothing.
+    /// Called after each part of a matrix product, by the thread that ran the part, and after any other large operation
+    /// that runs on the calling thread only. A program without an operating system can do other work here: see
+    /// [`Paced`]. The default implementation does nothing.
     fn pause(&self) {}
 
     /// Returns the number of parts into which a matrix product of `work` multiplications is divided, if it has enough
@@ -146,7 +147,7 @@ pub struct Paced<F> {
 
 impl<F: Fn() + Sync> Paced<F> {
     /// Calls `poll` after parts of at most `most` multiplications, which take 1.4 to 3 instructions each on a
-    /// Cortex-M4F. Attention counts as one part for each head of keys.
+    /// Cortex-M4F. Attention counts as one part.
     pub const fn new(most: usize, poll: F) -> Self {
         Self { most, poll }
     }

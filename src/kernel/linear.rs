@@ -68,6 +68,7 @@ pub fn linear(kernels: &Kernels, workers: &dyn Workers, panels: &mut [u8], batch
                 }
             }
         }
+        workers.pause();
     });
 }
 
