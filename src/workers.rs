@@ -65,9 +65,8 @@ pub trait Workers: Sync {
         false
     }
 
-    /// Called after each part of a matrix product, by the thread that ran the part, and after any other large operation
-    /// that runs on the calling thread only. A program without an operating system can do other work here: see
-    /// [`Paced`]. The default implementation does nothing.
+    /// Called after each part of a large operation that runs on the calling thread only. A program without an operating
+    /// system can do other work here: see [`Paced`]. The default implementation does nothing.
     fn pause(&self) {}
 
     /// Returns the number of parts into which a matrix product of `work` multiplications is divided, if it has enough

@@ -19,8 +19,8 @@ use crate::workers::Workers;
 /// 2^18: 290, always serial: 514.
 pub(super) const SERIAL_BELOW: usize = 1 << 15;
 
-/// Work, in multiplications, from which the workers may pause after an operation on the calling thread. For less, the
-/// call would cost more than it is worth.
+/// Work, in multiplications, from which the workers may pause after each item of an operation on the calling thread. For
+/// less, the call would cost more than it is worth.
 const PAUSE_FROM: usize = 1 << 13;
 
 /// Approximate number of weights per item of a large matrix product. Items are small, so that the wait for the last
@@ -104,10 +104,13 @@ pub(crate) fn fork<S: Send>(
         });
     }
     let Some(scratch) = scratch.get_mut(..per_worker) else { return };
-    (0..items).for_each(|item| f(item, scratch));
-    if work >= PAUSE_FROM {
-        workers.pause();
+    if work < PAUSE_FROM {
+        return (0..items).for_each(|item| f(item, scratch));
     }
+    (0..items).for_each(|item| {
+        f(item, scratch);
+        workers.pause();
+    });
 }
 
 /// Calls `f(slot, item)` once for each item. Every participating thread has its own slot, below `slots`.

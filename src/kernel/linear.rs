@@ -68,7 +68,6 @@ pub fn linear(kernels: &Kernels, workers: &dyn Workers, panels: &mut [u8], batch
                 }
             }
         }
-        workers.pause();
     });
 }
 
