@@ -130,12 +130,12 @@ impl Workers for Serial {
 /// # let mut workspace = vec![Line::ZERO; plan.workspace.div_ceil(64)];
 /// # let mut kv = vec![Line::ZERO; plan.kv.div_ceil(64)];
 /// static POLLS: AtomicUsize = AtomicUsize::new(0);
-/// let workers = Paced::new(20_000, || drop(POLLS.fetch_add(1, Relaxed)));
+/// let workers = Paced::new(20_000, || _ = POLLS.fetch_add(1, Relaxed));
 /// let mut session = Session::new(&model, plan, Line::bytes_mut(&mut workspace), Line::bytes_mut(&mut kv))?;
 /// session = session.with_workers(&workers);
 /// let mut buffer = vec![0.0; model.spec().embedding_buffer()];
 /// session.embed(&[5, 6, 7], &mut buffer)?;
-/// assert!(POLLS.load(Relaxed) > 3 * 8 * model.spec().layers);
+/// assert!(POLLS.load(Relaxed) >= 2 * 3 * model.spec().layers); // in a small model, after each step
 /// # Ok::<(), arenite::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug)]
