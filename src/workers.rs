@@ -166,6 +166,6 @@ impl<F: Fn() + Sync> Workers for Paced<F> {
     }
 
     fn parts(&self, work: usize) -> usize {
-        work.checked_div(self.most).unwrap_or(work)
+        work.div_ceil(self.most.max(1))
     }
 }

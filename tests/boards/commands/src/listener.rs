@@ -28,7 +28,7 @@ static SAMPLES: &[u8] = RECORDING.split_at(46).1;
 /// Samples of a buffer: 20 ms.
 const BUFFER: usize = 320;
 /// Multiplications between two calls of [`poll`].
-const PRODUCTS: usize = 2048;
+const PRODUCTS: usize = 6144;
 static WORKERS: Paced<fn()> = Paced::new(PRODUCTS, || poll());
 
 fn listen(board: &mut Board) -> Result<(), Error> {
