@@ -192,8 +192,8 @@ pub const ALL: &[Family] = &[
             k.rope_dimensions(if solar { 1.0 } else { 0.5 })?;
             k.maybe("expert_feed_forward_length", &["moe_intermediate_size"])?;
             k.maybe("expert_shared_count", &["n_shared_experts"])?;
-            if k.config.leading_dense()?.is_some() {
-                k.leading_dense()?;
+            if let Some(dense) = k.config.leading_dense()? {
+                k.set("leading_dense_block_count", dense);
             }
             k.set("expert_gating_func", SIGMOID);
             k.maybe_float("expert_weights_scale", &["routed_scaling_factor"])?;

@@ -128,13 +128,13 @@ fn mimo(keys: &mut Keys<'_>) -> Result<()> {
     // transformers' own class gives local layers twice as many heads, and counts the token itself in its windows.
     let local = match c.number(&["swa_num_key_value_heads"])? {
         Some(heads) => heads as i32,
-        None if c.get("layer_types").is_some() => 2 * all,
+        None if c.get("layer_types").is_some() => all.saturating_mul(2),
         None => bail!("config.json has no swa_num_key_value_heads"),
     };
     let heads = [all, local];
     keys.set("attention.head_count_kv", Meta::array(pattern.iter().map(|local| heads[usize::from(*local == 1)])));
     let window = match c.number(&["sliding_window_size"])? {
-        Some(before) => before + 1,
+        Some(before) => before.saturating_add(1),
         None => c.need(&["sliding_window"])?,
     };
     keys.set("attention.sliding_window", window);
