@@ -21,7 +21,7 @@ use core::marker::PhantomData;
 use core::mem::MaybeUninit;
 
 use super::float::capped;
-use super::lanes::{Isa, Lanes, Work, load, mask};
+use super::lanes::{Isa, Lanes, Work, load, mask, store};
 use crate::built;
 use crate::memory::{HeadLayout, KvType, TILE};
 use crate::quant::le_f32;
@@ -115,6 +115,12 @@ impl Attention<'_> {
         let group = self.group.max(1);
         (row / group, row % group)
     }
+
+    /// The token and the query head of the row after that of the given token and query head.
+    #[inline(always)]
+    fn next_row(&self, (token, head): (usize, usize)) -> (usize, usize) {
+        if head + 1 < self.group { (token, head + 1) } else { (token + 1, 0) }
+    }
 }
 
 /// Numbers that are added to attention scores. The bias of head `g`, token `t` and position `s` is `table[g * stride +
@@ -198,7 +204,8 @@ fn attend_rows<S: Isa, K: Keys, E: Values, const R: usize, const N: usize>(
     out_stride: usize,
     scratch: &mut [f32],
 ) -> usize {
-    s.apart(Rows::<K, E, R, N> { job, row, out, out_stride, scratch, elements: PhantomData });
+    let first = job.token_and_head(row);
+    s.apart(Rows::<K, E, R, N> { job, row, first, out, out_stride, scratch, elements: PhantomData });
     R
 }
 
@@ -208,6 +215,9 @@ fn attend_rows<S: Isa, K: Keys, E: Values, const R: usize, const N: usize>(
 struct Rows<'a, K, E, const R: usize, const N: usize> {
     job: &'a Attention<'a>,
     row: usize,
+    /// The token and the query head of the first row. They are computed by whoever builds a `Rows`, because otherwise
+    /// the compiler repeats the division for each element of a query and of an output.
+    first: (usize, usize),
     out: &'a mut [f32],
     out_stride: usize,
     scratch: &'a mut [f32],
@@ -217,13 +227,13 @@ struct Rows<'a, K, E, const R: usize, const N: usize> {
 impl<S: Isa, K: Keys, E: Values, const R: usize, const N: usize> Work<S> for Rows<'_, K, E, R, N> {
     #[inline(always)]
     fn run(self, s: S) {
-        let Self { job, row, out, out_stride, scratch, .. } = self;
+        let Self { job, row, first, out, out_stride, scratch, .. } = self;
         let (layout, width) = (job.layout, job.layout.padded());
         let Some((sums, values)) = scratch.split_at_mut_checked(R * width) else { return };
         let zero = s.zero();
         sums.as_chunks_mut().0.iter_mut().for_each(|sums| zero.store(sums));
         let mut copies = [const { MaybeUninit::uninit() }; R];
-        let Some((queries, visible)) = rows(job, row, &mut copies) else { return };
+        let Some((queries, visible)) = rows(s, job, first, &mut copies) else { return };
         // Rows are in order of position, so the first row has the earliest start and the last row the latest end.
         let all = Range { lo: visible[0].lo, hi: visible[R - 1].hi };
         let Some(tiles) = Tiles::new(job, all, if R < 4 { TILES } else { 1 }) else { return };
@@ -252,15 +262,16 @@ impl<S: Isa, K: Keys, E: Values, const R: usize, const N: usize> Work<S> for Row
                 }
             }
         }
+        let mut at = first;
         for (r, total) in softmax.total.into_iter().enumerate() {
-            let inverse = 1.0 / total.sum();
-            let (token, head) = job.token_and_head(row + r);
-            let start = token * out_stride + head * layout.value();
+            let inverse = s.splat(1.0 / total.sum());
+            let start = at.0 * out_stride + at.1 * layout.value();
+            at = job.next_row(at);
             let (Some(out), Some(sums)) = (out.get_mut(start..start + layout.value()), sums.get(r * width..)) else {
                 return;
             };
-            for (out, sum) in out.iter_mut().zip(sums) {
-                *out = sum * inverse;
+            for i in (0..out.len()).step_by(16) {
+                store(load(s, sums, i).mul(inverse), out, i);
             }
         }
     }
@@ -270,22 +281,27 @@ impl<S: Isa, K: Keys, E: Values, const R: usize, const N: usize> Work<S> for Row
 /// Short queries are copied to `copies`: queries whose distance is a power of two would compete for the same lines of
 /// the first-level cache.
 #[inline(always)]
-fn rows<'a, const R: usize>(
+fn rows<'a, S: Isa, const R: usize>(
+    s: S,
     job: &Attention<'a>,
-    row: usize,
+    first: (usize, usize),
     copies: &'a mut [MaybeUninit<[f32; NARROW]>; R],
 ) -> Option<([&'a [f32]; R], [Range; R])> {
     let dim = job.layout.dim;
     let mut queries = [[].as_slice(); R];
     let mut visible = [Range { lo: 0, hi: 0 }; R];
-    for (r, ((query, seen), copy)) in queries.iter_mut().zip(&mut visible).zip(copies).enumerate() {
-        let (token, head) = job.token_and_head(row + r);
+    let mut at = first;
+    for ((query, seen), copy) in queries.iter_mut().zip(&mut visible).zip(copies) {
+        let (token, head) = at;
+        at = job.next_row(at);
         let start = token * job.q_stride + head * dim;
         let q = job.q.get(start..start + dim)?;
         *query = q;
         if R > 1 && dim < NARROW {
             let copy = copy.write([0.0; NARROW]).get_mut(..dim)?;
-            copy.iter_mut().zip(q).for_each(|(to, q)| *to = *q);
+            for i in (0..dim).step_by(16) {
+                store(load(s, q, i), copy, i);
+            }
             *query = copy;
         }
         let (lo, hi) = job.visible(token);

@@ -51,6 +51,8 @@ mod two_rows;
 #[cfg(arm_fpu)]
 mod vectors;
 #[cfg(all(cortex_m_dsp, cortex_m_fpu))]
+mod word;
+#[cfg(all(cortex_m_dsp, cortex_m_fpu))]
 mod words;
 
 use super::float::Weight;

@@ -34,8 +34,9 @@ use traffic::Run;
 Prefill is a prompt of -p tokens from an empty context; decode is -n single tokens from an empty \
 context. Speeds are medians of -r rounds after a warm-up round. load_ms is the time from opening the file to a \
 ready session; first_token_ms adds the first prompt of -p tokens and sampling a token. The limits of the machine are \
-measured after them: \"of peak\" is the share of the integer products that the processor can do in registers, \"of reads\" \
-the share of plain reading of the same pages; a model in the cache is read faster than from memory. \
+measured after them: \"of peak\" is the share of the products of bytes that the processor can do in registers (a product \
+of floats, as in attention, counts as four), \"of reads\" the share of plain reading of the same pages; a model in the \
+cache is read faster than from memory. \
 The profile is measured separately; its clock adds a little time, which is included in the rows.")]
 pub struct Args {
     /// Numbers of prompt tokens; 0 measures only decoding

@@ -40,8 +40,8 @@ pub struct Measured {
     pub peak_rss_bytes: Option<usize>,
     #[serde(flatten)]
     pub limits: Limits,
-    /// The rate of the prefill's integer products, divided by the highest rate of this machine. `None` if this rate is
-    /// unknown, or if all products are products of floats.
+    /// The rate of the prefill's products, divided by the highest rate of this machine. A product of floats counts as
+    /// four products of integers. `None` if the highest rate is unknown.
     pub prefill_share: Option<f64>,
     /// Bytes that decoding reads, as a share of the limit.
     pub decode_share: f64,

@@ -22,17 +22,19 @@ pub fn of(section: Section, gguf: &Gguf<'_>, model: &Model<'_>, run: &Run) -> Op
     }
 }
 
+/// Number of multiplications of bytes that take as long as one of floats: a vector register has four times as many
+/// bytes as floats.
+const BYTES_PER_FLOAT: u64 = 4;
+
 /// Returns the traffic of all matrices and caches in a whole run: the number of bytes that are read, and the number of
-/// multiplications of integers.
+/// multiplications. A multiplication of floats, as in attention, counts as [`BYTES_PER_FLOAT`] multiplications of bytes.
 pub fn total(gguf: &Gguf<'_>, model: &Model<'_>, run: &Run) -> Traffic {
     let mut sum = Traffic::default();
     for section in Section::ALL {
-        sum.bytes += of(section, gguf, model, run).map_or(0, |traffic| traffic.bytes);
-        // Attention does not count, because it multiplies floats.
-        if section != Section::Attention {
-            sum.multiplications +=
-                matrices(section, gguf, model, run, |tensor| tensor.kind.block().0 > 1).multiplications;
-        }
+        let Some(all) = of(section, gguf, model, run) else { continue };
+        let bytes = matrices(section, gguf, model, run, |tensor| tensor.kind.block().0 > 1).multiplications;
+        sum.bytes += all.bytes;
+        sum.multiplications += bytes + BYTES_PER_FLOAT * (all.multiplications - bytes);
     }
     sum
 }

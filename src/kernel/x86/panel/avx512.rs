@@ -6,7 +6,7 @@ use core::marker::PhantomData;
 use super::super::ahead::Ahead;
 use super::super::pack::{self, BlockLayout, CODES, LINE, chunk_size};
 use super::super::products::{fits_i16, words_by, words512};
-use super::prefetch;
+use super::{Selection, prefetch, sum};
 use crate::kernel::panel::{functions, scales};
 use crate::kernel::quantized::{Multiply, Pack, PackAndMultiply, Tile, further};
 use crate::quant::Format;
@@ -157,11 +157,7 @@ unsafe fn chunks_of<S: Source, const T: usize, const SCALES: u8, const AHEAD: bo
         let mut ahead = Ahead::new(tile.ahead, chunks);
         let mut acc = [_mm512_setzero_ps(); T];
         let size = chunk_size(if SCALES == scales::ONE { 1 } else { 2 });
-        // Factors for a pair of sums of activations. They subtract the codes' bias, for both halves of a chunk or for
-        // one half only.
-        let less = -i16::from(tile.bias);
-        let words = |low: i16, high: i16| _mm512_set1_epi32(i32::from(high) << 16 | i32::from(low) & 0xffff);
-        let (zero, one) = (_mm512_setzero_si512(), _mm512_set1_epi16(1));
+        let less = -i32::from(tile.bias);
         for next in 0..chunks + S::LEAD {
             if next < chunks {
                 source.chunk(next);
@@ -175,13 +171,13 @@ unsafe fn chunks_of<S: Source, const T: usize, const SCALES: u8, const AHEAD: bo
             }
             let w = tile.panel.add(b * size);
             let line = |line: usize| w.add(CODES + line * LINE);
-            let of = |t: usize, factors| words_by(zero, factors, sums[t].add(b * 2));
+            let of = |t: usize, part, factor| _mm512_set1_epi32(sum(sums[t].add(b * 2), part) * factor);
             let q = further(q, b * 32);
             let d = |t: usize| *d[t].add(b);
             if SCALES == scales::HALVES {
-                for (half, less) in [words(less, 0), words(0, less)].into_iter().enumerate() {
+                for (half, part) in [Selection::First, Selection::Second].into_iter().enumerate() {
                     let mut sums = [_mm512_setzero_si512(); T];
-                    sums.iter_mut().enumerate().for_each(|(t, sums)| *sums = of(t, less));
+                    sums.iter_mut().enumerate().for_each(|(t, sums)| *sums = of(t, part, less));
                     products::<T, 4>(&mut sums, w.add(half * 4 * LINE), further(q, half * 16));
                     let scale = source.floats::<false>(line(half));
                     for (t, (acc, sums)) in acc.iter_mut().zip(sums).enumerate() {
@@ -191,7 +187,7 @@ unsafe fn chunks_of<S: Source, const T: usize, const SCALES: u8, const AHEAD: bo
                 continue;
             }
             let mut sums = [_mm512_setzero_si512(); T];
-            sums.iter_mut().enumerate().for_each(|(t, sums)| *sums = of(t, words(less, less)));
+            sums.iter_mut().enumerate().for_each(|(t, sums)| *sums = of(t, Selection::Both, less));
             products::<T, 8>(&mut sums, w, q);
             let scale = source.floats::<false>(line(0));
             for (t, (acc, sums)) in acc.iter_mut().zip(sums).enumerate() {
@@ -200,7 +196,7 @@ unsafe fn chunks_of<S: Source, const T: usize, const SCALES: u8, const AHEAD: bo
             if SCALES == scales::MINIMUM {
                 let scale = source.floats::<true>(line(1));
                 for (t, acc) in acc.iter_mut().enumerate() {
-                    *acc = add(*acc, scale, d(t), of(t, one));
+                    *acc = add(*acc, scale, d(t), of(t, Selection::Both, 1));
                 }
             }
         }
