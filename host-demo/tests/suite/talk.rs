@@ -238,6 +238,24 @@ fn a_forced_call_that_the_limit_cuts_is_no_text() {
     assert_eq!(streamed, content);
     assert!(deltas.iter().all(|choice| choice["delta"].get("tool_calls").is_none()));
     assert_eq!(deltas.last().unwrap()["finish_reason"], "length");
+    // The first chunk has no empty text, of which clients would make a part of the answer.
+    assert_eq!(deltas[0]["delta"], json!({ "role": "assistant", "content": null }));
+
+    // The other interfaces have no empty block or item either.
+    let tool = json!({ "name": "get_weather", "input_schema": function("get_weather")["function"]["parameters"] });
+    let mut messages = asked.clone();
+    (messages["tools"], messages["tool_choice"]) = (json!([tool]), json!({ "type": "any" }));
+    let message = talk.good("/v1/messages", &messages);
+    assert_eq!((&message["content"], &message["stop_reason"]), (&json!([]), &json!("max_tokens")));
+    let kinds: Vec<Value> = talk.stream("/v1/messages", &messages).iter().map(|event| event["type"].clone()).collect();
+    assert_eq!(json!(kinds), json!(["message_start", "ping", "message_delta", "message_stop"]));
+    let mut body = asked;
+    body["input"] = body["messages"].take();
+    body["tools"] = json!([function("get_weather")]);
+    body["max_output_tokens"] = body["max_tokens"].take();
+    body.as_object_mut().unwrap().retain(|_, value| !value.is_null());
+    let response = talk.good("/v1/responses", &body);
+    assert_eq!((&response["output"], &response["status"]), (&json!([]), &json!("incomplete")));
 }
 
 #[test]

@@ -90,7 +90,8 @@ pub async fn messages(State(app): State<Arc<App>>, request: Request<HttpBody>) -
     if !parts.reasoning.is_empty() {
         content.push(json!({ "type": "thinking", "thinking": parts.reasoning, "signature": "" }));
     }
-    if !parts.content.is_empty() || parts.calls.is_empty() {
+    // An empty block would be refused by other servers when the conversation is sent on.
+    if !parts.content.is_empty() {
         content.push(json!({ "type": "text", "text": parts.content }));
     }
     content.extend(parts.calls.iter().enumerate().map(|(index, call)| tool_use(call, &id, index)));
@@ -147,9 +148,6 @@ impl Streamer {
             if is_end {
                 break;
             }
-        }
-        if self.index == 0 && self.open.is_none() {
-            self.begin("text", json!({ "type": "text", "text": "" }));
         }
         self.close();
         let (reason, stop) = stop_reason(&choice, &self.stops, calls > 0);

@@ -126,7 +126,7 @@ fn items(prepared: &Ready, choice: &mut Choice, meta: &ResponseMeta) -> Vec<Valu
     if !parts.reasoning.is_empty() {
         items.push(thought(id, 0, &parts.reasoning));
     }
-    if !parts.content.is_empty() || parts.calls.is_empty() {
+    if !parts.content.is_empty() {
         let tokens = choice.logprobs.iter().zip(&parts.is_thought).filter(|(_, is_thought)| !**is_thought);
         let logprobs = tokens.map(|(token, _)| logprobs::chat(token)).collect();
         items.push(message(id, items.len(), &parts.content, status(choice), logprobs));
@@ -256,9 +256,6 @@ impl Streamer {
             if is_end {
                 break;
             }
-        }
-        if progress.items.is_empty() && progress.kind.is_empty() {
-            self.open(&mut progress, "message");
         }
         self.close(&mut progress, status(&choice));
         if self.asked.is_stored {

@@ -281,7 +281,9 @@ impl Streamer {
     }
 
     async fn chat(&self, index: usize, mut events: Inbox) -> Option<Choice> {
-        self.chunk(index, json!({ "role": "assistant", "content": "" }), Value::Null);
+        // Clients make an empty text before a call of an empty string, but not of null.
+        let content = if self.prepared.tools.0.is_empty() { json!("") } else { Value::Null };
+        self.chunk(index, json!({ "role": "assistant", "content": content }), Value::Null);
         let mut splitter = self.prepared.splitter(index);
         let (mut choice, mut parts, mut calls) = (Choice::default(), Vec::new(), 0);
         loop {
