@@ -23,7 +23,7 @@ pub(super) const fn has<F: Format>() -> bool {
 /// The activations of a block, arranged for the products with eight rows.
 #[derive(Clone, Copy)]
 pub(super) struct Activations {
-    /// 64 activations per register, arranged by [`order`].
+    /// 64 activations per register, in the order of the codes: see [`codes`].
     q: [__m512i; 4],
     /// The sums of each group's activations, as i16. If a group has 32 weights, each quarter of the register has all
     /// eight sums. If a group has 16 weights, one quarter has the sums of the even groups, and the next quarter has
@@ -31,8 +31,8 @@ pub(super) struct Activations {
     sums: __m512i,
 }
 
-/// The order of the codes of a block in four registers: for each register, the numbers of the chunks in its lower and
-/// upper half.
+/// The order of the activations of a block in four registers: for each register, the numbers of the chunks in its lower
+/// and upper half. (In IQ4_XS, [`Activations::new`] arranges them further.)
 const fn order<F: Format>() -> [[usize; 2]; 4] {
     match F::KIND {
         TensorType::Q4_K => [[0, 2], [1, 3], [4, 6], [5, 7]],
@@ -58,7 +58,15 @@ impl Activations {
         } else {
             _mm512_broadcast_i32x4(_mm256_cvtepi32_epi16(_mm256_madd_epi16(sums, _mm256_set1_epi16(1))))
         };
-        Self { q: [two(a), two(b), two(c), two(d)], sums }
+        let q = [two(a), two(b), two(c), two(d)];
+        if !const { fits_in_words::<F>() } {
+            // The first halves of four chunks, and their second halves.
+            let first = |a, b| _mm512_shuffle_i64x2::<0x88>(a, b);
+            let second = |a, b| _mm512_shuffle_i64x2::<0xdd>(a, b);
+            let q = [first(q[0], q[1]), second(q[0], q[1]), first(q[2], q[3]), second(q[2], q[3])];
+            return Self { q, sums };
+        }
+        Self { q, sums }
     }
 
     /// Multiplies the sums of activations by the scales or minimums of four rows. A row's product is the sum of the
@@ -77,15 +85,16 @@ impl Activations {
     /// Sixteen i32 whose sum is the dot product of a row's block, before the contribution of the bias is subtracted.
     #[inline]
     #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
-    fn dot<F: Format>(&self, codes: &[__m512i; 4], scales: &[__m512i; 4]) -> __m512i {
-        let dot = |i: usize| _mm512_dpbusd_epi32(_mm512_setzero_si512(), codes[i], self.q[i]);
+    fn dot<F: Format>(&self, codes: &[__m512i; 4], scales: &[__m512i; 2]) -> __m512i {
+        let add_dot = |acc, i: usize| _mm512_dpbusd_epi32(acc, codes[i], self.q[i]);
+        let dot = |i: usize| add_dot(_mm512_setzero_si512(), i);
         if const { fits_in_words::<F>() } {
             let acc = _mm512_madd_epi16(_mm512_packs_epi32(dot(0), dot(1)), scales[0]);
             words512(acc, _mm512_packs_epi32(dot(2), dot(3)), scales[1])
         } else {
-            let scaled = |i: usize| _mm512_mullo_epi32(dot(i), scales[i]);
-            let first = _mm512_add_epi32(scaled(0), scaled(1));
-            _mm512_add_epi32(first, _mm512_add_epi32(scaled(2), scaled(3)))
+            // Both halves of a chunk are in the same quarter of two registers.
+            let scaled = |i: usize| _mm512_mullo_epi32(add_dot(dot(2 * i), 2 * i + 1), scales[i]);
+            _mm512_add_epi32(scaled(0), scaled(1))
         }
     }
 }
@@ -99,14 +108,13 @@ const fn fits_in_words<F: Format>() -> bool {
 /// scales of the whole row.
 #[inline]
 #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
-fn factors<F: Format>(scales: __m512i) -> [__m512i; 4] {
-    let [a, b, c, d] = const { order::<F>() };
+fn factors<F: Format>(scales: __m512i) -> [__m512i; 2] {
     if const { fits_in_words::<F>() } {
+        let [a, b, c, d] = const { order::<F>() };
         let two = |a: [usize; 2], b: [usize; 2]| _mm512_shuffle_epi8(scales, four_times([a[0], b[0]], [a[1], b[1]]));
-        let zero = _mm512_setzero_si512();
-        [two(a, b), two(c, d), zero, zero]
+        [two(a, b), two(c, d)]
     } else {
-        [a, b, c, d].map(|order| _mm512_srai_epi32::<16>(_mm512_shuffle_epi8(scales, upper(order))))
+        [0, 4].map(|first| _mm512_srai_epi32::<16>(_mm512_shuffle_epi8(scales, upper(first))))
     }
 }
 
@@ -189,12 +197,12 @@ fn four_times(first: [usize; 2], second: [usize; 2]) -> __m512i {
 }
 
 /// Indices for a byte shuffle that copies one word of the source to the upper word of every dword, and clears the lower
-/// words. The lower half of the register copies word `first`, the upper half word `second`.
+/// words. The quarters of the register copy four consecutive words, from word `first` on.
 #[inline]
 #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
-fn upper([first, second]: [usize; 2]) -> __m512i {
-    let dword = |i: usize| ((0x0100 + 0x0202 * i as i32) << 16) | 0x8080;
-    _mm512_mask_set1_epi32(_mm512_set1_epi32(dword(first)), 0xff00, dword(second))
+fn upper(first: usize) -> __m512i {
+    let dword = |lane: usize| ((0x0100 + 0x0202 * (first + lane / 4) as i32) << 16) | 0x8080;
+    must_cast(core::array::from_fn::<i32, 16, _>(dword))
 }
 
 /// Adds the four lanes of each of eight rows. `first` and `last` have a row in each quarter; the result has the sums of
@@ -315,7 +323,8 @@ fn two_rows(bytes: __m512i) -> [__m512i; 2] {
     [_mm512_cvtepi8_epi16(_mm512_castsi512_si256(bytes)), _mm512_cvtepi8_epi16(_mm512_extracti64x4_epi64::<1>(bytes))]
 }
 
-/// Unpacks the codes of a block, 64 codes per register, in the order of [`order`].
+/// Unpacks the codes of a block, 64 codes per register, in the order of [`order`]. In IQ4_XS, a register has the first or
+/// the second halves of four chunks.
 #[inline]
 #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
 fn codes<F: Format>(block: &F::Block) -> [__m512i; 4] {
@@ -343,13 +352,10 @@ fn codes<F: Format>(block: &F::Block) -> [__m512i; 4] {
             let third = [left(high, 2, 1), right(high, 0, 1), right(high, 2, 3), right(high, 4, 5)];
             [or(a, third[0], 4), or(b, third[1], 4), or(c, third[2], 4), or(d, third[3], 4)]
         }
-        TensorType::IQ4_XS => [8, 40, 72, 104].map(|at| {
-            let bytes = _mm512_castsi256_si512(half(at));
-            let bytes = _mm512_shuffle_i64x2::<0b01_01_00_00>(bytes, bytes);
-            let bytes = _mm512_mask_srli_epi16::<4>(bytes, 0xff00_ff00, bytes);
+        TensorType::IQ4_XS => {
             let table = _mm512_broadcast_i32x4(must_cast(*TABLE));
-            _mm512_shuffle_epi8(table, _mm512_and_si512(bytes, nibble))
-        }),
+            nibbles(8).map(|x| _mm512_shuffle_epi8(table, x))
+        }
         _ => [_mm512_setzero_si512(); 4],
     }
 }
