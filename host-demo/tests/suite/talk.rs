@@ -258,6 +258,37 @@ fn a_forced_call_that_the_limit_cuts_is_no_text() {
     assert_eq!((&response["output"], &response["status"]), (&json!([]), &json!("incomplete")));
 }
 
+/// Codex sends the functions of MCP servers in namespaces, and runs only calls that name the namespace apart.
+#[test]
+fn functions_of_a_namespace() {
+    let script = ["<|python_tag|>", "{\"name\": \"mcp__w__get_weather\", ", "\"arguments\": {\"city\": \"Oslo\"}}"];
+    let talk = start(&script, &["<|python_tag|>"], &[], CHATML);
+    let mut tool = function("get_weather")["function"].clone();
+    tool["type"] = json!("function");
+    let tools = json!([{ "type": "namespace", "name": "mcp__w", "description": "d", "tools": [tool] }]);
+    let mut body = json!({ "input": "hi", "temperature": 0, "tools": tools });
+    let item = talk.good("/v1/responses", &body)["output"][0].clone();
+    assert_eq!((&item["name"], &item["namespace"]), (&json!("get_weather"), &json!("mcp__w")), "{item}");
+    let events = talk.stream("/v1/responses", &body);
+    let done = events.iter().find(|event| event["type"] == "response.output_item.done").unwrap();
+    assert_eq!((&done["item"]["name"], &done["item"]["namespace"]), (&json!("get_weather"), &json!("mcp__w")));
+    let output = json!({ "type": "function_call_output", "call_id": item["call_id"], "output": "Rain." });
+    body["input"] = json!([{ "role": "user", "content": "hi" }, item, output]);
+    talk.good("/v1/responses", &body);
+}
+
+/// Agents ask for a value after their last answer.
+#[test]
+fn a_value_after_an_answer() {
+    let talk = start(&["{\"n\": 4}"], &[], &[], CHATML);
+    let schema = json!({ "type": "object", "properties": { "n": { "enum": [4] } }, "required": ["n"] });
+    let messages = json!([{ "role": "user", "content": "hi" }, { "role": "assistant", "content": "Four." }]);
+    let body = json!({ "messages": messages, "format": schema, "stream": false, "options": { "temperature": 0 } });
+    let answer = talk.good("/api/chat", &body);
+    let value: Value = serde_json::from_str(answer["message"]["content"].as_str().unwrap()).unwrap();
+    assert_eq!(value, json!({ "n": 4 }));
+}
+
 #[test]
 fn prompts_are_scored() {
     let talk = start(&["Once", " upon", " a"], &[], &[], CHATML);

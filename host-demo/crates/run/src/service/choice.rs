@@ -148,6 +148,12 @@ impl Prepared {
         parts
     }
 
+    /// Returns true if an answer without text may have been cut in its first call. It is then shown without an empty
+    /// text, which other servers refuse when a conversation is sent back to them.
+    pub fn is_in_call(&self, choice: &Choice) -> bool {
+        choice.is_cut() && !self.tools.0.is_empty()
+    }
+
     /// Returns a splitter for an answer.
     pub fn splitter(&self, index: usize) -> Splitter {
         Splitter { reader: self.reader(index), thought: 0 }

@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 use super::form::{self, FORM};
 use super::openai::{ANSWER, SAMPLING, THINKING};
 use super::refused::{HARMLESS, REFUSED};
-use super::{Asked, Field, Neutral, Result, Row, Use, fields, read, tools};
+use super::tools::{self, name_within};
+use super::{Asked, Field, Neutral, Result, Row, Use, fields, read};
 use arenite_request::{Content, EarlierCall, Input, Message, Refusal, text_of};
 
 /// Reads a request.
@@ -138,8 +139,8 @@ fn items(asked: &mut Asked, list: &[Value], field: &Field<'_>) -> Result<Vec<Mes
         let text = |key: &str| item.get(key).and_then(Value::as_str).map(str::to_string);
         let content = |key: &str| text_of(item.get(key).unwrap_or(&Value::Null)).map_err(wrong);
         let kind = item.get("type").and_then(Value::as_str).unwrap_or("message");
-        let call =
-            |arguments: Value| EarlierCall { id: text("call_id"), name: text("name").unwrap_or_default(), arguments };
+        let name = || name_within(text("namespace").as_deref(), &text("name").unwrap_or_default());
+        let call = |arguments: Value| EarlierCall { id: text("call_id"), name: name(), arguments };
         let mut calls = Vec::new();
         match kind {
             "message" => {

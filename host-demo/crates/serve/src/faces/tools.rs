@@ -21,13 +21,29 @@ pub const ROWS: &[Row<Asked>] = &[
     ),
 ];
 
+/// Returns the name that the model sees for a function of a namespace.
+pub fn name_within(namespace: Option<&str>, name: &str) -> String {
+    namespace.map_or(name.into(), |namespace| format!("{namespace}__{name}"))
+}
+
 /// Reads the functions of OpenAI's requests: `{"type": "function", "function": {...}}`, or the same fields without the
-/// inner object. Tools of other types are left out.
+/// inner object. A namespace has functions as its `tools`. Tools of other types are left out.
 pub fn tools(asked: &mut Asked, field: &Field<'_>) -> Result<()> {
+    functions(asked, field, None)
+}
+
+/// Reads a list of functions, which belong to `namespace`.
+fn functions(asked: &mut Asked, field: &Field<'_>, namespace: Option<&str>) -> Result<()> {
     for tool in field.list()? {
         let kind = tool.get("type").and_then(Value::as_str).unwrap_or("function");
+        let name = tool.get("name").and_then(Value::as_str);
+        if let ("namespace", Some(name), Some(value), None) = (kind, name, tool.get("tools"), namespace) {
+            functions(asked, &Field { value, ..*field }, Some(name))?;
+            asked.reply.namespaces.push(name.into());
+            continue;
+        }
         if kind != "function" {
-            asked.leave_out(tool.get("name").and_then(Value::as_str).unwrap_or(kind));
+            asked.leave_out(name.unwrap_or(kind));
             continue;
         }
         let nested = tool.get("function").and_then(Value::as_object);
@@ -37,6 +53,9 @@ pub fn tools(asked: &mut Asked, field: &Field<'_>) -> Result<()> {
             return Err(field.refused("a tool needs a function with a name"));
         };
         let mut inner = inner.clone();
+        if let (Some(_), Some(Value::String(name))) = (namespace, inner.get_mut("name")) {
+            *name = name_within(namespace, name);
+        }
         if nested.is_none() {
             inner.retain(|key, value| key != "type" && !value.is_null());
         }
@@ -78,8 +97,8 @@ pub fn choice(asked: &mut Asked, field: &Field<'_>) -> Result<()> {
     let kind = choice.as_str().or_else(|| choice.get("type")?.as_str());
     let kind = kind.or_else(|| choice.get("function").map(|_| "function")).unwrap_or_default();
     let name = |tool: &Value| {
-        let name = tool.pointer("/function/name").or_else(|| tool.get("name"));
-        name.and_then(Value::as_str).map(str::to_string)
+        let name = tool.pointer("/function/name").or_else(|| tool.get("name"))?.as_str()?;
+        Some(name_within(tool.get("namespace").and_then(Value::as_str), name))
     };
     let must = match kind {
         "none" => Must::Never,

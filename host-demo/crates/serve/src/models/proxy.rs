@@ -27,7 +27,7 @@ use crate::http::memory::{Received, RequestMemory};
 use crate::http::record::{CLIENT, ID, Record};
 use crate::identity::ClientKey;
 use crate::models::{Lease, Models};
-use crate::routes::cards::{ModelCard, ModelId, health_of, list, list_of_studio, model_id};
+use crate::routes::cards::{ModelCard, ModelId, health_of, list, list_of_studio, model_id, of_studio};
 use crate::routes::ollama;
 use crate::sounds;
 use arenite_run::scheduler::Counters;
@@ -267,6 +267,12 @@ pub async fn models(State(proxy): State<Arc<Proxy>>, headers: HeaderMap) -> Json
 /// `GET /api/v0/models`.
 pub async fn models_of_studio(State(proxy): State<Arc<Proxy>>) -> Json<Value> {
     Json(list_of_studio(&cards(&proxy.models)))
+}
+
+/// `GET /api/v0/models/{id}`.
+pub async fn model_of_studio(State(proxy): State<Arc<Proxy>>, id: ModelId) -> Result<Json<Value>> {
+    let at = proxy.models.find(Some(&model_id(id)?))?;
+    Ok(Json(of_studio(&cards(&proxy.models)[at])))
 }
 
 /// `GET /v1/models/{id}`.

@@ -90,8 +90,7 @@ pub async fn messages(State(app): State<Arc<App>>, request: Request<HttpBody>) -
     if !parts.reasoning.is_empty() {
         content.push(json!({ "type": "thinking", "thinking": parts.reasoning, "signature": "" }));
     }
-    // An empty block would be refused by other servers when the conversation is sent on.
-    if !parts.content.is_empty() {
+    if !parts.content.is_empty() || parts.calls.is_empty() && !answer.prepared.is_in_call(&choice) {
         content.push(json!({ "type": "text", "text": parts.content }));
     }
     content.extend(parts.calls.iter().enumerate().map(|(index, call)| tool_use(call, &id, index)));
@@ -148,6 +147,9 @@ impl Streamer {
             if is_end {
                 break;
             }
+        }
+        if self.index == 0 && self.open.is_none() && !answer.prepared.is_in_call(&choice) {
+            self.begin("text", json!({ "type": "text", "text": "" }));
         }
         self.close();
         let (reason, stop) = stop_reason(&choice, &self.stops, calls > 0);

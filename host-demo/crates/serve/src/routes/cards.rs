@@ -80,22 +80,25 @@ impl<'s> ModelCard<'s> {
     }
 }
 
+/// The answer to `/api/v0/models/{id}`, LM Studio's card of a model.
+pub fn of_studio(card: &ModelCard<'_>) -> Value {
+    let can = |what: &str| card.capabilities.contains(&what);
+    let kind = match () {
+        () if can("vision") => "vlm",
+        () if can("completion") => "llm",
+        () => "embeddings",
+    };
+    let capabilities: &[_] = if can("tools") { &["tool_use"] } else { &[] };
+    json!({
+        "id": card.id, "object": "model", "type": kind, "publisher": card.owned_by, "compatibility_type": "gguf",
+        "state": if card.state == Some("unloaded") { "not-loaded" } else { "loaded" }, "capabilities": capabilities,
+        "max_context_length": card.max_model_len, "loaded_context_length": card.max_model_len,
+    })
+}
+
 /// The answer to `/api/v0/models`, LM Studio's list of models.
 pub fn list_of_studio(cards: &[ModelCard<'_>]) -> Value {
-    let entry = |card: &ModelCard<'_>| {
-        let can = |what: &str| card.capabilities.contains(&what);
-        let kind = match () {
-            () if can("vision") => "vlm",
-            () if can("completion") => "llm",
-            () => "embeddings",
-        };
-        json!({
-            "id": card.id, "object": "model", "type": kind, "publisher": card.owned_by, "compatibility_type": "gguf",
-            "state": if card.state == Some("unloaded") { "not-loaded" } else { "loaded" },
-            "max_context_length": card.max_model_len, "loaded_context_length": card.max_model_len,
-        })
-    };
-    json!({ "object": "list", "data": cards.iter().map(entry).collect::<Vec<_>>() })
+    json!({ "object": "list", "data": cards.iter().map(of_studio).collect::<Vec<_>>() })
 }
 
 /// The answer to `/v1/models`.

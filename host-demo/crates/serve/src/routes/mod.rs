@@ -83,6 +83,7 @@ fn table() -> Vec<(&'static str, MethodRouter<Arc<App>>)> {
         ("/api/show", post(ollama::show)),
         ("/api/version", get(ollama::version)),
         ("/api/v0/models", get(models_of_studio)),
+        ("/api/v0/models/{*id}", get(model_of_studio)),
         ("/api/v0/chat/completions", post(chat)),
         ("/api/v0/completions", post(completions)),
         ("/api/v0/embeddings", post(embeddings)),
@@ -125,6 +126,7 @@ pub fn router_of_models(proxy: Proxy, own: Common) -> Router {
         ("/api/ps", get(proxy::tags)),
         ("/api/version", get(ollama::version)),
         ("/api/v0/models", get(proxy::models_of_studio)),
+        ("/api/v0/models/{*id}", get(proxy::model_of_studio)),
         ("/metrics", get(proxy::metrics)),
         ("/models/load", post(proxy::load)),
         ("/models/unload", post(proxy::unload)),
@@ -305,6 +307,11 @@ async fn models(State(app): State<Arc<App>>, headers: HeaderMap) -> Json<Value> 
 
 async fn models_of_studio(State(app): State<Arc<App>>) -> Json<Value> {
     Json(cards::list_of_studio(&[card(&app)]))
+}
+
+async fn model_of_studio(State(app): State<Arc<App>>, id: ModelId) -> Result<Json<Value>> {
+    app.service.check_model(Some(&model_id(id)?))?;
+    Ok(Json(cards::of_studio(&card(&app))))
 }
 
 async fn model(State(app): State<Arc<App>>, id: ModelId, headers: HeaderMap) -> Result<Json<Value>> {

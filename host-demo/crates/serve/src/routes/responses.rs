@@ -126,24 +126,26 @@ fn items(prepared: &Ready, choice: &mut Choice, meta: &ResponseMeta) -> Vec<Valu
     if !parts.reasoning.is_empty() {
         items.push(thought(id, 0, &parts.reasoning));
     }
-    if !parts.content.is_empty() {
+    if !parts.content.is_empty() || parts.calls.is_empty() && !prepared.is_in_call(choice) {
         let tokens = choice.logprobs.iter().zip(&parts.is_thought).filter(|(_, is_thought)| !**is_thought);
         let logprobs = tokens.map(|(token, _)| logprobs::chat(token)).collect();
         items.push(message(id, items.len(), &parts.content, status(choice), logprobs));
     }
-    items.extend(parts.calls.iter().enumerate().map(|(index, call)| function_call(id, index, call)));
+    items.extend(parts.calls.iter().enumerate().map(|(index, call)| function_call(prepared, id, index, call)));
     items
 }
 
-fn function_call(id: &str, index: usize, call: &Call) -> Value {
-    json!({
+fn function_call(prepared: &Ready, id: &str, index: usize, call: &Call) -> Value {
+    let (namespace, name) = prepared.reply.split(&call.name);
+    let item = json!({
         "id": format!("fc_{id}_{index}"),
         "type": "function_call",
         "status": "completed",
         "call_id": call_id(id, 0, index),
-        "name": call.name,
+        "name": name,
         "arguments": call.arguments,
-    })
+    });
+    namespace.map_or(item.clone(), |namespace| with(item, json!({ "namespace": namespace })))
 }
 
 fn status(choice: &Choice) -> &'static str {
@@ -257,6 +259,9 @@ impl Streamer {
                 break;
             }
         }
+        if progress.items.is_empty() && progress.kind.is_empty() && !self.prepared.is_in_call(&choice) {
+            self.open(&mut progress, "message");
+        }
         self.close(&mut progress, status(&choice));
         if self.asked.is_stored {
             self.app.items.keep(self.app.scope_of(&self.open), &progress.items);
@@ -291,7 +296,7 @@ impl Streamer {
             }
             Part::Call(call) => {
                 self.close(progress, "completed");
-                let item = function_call(&self.id(), progress.calls, &call);
+                let item = function_call(&self.prepared, &self.id(), progress.calls, &call);
                 progress.calls += 1;
                 self.begin(index(progress), &item);
                 self.end(index(progress), &item);
