@@ -12,9 +12,9 @@ HERE = pathlib.Path(__file__).resolve().parent
 TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", HERE / "../../target"))
 
 
-def output(command):
-    """Returns the JSON that a command prints; `None` if it fails, as for types that the program does not have."""
-    done = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+def output(command, **settings):
+    """Returns the JSON that a command prints; `None` if it prints nothing."""
+    done = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, **settings)
     return json.loads(done.stdout) if done.returncode == 0 and done.stdout else None
 
 
@@ -25,8 +25,9 @@ def ours(options, model, threads):
 
 
 def theirs(options, program, flags, model, threads):
+    """The speed of a peer; `None` for types that it does not have."""
     work = ["-p", options.prefill, "-n", options.decode, "-r", 1, "-o", "json"]
-    results = output([program, "-m", model, "-t", threads, *work, *flags])
+    results = output([program, "-m", model, "-t", threads, *work, *flags], stderr=subprocess.DEVNULL)
     if not results:
         return None
     speed = {"prefill_tok_s" if result["n_prompt"] else "decode_tok_s": result["avg_ts"] for result in results}
@@ -39,11 +40,12 @@ def row(cells):
 
 def cells(rounds, key, share):
     """Our speed, our share of the limit, and the median of the ratios to each peer."""
-    mine = statistics.median(ours[key] for ours, *_ in rounds)
-    yield f"{mine:.0f}" if mine >= 100 else f"{mine:.1f}"
-    yield f"{statistics.median(ours[share] or 0 for ours, *_ in rounds):.2f}"
+    speed = statistics.median(mine[key] for mine, *_ in rounds)
+    yield f"{speed:.0f}" if speed >= 100 else f"{speed:.1f}"
+    shares = [mine[share] for mine, *_ in rounds if mine[share]]
+    yield f"{statistics.median(shares):.2f}" if shares else "-"
     for peer in range(1, len(rounds[0])):
-        ratios = [round[0][key] / round[peer][key] for round in rounds if round[peer]]
+        ratios = [all[0][key] / all[peer][key] for all in rounds if all[peer]]
         yield f"{statistics.median(ratios):.2f}" if ratios else "-"
 
 

@@ -116,7 +116,7 @@ impl Attention<'_> {
         (row / group, row % group)
     }
 
-    /// The token and the query head of the row after that of the given token and query head.
+    /// Returns the token and the query head of the next row.
     #[inline(always)]
     fn next_row(&self, (token, head): (usize, usize)) -> (usize, usize) {
         if head + 1 < self.group { (token, head + 1) } else { (token + 1, 0) }
@@ -215,8 +215,8 @@ fn attend_rows<S: Isa, K: Keys, E: Values, const R: usize, const N: usize>(
 struct Rows<'a, K, E, const R: usize, const N: usize> {
     job: &'a Attention<'a>,
     row: usize,
-    /// The token and the query head of the first row. They are computed by whoever builds a `Rows`, because otherwise
-    /// the compiler repeats the division for each element of a query and of an output.
+    /// Token and query head of the first row. They are not computed in `run`, because there the compiler would repeat the
+    /// division for every element of a query and of an output.
     first: (usize, usize),
     out: &'a mut [f32],
     out_stride: usize,

@@ -238,7 +238,7 @@ fn a_forced_call_that_the_limit_cuts_is_no_text() {
     assert_eq!(streamed, content);
     assert!(deltas.iter().all(|choice| choice["delta"].get("tool_calls").is_none()));
     assert_eq!(deltas.last().unwrap()["finish_reason"], "length");
-    // The first chunk has no empty text, of which clients would make a part of the answer.
+    // An empty string in the first chunk would become a text in some clients.
     assert_eq!(deltas[0]["delta"], json!({ "role": "assistant", "content": null }));
 
     // The other interfaces have no empty block or item either.
@@ -258,14 +258,14 @@ fn a_forced_call_that_the_limit_cuts_is_no_text() {
     assert_eq!((&response["output"], &response["status"]), (&json!([]), &json!("incomplete")));
 }
 
-/// Codex sends the functions of MCP servers in namespaces, and runs only calls that name the namespace apart.
+/// Codex sends the functions of MCP servers in namespaces, and runs only calls that have the namespace in a field.
 #[test]
 fn functions_of_a_namespace() {
     let script = ["<|python_tag|>", "{\"name\": \"mcp__w__get_weather\", ", "\"arguments\": {\"city\": \"Oslo\"}}"];
     let talk = start(&script, &["<|python_tag|>"], &[], CHATML);
     let mut tool = function("get_weather")["function"].clone();
     tool["type"] = json!("function");
-    let tools = json!([{ "type": "namespace", "name": "mcp__w", "description": "d", "tools": [tool] }]);
+    let tools = json!([{ "type": "namespace", "name": "mcp__w", "description": "d", "tools": [&tool] }]);
     let mut body = json!({ "input": "hi", "temperature": 0, "tools": tools });
     let item = talk.good("/v1/responses", &body)["output"][0].clone();
     assert_eq!((&item["name"], &item["namespace"]), (&json!("get_weather"), &json!("mcp__w")), "{item}");
@@ -275,6 +275,17 @@ fn functions_of_a_namespace() {
     let output = json!({ "type": "function_call_output", "call_id": item["call_id"], "output": "Rain." });
     body["input"] = json!([{ "role": "user", "content": "hi" }, item, output]);
     talk.good("/v1/responses", &body);
+    // Names are looked up: a plain function and a longer namespace may begin with the name of a namespace.
+    let list = |tools: Value| json!({ "type": "namespace", "name": "mcp", "tools": tools });
+    let longer = json!({ "type": "namespace", "name": "mcp__w", "tools": [tool] });
+    for more in [json!([list(json!([])), longer]), json!([longer, list(json!([function("x")]))])] {
+        body["tools"] = more;
+        assert_eq!(talk.good("/v1/responses", &body)["output"][0]["namespace"], "mcp__w");
+    }
+    body["tools"] = json!([list(json!([])), { "type": "function", "name": "mcp__w__get_weather" }]);
+    assert!(talk.good("/v1/responses", &body)["output"][0].get("namespace").is_none());
+    body["tools"] = json!([longer, longer]);
+    assert_eq!(talk.refused("/v1/responses", &body)["param"], "tools");
 }
 
 /// Agents ask for a value after their last answer.

@@ -1,4 +1,4 @@
-//! Four codes of a chunk in one word, as a vector for [`Format::unpack`](crate::quant::Format::unpack).
+//! Runs [`Format::unpack`](crate::quant::Format::unpack) on four codes at a time, which are in one register.
 
 use core::arch::asm;
 

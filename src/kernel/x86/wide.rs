@@ -23,7 +23,7 @@ pub(super) const fn has<F: Format>() -> bool {
 /// The activations of a block, arranged for the products with eight rows.
 #[derive(Clone, Copy)]
 pub(super) struct Activations {
-    /// 64 activations per register, in the order of the codes: see [`codes`].
+    /// 64 activations per register, in the order of [`order`].
     q: [__m512i; 4],
     /// The sums of each group's activations, as i16. If a group has 32 weights, each quarter of the register has all
     /// eight sums. If a group has 16 weights, one quarter has the sums of the even groups, and the next quarter has
@@ -31,8 +31,8 @@ pub(super) struct Activations {
     sums: __m512i,
 }
 
-/// The order of the activations of a block in four registers: for each register, the numbers of the chunks in its lower
-/// and upper half. (In IQ4_XS, [`Activations::new`] arranges them further.)
+/// The order of a block in four registers: for each register, the numbers of the chunks in its lower and upper half. IQ4_XS
+/// has another order: the first halves of chunks 0 to 3, their second halves, then the same for chunks 4 to 7.
 const fn order<F: Format>() -> [[usize; 2]; 4] {
     match F::KIND {
         TensorType::Q4_K => [[0, 2], [1, 3], [4, 6], [5, 7]],
@@ -59,13 +59,14 @@ impl Activations {
             _mm512_broadcast_i32x4(_mm256_cvtepi32_epi16(_mm256_madd_epi16(sums, _mm256_set1_epi16(1))))
         };
         let q = [two(a), two(b), two(c), two(d)];
-        if !const { fits_in_words::<F>() } {
-            // The first halves of four chunks, and their second halves.
+        let q = if const { fits_in_words::<F>() } {
+            q
+        } else {
+            // Separates the first and the second halves of chunks, as the codes of IQ4_XS are.
             let first = |a, b| _mm512_shuffle_i64x2::<0x88>(a, b);
             let second = |a, b| _mm512_shuffle_i64x2::<0xdd>(a, b);
-            let q = [first(q[0], q[1]), second(q[0], q[1]), first(q[2], q[3]), second(q[2], q[3])];
-            return Self { q, sums };
-        }
+            [first(q[0], q[1]), second(q[0], q[1]), first(q[2], q[3]), second(q[2], q[3])]
+        };
         Self { q, sums }
     }
 
@@ -92,7 +93,7 @@ impl Activations {
             let acc = _mm512_madd_epi16(_mm512_packs_epi32(dot(0), dot(1)), scales[0]);
             words512(acc, _mm512_packs_epi32(dot(2), dot(3)), scales[1])
         } else {
-            // Both halves of a chunk are in the same quarter of two registers.
+            // Registers 2i and 2i + 1 have the two halves of the same chunks, so one scale serves both.
             let scaled = |i: usize| _mm512_mullo_epi32(add_dot(dot(2 * i), 2 * i + 1), scales[i]);
             _mm512_add_epi32(scaled(0), scaled(1))
         }
@@ -197,7 +198,7 @@ fn four_times(first: [usize; 2], second: [usize; 2]) -> __m512i {
 }
 
 /// Indices for a byte shuffle that copies one word of the source to the upper word of every dword, and clears the lower
-/// words. The quarters of the register copy four consecutive words, from word `first` on.
+/// words. Quarter `j` of the register copies word `first + j`.
 #[inline]
 #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
 fn upper(first: usize) -> __m512i {
@@ -323,8 +324,7 @@ fn two_rows(bytes: __m512i) -> [__m512i; 2] {
     [_mm512_cvtepi8_epi16(_mm512_castsi512_si256(bytes)), _mm512_cvtepi8_epi16(_mm512_extracti64x4_epi64::<1>(bytes))]
 }
 
-/// Unpacks the codes of a block, 64 codes per register, in the order of [`order`]. In IQ4_XS, a register has the first or
-/// the second halves of four chunks.
+/// Unpacks the codes of a block, 64 codes per register, in the order of [`order`].
 #[inline]
 #[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
 fn codes<F: Format>(block: &F::Block) -> [__m512i; 4] {

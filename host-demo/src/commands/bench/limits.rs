@@ -27,8 +27,8 @@ impl Limits {
         }
     }
 
-    /// Returns `rate` products per second as a share of the limit on integer products; `None` if there is no limit or
-    /// there are no products.
+    /// Returns `rate`, which is in products of bytes per second as `traffic::total` counts them, as a share of the limit.
+    /// `None` if there is no limit or there are no products.
     pub fn share_of_products(&self, rate: f64) -> Option<f64> {
         self.integer_gmul_s.filter(|_| rate > 0.0).map(|peak| rate / (peak * 1e9))
     }
@@ -54,8 +54,9 @@ fn reading(gguf: &Gguf<'_>, threads: usize) -> f64 {
     /// Minimum number of bytes to read. A small model is read several times, so that the time for starting the threads
     /// does not matter.
     const LEAST: usize = 256 << 20;
-    /// Bytes that fit the first-level cache.
-    const CACHED: usize = 4096;
+    /// Bytes that fit the first-level cache. This is no multiple of a page, because the processor would take loads and stores
+    /// at the same places of two pages for dependent.
+    const CACHED: usize = 4096 - 256;
     let data: Vec<&[u8]> = gguf.tensors().map(|tensor| tensor.data).collect();
     let times = LEAST.div_ceil(data.iter().map(|data| data.len()).sum::<usize>().max(1));
     best(threads, |thread| {

@@ -41,7 +41,7 @@ pub struct Measured {
     #[serde(flatten)]
     pub limits: Limits,
     /// The rate of the prefill's products, divided by the highest rate of this machine. A product of floats counts as
-    /// four products of integers. `None` if the highest rate is unknown.
+    /// four products of bytes. `None` if the highest rate is unknown.
     pub prefill_share: Option<f64>,
     /// Bytes that decoding reads, as a share of the limit.
     pub decode_share: f64,

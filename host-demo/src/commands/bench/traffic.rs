@@ -22,19 +22,19 @@ pub fn of(section: Section, gguf: &Gguf<'_>, model: &Model<'_>, run: &Run) -> Op
     }
 }
 
-/// Number of multiplications of bytes that take as long as one of floats: a vector register has four times as many
-/// bytes as floats.
-const BYTES_PER_FLOAT: u64 = 4;
+/// Cost of a multiplication of floats, in multiplications of bytes: one instruction multiplies 16 floats or 64 bytes.
+/// (With i8mm on Arm it multiplies eight times as many bytes as floats, so that shares of the peak are a little low there.)
+const FLOAT_COST: u64 = 4;
 
 /// Returns the traffic of all matrices and caches in a whole run: the number of bytes that are read, and the number of
-/// multiplications. A multiplication of floats, as in attention, counts as [`BYTES_PER_FLOAT`] multiplications of bytes.
+/// multiplications. A multiplication of floats, as in attention, counts as [`FLOAT_COST`] multiplications of bytes.
 pub fn total(gguf: &Gguf<'_>, model: &Model<'_>, run: &Run) -> Traffic {
     let mut sum = Traffic::default();
     for section in Section::ALL {
         let Some(all) = of(section, gguf, model, run) else { continue };
         let bytes = matrices(section, gguf, model, run, |tensor| tensor.kind.block().0 > 1).multiplications;
         sum.bytes += all.bytes;
-        sum.multiplications += bytes + BYTES_PER_FLOAT * (all.multiplications - bytes);
+        sum.multiplications += bytes + FLOAT_COST * (all.multiplications - bytes);
     }
     sum
 }

@@ -171,13 +171,15 @@ unsafe fn chunks_of<S: Source, const T: usize, const SCALES: u8, const AHEAD: bo
             }
             let w = tile.panel.add(b * size);
             let line = |line: usize| w.add(CODES + line * LINE);
-            let of = |t: usize, part, factor| _mm512_set1_epi32(sum(sums[t].add(b * 2), part) * factor);
+            let of = |t: usize, selection| sum(sums[t].add(b * 2), selection);
             let q = further(q, b * 32);
             let d = |t: usize| *d[t].add(b);
             if SCALES == scales::HALVES {
-                for (half, part) in [Selection::First, Selection::Second].into_iter().enumerate() {
+                for (half, selection) in [Selection::First, Selection::Second].into_iter().enumerate() {
                     let mut sums = [_mm512_setzero_si512(); T];
-                    sums.iter_mut().enumerate().for_each(|(t, sums)| *sums = of(t, part, less));
+                    sums.iter_mut()
+                        .enumerate()
+                        .for_each(|(t, sums)| *sums = _mm512_set1_epi32(less * of(t, selection)));
                     products::<T, 4>(&mut sums, w.add(half * 4 * LINE), further(q, half * 16));
                     let scale = source.floats::<false>(line(half));
                     for (t, (acc, sums)) in acc.iter_mut().zip(sums).enumerate() {
@@ -187,7 +189,7 @@ unsafe fn chunks_of<S: Source, const T: usize, const SCALES: u8, const AHEAD: bo
                 continue;
             }
             let mut sums = [_mm512_setzero_si512(); T];
-            sums.iter_mut().enumerate().for_each(|(t, sums)| *sums = of(t, Selection::Both, less));
+            sums.iter_mut().enumerate().for_each(|(t, sums)| *sums = _mm512_set1_epi32(less * of(t, Selection::Both)));
             products::<T, 8>(&mut sums, w, q);
             let scale = source.floats::<false>(line(0));
             for (t, (acc, sums)) in acc.iter_mut().zip(sums).enumerate() {
@@ -196,7 +198,7 @@ unsafe fn chunks_of<S: Source, const T: usize, const SCALES: u8, const AHEAD: bo
             if SCALES == scales::MINIMUM {
                 let scale = source.floats::<true>(line(1));
                 for (t, acc) in acc.iter_mut().enumerate() {
-                    *acc = add(*acc, scale, d(t), of(t, Selection::Both, 1));
+                    *acc = add(*acc, scale, d(t), _mm512_set1_epi32(of(t, Selection::Both)));
                 }
             }
         }

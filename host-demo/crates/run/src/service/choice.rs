@@ -148,10 +148,10 @@ impl Prepared {
         parts
     }
 
-    /// Returns true if an answer without text may have been cut in its first call. It is then shown without an empty
-    /// text, which other servers refuse when a conversation is sent back to them.
-    pub fn is_in_call(&self, choice: &Choice) -> bool {
-        choice.is_cut() && !self.tools.0.is_empty()
+    /// Returns true if an answer without any text may have ended inside of its first call. Such an answer gets no empty
+    /// text, because other servers refuse empty texts in a conversation.
+    pub fn may_end_in_call(&self, choice: &Choice) -> bool {
+        choice.is_unfinished() && !self.tools.0.is_empty()
     }
 
     /// Returns a splitter for an answer.

@@ -22,6 +22,8 @@ mod tools;
 
 pub use field::Field;
 
+use std::collections::HashMap;
+
 use serde_json::{Map, Value};
 
 use arenite_request::{Refusal, TextRequest};
@@ -51,19 +53,11 @@ pub struct Reply {
     pub has_timings: bool,
     /// True if llama.cpp's own format returns the answer's tokens.
     pub has_tokens: bool,
-    /// The namespaces of functions. A call of such a function names the namespace apart.
-    pub namespaces: Vec<String>,
+    /// The namespace and the name of each function of a namespace, by the name that the model sees. A call returns the
+    /// namespace in a field of its own.
+    pub namespaces: HashMap<String, (String, String)>,
     /// Warnings for the client.
     pub warnings: Vec<&'static str>,
-}
-
-impl Reply {
-    /// Splits the name that the model sees for a function into the function's namespace and name.
-    pub fn split<'n>(&'n self, name: &'n str) -> (Option<&'n str>, &'n str) {
-        let rest = |namespace: &str| name.strip_prefix(namespace)?.strip_prefix("__");
-        let found = self.namespaces.iter().find_map(|namespace| Some((namespace.as_str(), rest(namespace)?)));
-        found.map_or((None, name), |(namespace, name)| (Some(namespace), name))
-    }
 }
 
 /// The effect of a field.

@@ -32,8 +32,8 @@ pub fn asked(body: &Value, is_chat: bool) -> Result<OllamaAsked> {
     asked.finish_tools()?;
     let request = &mut asked.request;
     if is_chat {
-        // As in Ollama, the answer continues the last message if that is a message of the assistant. A value cannot
-        // continue a text: agents ask for a value after their last answer.
+        // As in Ollama, the answer continues the last message if that is a message of the assistant. With a
+        // schema, the answer is a new message, because JSON cannot continue a text. Agents ask for their result in this way.
         let is_answer = |last: &Message| last.role == "assistant" && last.calls.is_empty();
         request.continues = messages.last().is_some_and(is_answer) && request.schema().is_none();
         request.input = Input::Chat(std::mem::take(messages));

@@ -23,23 +23,25 @@ pub const ROWS: &[Row<Asked>] = &[
 
 /// Returns the name that the model sees for a function of a namespace.
 pub fn name_within(namespace: Option<&str>, name: &str) -> String {
-    namespace.map_or(name.into(), |namespace| format!("{namespace}__{name}"))
+    match namespace.filter(|namespace| !namespace.is_empty()) {
+        Some(namespace) => format!("{namespace}__{name}"),
+        None => name.into(),
+    }
 }
 
 /// Reads the functions of OpenAI's requests: `{"type": "function", "function": {...}}`, or the same fields without the
-/// inner object. A namespace has functions as its `tools`. Tools of other types are left out.
+/// inner object. `{"type": "namespace", "name": ..., "tools": [...]}` contains more functions. Other tools are left out.
 pub fn tools(asked: &mut Asked, field: &Field<'_>) -> Result<()> {
     functions(asked, field, None)
 }
 
-/// Reads a list of functions, which belong to `namespace`.
+/// Reads functions. If they belong to a namespace, their names get it as a prefix.
 fn functions(asked: &mut Asked, field: &Field<'_>, namespace: Option<&str>) -> Result<()> {
     for tool in field.list()? {
         let kind = tool.get("type").and_then(Value::as_str).unwrap_or("function");
         let name = tool.get("name").and_then(Value::as_str);
         if let ("namespace", Some(name), Some(value), None) = (kind, name, tool.get("tools"), namespace) {
             functions(asked, &Field { value, ..*field }, Some(name))?;
-            asked.reply.namespaces.push(name.into());
             continue;
         }
         if kind != "function" {
@@ -53,8 +55,11 @@ fn functions(asked: &mut Asked, field: &Field<'_>, namespace: Option<&str>) -> R
             return Err(field.refused("a tool needs a function with a name"));
         };
         let mut inner = inner.clone();
-        if let (Some(_), Some(Value::String(name))) = (namespace, inner.get_mut("name")) {
-            *name = name_within(namespace, name);
+        if let (Some(namespace), Some(Value::String(name))) = (namespace, inner.get_mut("name")) {
+            let own = std::mem::replace(name, name_within(Some(namespace), name));
+            if asked.reply.namespaces.insert(name.clone(), (namespace.into(), own)).is_some() {
+                return Err(field.refused(format!("two functions have the name `{name}`")));
+            }
         }
         if nested.is_none() {
             inner.retain(|key, value| key != "type" && !value.is_null());

@@ -90,7 +90,7 @@ pub async fn messages(State(app): State<Arc<App>>, request: Request<HttpBody>) -
     if !parts.reasoning.is_empty() {
         content.push(json!({ "type": "thinking", "thinking": parts.reasoning, "signature": "" }));
     }
-    if !parts.content.is_empty() || parts.calls.is_empty() && !answer.prepared.is_in_call(&choice) {
+    if !parts.content.is_empty() || parts.calls.is_empty() && !answer.prepared.may_end_in_call(&choice) {
         content.push(json!({ "type": "text", "text": parts.content }));
     }
     content.extend(parts.calls.iter().enumerate().map(|(index, call)| tool_use(call, &id, index)));
@@ -148,7 +148,7 @@ impl Streamer {
                 break;
             }
         }
-        if self.index == 0 && self.open.is_none() && !answer.prepared.is_in_call(&choice) {
+        if self.index == 0 && self.open.is_none() && !answer.prepared.may_end_in_call(&choice) {
             self.begin("text", json!({ "type": "text", "text": "" }));
         }
         self.close();

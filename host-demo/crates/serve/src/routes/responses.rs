@@ -126,7 +126,7 @@ fn items(prepared: &Ready, choice: &mut Choice, meta: &ResponseMeta) -> Vec<Valu
     if !parts.reasoning.is_empty() {
         items.push(thought(id, 0, &parts.reasoning));
     }
-    if !parts.content.is_empty() || parts.calls.is_empty() && !prepared.is_in_call(choice) {
+    if !parts.content.is_empty() || parts.calls.is_empty() && !prepared.may_end_in_call(choice) {
         let tokens = choice.logprobs.iter().zip(&parts.is_thought).filter(|(_, is_thought)| !**is_thought);
         let logprobs = tokens.map(|(token, _)| logprobs::chat(token)).collect();
         items.push(message(id, items.len(), &parts.content, status(choice), logprobs));
@@ -136,16 +136,19 @@ fn items(prepared: &Ready, choice: &mut Choice, meta: &ResponseMeta) -> Vec<Valu
 }
 
 fn function_call(prepared: &Ready, id: &str, index: usize, call: &Call) -> Value {
-    let (namespace, name) = prepared.reply.split(&call.name);
-    let item = json!({
+    let found = prepared.reply.namespaces.get(&call.name);
+    let mut item = json!({
         "id": format!("fc_{id}_{index}"),
         "type": "function_call",
         "status": "completed",
         "call_id": call_id(id, 0, index),
-        "name": name,
+        "name": found.map_or(&call.name, |(_, name)| name),
         "arguments": call.arguments,
     });
-    namespace.map_or(item.clone(), |namespace| with(item, json!({ "namespace": namespace })))
+    if let Some((namespace, _)) = found {
+        item["namespace"] = json!(namespace);
+    }
+    item
 }
 
 fn status(choice: &Choice) -> &'static str {
@@ -259,7 +262,7 @@ impl Streamer {
                 break;
             }
         }
-        if progress.items.is_empty() && progress.kind.is_empty() && !self.prepared.is_in_call(&choice) {
+        if progress.items.is_empty() && progress.kind.is_empty() && !self.prepared.may_end_in_call(&choice) {
             self.open(&mut progress, "message");
         }
         self.close(&mut progress, status(&choice));

@@ -281,7 +281,7 @@ impl Streamer {
     }
 
     async fn chat(&self, index: usize, mut events: Inbox) -> Option<Choice> {
-        // Clients make an empty text before a call of an empty string, but not of null.
+        // Some clients turn an empty string into an empty text before the call; null has no such effect.
         let content = if self.prepared.tools.0.is_empty() { json!("") } else { Value::Null };
         self.chunk(index, json!({ "role": "assistant", "content": content }), Value::Null);
         let mut splitter = self.prepared.splitter(index);
