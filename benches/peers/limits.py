@@ -20,7 +20,7 @@ def output(command, **settings):
 
 def ours(options, model, threads):
     work = ["-p", options.prefill, "-n", options.decode, "-r", 1, "--json"]
-    result = output([options.arenite, "bench", "-m", model, "-t", threads, *work])["results"][0]
+    result = output([options.arenite, "bench", "-m", model, "-t", threads, *work], check=True)["results"][0]
     return {name: result[name] for name in ("prefill_tok_s", "decode_tok_s", "prefill_share", "decode_share")}
 
 
