@@ -19,14 +19,14 @@ def output(command, **settings):
 
 
 def ours(options, model, threads):
-    work = ["-p", options.prefill, "-n", options.decode, "-r", 1, "--json"]
+    work = ["-d", options.depth, "-p", options.prefill, "-n", options.decode, "-r", 1, "--json", *options.ours.split()]
     result = output([options.arenite, "bench", "-m", model, "-t", threads, *work], check=True)["results"][0]
     return {name: result[name] for name in ("prefill_tok_s", "decode_tok_s", "prefill_share", "decode_share")}
 
 
 def theirs(options, program, flags, model, threads):
     """The speed of a peer; `None` for types that it does not have."""
-    work = ["-p", options.prefill, "-n", options.decode, "-r", 1, "-o", "json"]
+    work = ["-d", options.depth, "-p", options.prefill, "-n", options.decode, "-r", 1, "-o", "json"]
     results = output([program, "-m", model, "-t", threads, *work, *flags], stderr=subprocess.DEVNULL)
     if not results:
         return None
@@ -59,14 +59,17 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--prefill", type=int, default=512, metavar="TOKENS")
     parser.add_argument("--decode", type=int, default=64, metavar="TOKENS")
+    parser.add_argument("--depth", type=int, default=0, metavar="TOKENS", help="tokens before both")
+    parser.add_argument("--ours", default="", help="flags of arenite bench")
     parser.add_argument("--flags", default="", help="flags of llama.cpp's llama-bench")
     options = parser.parse_args()
     peers = [(options.llama, options.flags.split()), (options.ik, ["-rtr", 1, "-fa", 1])]
 
     if os.getloadavg()[0] > 0.5:
         print("warning: this machine is busy; the figures will not be reliable", file=sys.stderr)
-    row(["model", "threads", f"prefill {options.prefill}", "of peak", "by llama.cpp", "by ik_llama.cpp",
-         f"decode {options.decode}", "of reads", "by llama.cpp", "by ik_llama.cpp"])
+    after = f" after {options.depth}" if options.depth else ""
+    row(["model", "threads", f"prefill {options.prefill}{after}", "of peak", "by llama.cpp", "by ik_llama.cpp",
+         f"decode {options.decode}{after}", "of reads", "by llama.cpp", "by ik_llama.cpp"])
     row(["---"] * 10)
     for model in options.files:
         for threads in map(int, options.threads.split(",")):

@@ -3,9 +3,13 @@
 serve.py BINARY MODEL THREADS [CLIENTS,...]      tokens per second of all clients together
 serve.py BINARY MODEL THREADS first              time to the first token while a long prompt is processed
 serve.py BINARY MODEL THREADS shared             tokens that a second conversation with the same beginning computes
+serve.py BINARY MODEL THREADS beside LLAMA_SERVER [CLIENTS,...]     both servers with 1, 8, 32 clients
 """
 
+import http.client
+import json
 import pathlib
+import re
 import statistics
 import subprocess
 import sys
@@ -123,14 +127,87 @@ def shared(binary, model, threads):
     server.end()
 
 
+def loaded(process, port, prompts):
+    """Seconds to the first token (median), tokens per second of all clients, and peak memory in MiB of a running server.
+    Each client streams one answer of `TOKENS` tokens."""
+    firsts = []
+
+    def ask(tokens):
+        body = {"prompt": tokens, "n_predict": TOKENS, "temperature": 0, "ignore_eos": True, "stream": True,
+                "cache_prompt": False}
+        begun, pieces = time.perf_counter(), 0
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=1200)
+        connection.request("POST", "/completion", json.dumps(body), {"Content-Type": "application/json"})
+        last = None
+        for line in connection.getresponse():
+            if line.startswith(b"data: {"):
+                last = json.loads(line[6:])
+                if not pieces:
+                    firsts.append(time.perf_counter() - begun)
+                pieces += 1
+        assert last["tokens_predicted"] == TOKENS, last
+
+    ask(prompt(20, 999))
+    firsts.clear()
+    start = time.perf_counter()
+    asking = [threading.Thread(target=ask, args=(tokens,)) for tokens in prompts]
+    [thread.start() for thread in asking]
+    [thread.join() for thread in asking]
+    seconds = time.perf_counter() - start
+    status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+    memory = int(re.search(r"VmHWM:\s+(\d+)", status).group(1)) / 1024
+    return statistics.median(firsts), len(asking) * TOKENS / seconds, memory
+
+
+def llama_server(program, model, threads, clients, prompts, port=8123):
+    command = [program, "-m", model, "-t", threads, "-tb", threads, "-np", clients, "-c", 512 * clients, "-fa", "on", "--port", port]
+    command = [str(part) for part in command]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        for _ in range(600):
+            time.sleep(0.1)
+            try:
+                connection = http.client.HTTPConnection("127.0.0.1", port)
+                connection.request("GET", "/health")
+                if connection.getresponse().status == 200:
+                    break
+            except OSError:
+                pass
+        return loaded(process, port, prompts)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def beside(binary, model, threads, program, counts="1,8,32", length=270, rounds=3):
+    from server import Server
+
+    print("| clients | tokens/s, ours / theirs | first token, s | peak memory, MiB |\n|---|---|---|---|")
+    for clients in map(int, counts.split(",")):
+        both = []
+        for k in range(rounds):
+            prompts = [prompt(length, 1 + i + clients * k) for i in range(clients)]
+            server = Server(binary, "-m", model, "-t", str(threads), "--parallel", str(clients), "-c", "512")
+            own = loaded(server.process, server.port, prompts)
+            server.end()
+            both.append((own, llama_server(program, model, threads, clients, prompts)))
+        cells = [str(clients)]
+        # A ratio above 1 is better for Arenite: more tokens, less time, less memory.
+        for what, digits, better in [(1, 0, 1), (0, 2, -1), (2, 0, -1)]:
+            mine, other = (statistics.median(pair[who][what] for pair in both) for who in (0, 1))
+            ratio = statistics.median((pair[0][what] / pair[1][what]) ** better for pair in both)
+            cells.append(f"{mine:.{digits}f} / {other:.{digits}f} ({ratio:.2f})")
+        print("| " + " | ".join(cells) + " |", flush=True)
+
+
 def main():
     if sys.argv[1] == "theirs":
         print(theirs(sys.argv[2], int(sys.argv[3]), int(sys.argv[4])))
         return
     binary, model, threads = sys.argv[1], sys.argv[2], int(sys.argv[3])
     what = sys.argv[4] if len(sys.argv) > 4 else "8,16,32"
-    if what in ("first", "shared"):
-        globals()[what](binary, model, threads)
+    if what in ("first", "shared", "beside"):
+        globals()[what](binary, model, threads, *sys.argv[5:])
         return
     for clients in map(int, what.split(",")):
         command = [sys.executable, __file__, "theirs", model, str(threads), str(clients)]

@@ -446,6 +446,13 @@ fn bench_measures_several_lengths_or_only_one_part() {
         assert!(table.contains(" - ") && !table.contains("NaN"), "{table}");
     }
     assert!(error(&["bench", "-p", "0", "-n", "0"]).contains("nothing to measure"));
+
+    // The cache grows with the tokens before.
+    let deep = results(&["-p", "4", "-n", "2", "-d", "0,40"]);
+    let of = |name: &str| deep.iter().map(|row| row[name].as_u64().expect("a number")).collect::<Vec<_>>();
+    assert_eq!(of("depth"), [0, 40]);
+    assert!(of("kv_bytes")[1] > of("kv_bytes")[0]);
+    assert!(error(&["bench", "-p", "4", "-n", "4", "-d", "40", "-c", "42"]).contains("44 tokens"));
 }
 
 #[test]

@@ -28,12 +28,13 @@ use traffic::Run;
 #[command(after_help = "Examples:
   arenite bench -m model.gguf
   arenite bench -m model.gguf -p 512 -n 64 -t 1,2 -r 5 --json
+  arenite bench -m model.gguf -d 8192 -n 32 -r 1
   arenite bench -m model.gguf --profile
   arenite bench -m model.gguf -t 1,2,4 --plot speed.svg
 
-Prefill is a prompt of -p tokens from an empty context; decode is -n single tokens from an empty \
-context. Speeds are medians of -r rounds after a warm-up round. load_ms is the time from opening the file to a \
-ready session; first_token_ms adds the first prompt of -p tokens and sampling a token. The limits of the machine are \
+Prefill is a prompt of -p tokens, decode is -n single tokens; each begins after -d tokens that are not measured. \
+Speeds are medians of -r rounds after a warm-up round. load_ms is the time from opening the file to a \
+ready session; first_token_ms adds the first prompt of -d and -p tokens and sampling a token. The limits of the machine are \
 measured after them: \"of peak\" is the share of the products of bytes that the processor can do in registers (a product \
 of floats, as in attention, counts as four), \"of reads\" the share of plain reading of the same pages; a model in the \
 cache is read faster than from memory. \
@@ -46,6 +47,10 @@ pub struct Args {
     /// Numbers of tokens to decode; 0 measures only the prompt
     #[arg(short, long, value_name = "TOKENS", value_delimiter = ',', default_value = "128", value_parser = count)]
     n_tokens: Vec<usize>,
+
+    /// Numbers of tokens that the context has before the prompt, and before the tokens to decode
+    #[arg(short, long, value_name = "TOKENS", value_delimiter = ',', default_value = "0", value_parser = count)]
+    depth: Vec<usize>,
 
     /// Numbers of threads to try [default: number of cores]
     #[arg(short, long, value_delimiter = ',', value_parser = threads)]
@@ -102,6 +107,7 @@ pub fn run(args: &Args, model: &ModelArgs) -> Result<ExitCode> {
         !args.profile || cases.iter().all(|case| case.prompt > 0 && case.decode > 0),
         "--profile needs a prompt and tokens to decode: give -p and -n numbers above 0"
     );
+    ensure!(!args.profile || args.depth == [0], "--profile measures from an empty context: leave out -d");
     let mut report = Report::new(if args.json { Format::Json } else { args.output });
     let mut out = Out::lock();
     for case in cases {
@@ -123,6 +129,7 @@ pub fn run(args: &Args, model: &ModelArgs) -> Result<ExitCode> {
 struct Case {
     threads: usize,
     sequences: usize,
+    depth: usize,
     prompt: usize,
     decode: usize,
 }
@@ -132,10 +139,12 @@ impl Args {
     fn cases(&self, threads: &[usize]) -> Vec<Case> {
         let mut cases = Vec::new();
         for &threads in threads {
-            for &prompt in &self.prompt {
-                for &decode in &self.n_tokens {
-                    let sequences = self.sequences.iter();
-                    cases.extend(sequences.map(|&sequences| Case { threads, sequences, prompt, decode }));
+            for &depth in &self.depth {
+                for &prompt in &self.prompt {
+                    for &decode in &self.n_tokens {
+                        let sequences = self.sequences.iter();
+                        cases.extend(sequences.map(|&sequences| Case { threads, sequences, depth, prompt, decode }));
+                    }
                 }
             }
         }
@@ -150,13 +159,11 @@ fn measure(args: &Args, model: &ModelArgs, case: Case) -> Result<Option<Measured
     let start = Instant::now();
     let open = OpenModel::new(formats::open(model)?, args.session.options(threads)?)?;
     let model = open.model();
-    let longest = case.prompt.max(case.decode);
+    let longest = case.depth + case.prompt.max(case.decode);
     let context = open.options.context.unwrap_or(longest + args.draft);
     ensure!(
         context >= longest + args.draft,
-        "a context of {context} is too short for -p {} and -n {}: give a larger -c",
-        case.prompt,
-        case.decode
+        "a context of {context} is too short for {longest} tokens (-d with -p or -n): give a larger -c"
     );
     runtime::warn_of_length(context, model);
     let options = open.plan_options(context).contexts(sequences).logits(sequences * (1 + args.draft));
@@ -169,11 +176,12 @@ fn measure(args: &Args, model: &ModelArgs, case: Case) -> Result<Option<Measured
     let load = start.elapsed();
 
     let tokens = random_ids(longest, model.spec().vocab);
-    let (prompt, decode) = (&tokens[..case.prompt], &tokens[..case.decode]);
+    let (before, rest) = tokens.split_at(case.depth);
+    let (prompt, decode) = (&rest[..case.prompt], &rest[..case.decode]);
     if let [first, ..] = &mut contexts[..]
         && !prompt.is_empty()
     {
-        engine.run(&mut [Work::prefill(first, prompt)])?;
+        engine.run(&mut [Work::prefill(first, &tokens[..case.depth + case.prompt])])?;
         std::hint::black_box(argmax(engine.logits(first)));
     }
     let first_token = start.elapsed();
@@ -181,7 +189,7 @@ fn measure(args: &Args, model: &ModelArgs, case: Case) -> Result<Option<Measured
     let (mut prefilled, mut decoded) = (Vec::new(), Vec::new());
     // Round 0 warms up the code and the memory that the prompt's first pass did not use. Its times are not counted.
     for round in 0..=args.rounds {
-        let Some((one, other)) = one_round(&mut engine, &mut contexts, prompt, (decode, args.draft))? else {
+        let Some((one, other)) = one_round(&mut engine, &mut contexts, before, prompt, (decode, args.draft))? else {
             return Ok(None);
         };
         if round > 0 {
@@ -200,10 +208,10 @@ fn measure(args: &Args, model: &ModelArgs, case: Case) -> Result<Option<Measured
         let run = Run { tokens, before, batch: plan.options.batch, value_34ths };
         traffic::total(open.gguf(), model, &run)
     };
-    let products = traffic(case.prompt, 0).multiplications as f64 / case.prompt as f64;
+    let products = traffic(case.prompt, case.depth).multiplications as f64 / case.prompt as f64;
     // In decoding, a pass computes one token of each sequence. It reads the weights once, and the cache of every
     // sequence.
-    let (one, weights) = (traffic(1, case.decode / 2).bytes, traffic(1, 0).bytes);
+    let (one, weights) = (traffic(1, case.depth + case.decode / 2).bytes, traffic(1, 0).bytes);
     let bytes = (one + one.saturating_sub(weights) * (sequences as u64 - 1)) as f64;
     let mut profile = None;
     if args.profile {
@@ -218,6 +226,7 @@ fn measure(args: &Args, model: &ModelArgs, case: Case) -> Result<Option<Measured
         isa: open.options.kernels.name,
         threads: open.workers().count(),
         sequences,
+        depth: case.depth,
         prefill_tokens: case.prompt,
         decode_tokens: case.decode,
         draft: args.draft,
@@ -246,18 +255,16 @@ fn value_34ths(kv: KvType) -> u64 {
     }
 }
 
-/// Prefills the first conversation, then empties all contexts and decodes all conversations. Returns the number of
-/// seconds of the prefill and of the decoding; `None` after Ctrl-C.
+/// After the tokens `before`, prefills the first conversation; then, again after `before`, decodes all conversations. Returns
+/// the number of seconds of the prefill and of the decoding; `None` after Ctrl-C.
 fn one_round(
     engine: &mut Engine<'_, '_>,
     contexts: &mut [Context],
+    before: &[TokenId],
     prompt: &[TokenId],
     (decode, draft): (&[TokenId], usize),
 ) -> Result<Option<(f64, f64)>> {
-    let rewind = |engine: &mut Engine<'_, '_>, contexts: &mut [Context]| {
-        contexts.iter_mut().try_for_each(|context| engine.rewind(context, 0))
-    };
-    rewind(engine, contexts)?;
+    begin(engine, contexts, before)?;
     let start = Instant::now();
     if let [first, ..] = &mut contexts[..]
         && !prompt.is_empty()
@@ -266,7 +273,7 @@ fn one_round(
     }
     let prefilled = start.elapsed();
 
-    rewind(engine, contexts)?;
+    begin(engine, contexts, before)?;
     let start = Instant::now();
     for (i, &token) in decode.iter().enumerate() {
         match &mut contexts[..] {
@@ -282,6 +289,18 @@ fn one_round(
         }
     }
     Ok(Some((prefilled.as_secs_f64(), start.elapsed().as_secs_f64())))
+}
+
+/// Gives all contexts the tokens `before` and no others.
+fn begin(engine: &mut Engine<'_, '_>, contexts: &mut [Context], before: &[TokenId]) -> Result<()> {
+    for context in contexts {
+        let kept = engine.nearest(context, before.len());
+        engine.rewind(context, kept)?;
+        if kept < before.len() {
+            engine.run(&mut [Work::prefill(context, &before[kept..])])?;
+        }
+    }
+    Ok(())
 }
 
 /// Proposes tokens and verifies them together with the first token of `run`, in all contexts. All proposed tokens are

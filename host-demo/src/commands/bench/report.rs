@@ -26,6 +26,8 @@ pub struct Measured {
     pub isa: &'static str,
     pub threads: usize,
     pub sequences: usize,
+    /// Tokens before the prompt, and before the decoded tokens.
+    pub depth: usize,
     pub prefill_tokens: usize,
     pub decode_tokens: usize,
     /// Proposed tokens in each pass of the decoding.
@@ -71,7 +73,7 @@ impl Measured {
             self.threads.to_string(),
             self.isa.to_string(),
             self.sequences.to_string(),
-            format!("{}+{}", self.prefill_tokens, self.decode_tokens),
+            self.tokens(),
             measured(self.prefill_tok_s, ""),
             self.prefill_share.map_or("-".to_owned(), percent),
             measured(self.decode_tok_s, ""),
@@ -84,17 +86,23 @@ impl Measured {
         ]
     }
 
+    fn tokens(&self) -> String {
+        let depth = if self.depth == 0 { String::new() } else { format!(" @ {}", self.depth) };
+        format!("{}+{}{depth}", self.prefill_tokens, self.decode_tokens)
+    }
+
     fn csv(&self) -> String {
         let known = |number: f64| if number.is_nan() { String::new() } else { format!("{number:.3}") };
         let optional = |number: Option<f64>| number.map_or(String::new(), known);
         let (peak, share) = (optional(self.limits.integer_gmul_s), optional(self.prefill_share));
         let rss = self.peak_rss_bytes.map_or(String::new(), |bytes| bytes.to_string());
         format!(
-            "\"{}\",{},{},{},{},{},{},{},{},{:.3},{},{},{rss},{:.3},{peak},{share},{}",
+            "\"{}\",{},{},{},{},{},{},{},{},{},{:.3},{},{},{rss},{:.3},{peak},{share},{}",
             self.model.replace('"', "\"\""),
             self.isa,
             self.threads,
             self.sequences,
+            self.depth,
             self.prefill_tokens,
             self.decode_tokens,
             known(self.prefill_tok_s),
@@ -119,7 +127,7 @@ fn measured(number: f64, unit: &str) -> String {
 }
 
 /// The first line of a CSV report. It has the names of [`Measured`]'s fields, without those of the profile.
-const CSV: &str = "model,isa,threads,sequences,prefill_tokens,decode_tokens,prefill_tok_s,decode_tok_s,first_token_ms,\
+const CSV: &str = "model,isa,threads,sequences,depth,prefill_tokens,decode_tokens,prefill_tok_s,decode_tok_s,first_token_ms,\
                    load_ms,workspace_bytes,kv_bytes,peak_rss_bytes,read_gb_s,integer_gmul_s,prefill_share,decode_share";
 
 /// Prints the measurements. JSON is printed at the end, other formats line by line during the measurement.
