@@ -150,12 +150,21 @@ mod few_tokens {
     fn few() -> impl Iterator<Item = Few> {
         cases()
             .into_iter()
-            .flat_map(|Case { kind, kernels }| (1..=5).map(move |tokens| Few(Case { kind, kernels }, tokens)))
+            .flat_map(|Case { kind, kernels }| (1..=8).map(move |tokens| Few(Case { kind, kernels }, tokens)))
     }
 
     #[divan::bench(args = few(), max_time = 1)]
-    fn from_memory(bencher: Bencher<'_, '_>, Few(case, tokens): &Few) {
-        let (all, size, at) = (matrices(case.kind, MEMORY / size(case.kind)), size(case.kind), Cell::new(0));
+    fn from_cache(bencher: Bencher<'_, '_>, few: &Few) {
+        run(bencher, few, 1);
+    }
+
+    #[divan::bench(args = few(), max_time = 1)]
+    fn from_memory(bencher: Bencher<'_, '_>, few: &Few) {
+        run(bencher, few, MEMORY / size(few.0.kind));
+    }
+
+    fn run(bencher: Bencher<'_, '_>, Few(case, tokens): &Few, count: usize) {
+        let (all, size, at) = (matrices(case.kind, count), size(case.kind), Cell::new(0));
         let bencher = bencher.counter(BytesCount::new(size));
         Input::new(case.kind, *tokens).with(case, |multiply| bencher.bench_local(|| multiply(next(&all, size, &at))));
     }
