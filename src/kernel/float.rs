@@ -1,6 +1,8 @@
 //! Norms, activation functions and float dot products, defined once over [`Isa`](super::lanes::Isa). Sums have 16
 //! lanes; the last vector is padded with zeros.
 
+use core::ops::Range;
+
 use bytemuck::Zeroable;
 
 use super::lanes::{Isa, Lanes, copy, exp_parts, load, padded, store};
@@ -293,28 +295,60 @@ weight!(F32, F32, 4, load_f32);
 weight!(F16, F16, 2, load_f16);
 weight!(Bf16, BF16, 2, load_bf16 brain);
 
-/// Multiplies float weights with float activations, in tiles of `R` rows by `T` tokens. Each output is added up in 16
-/// lanes.
+/// Bytes of weights that are multiplied with all tokens before the next ones are read: they stay in the second-level
+/// cache.
+const NEAR: usize = 1 << 17;
+
+/// Multiplies float weights with float activations, in tiles of `R` rows by at most `T` tokens; `T` is at most five.
+/// Each output is added up in 16 lanes.
 #[inline(always)]
 pub(super) fn matmul<S: Isa, W: Weight, const R: usize, const T: usize>(s: S, job: &mut Job<'_>) {
-    let whole = job.x.tokens / T * T;
-    for t in (0..whole).step_by(T) {
-        tile_rows::<S, W, R, T>(s, job, t);
-    }
-    for t in whole..job.x.tokens {
-        tile_rows::<S, W, R, 1>(s, job, t);
+    let row_bytes = job.cols * W::BYTES;
+    // The tiles have equal numbers of tokens, or one token less: a tile of one token is slow.
+    let tiles = job.x.tokens.div_ceil(T).max(1);
+    let near = match NEAR.checked_div(row_bytes) {
+        Some(near) if T > 1 => near.next_multiple_of(R).max(R),
+        _ => job.rows.max(1),
+    };
+    for first in (0..job.rows).step_by(near) {
+        let rows = first..job.rows.min(first + near);
+        // While these rows are multiplied, the next ones are fetched, a part with each tile of tokens.
+        let next = job.w.get(rows.end * row_bytes..).unwrap_or_default();
+        let next = next.get(..near * row_bytes).unwrap_or(next);
+        let mut soon = next.chunks(next.len().div_ceil(tiles).max(1));
+        for tile in 0..tiles {
+            let (t, end) = (tile * job.x.tokens / tiles, (tile + 1) * job.x.tokens / tiles);
+            let (rows, soon) = (rows.clone(), soon.next().unwrap_or_default());
+            match end - t {
+                5 if T >= 5 => tile_rows::<S, W, R, 5>(s, job, rows, t, soon),
+                4 if T >= 4 => tile_rows::<S, W, R, 4>(s, job, rows, t, soon),
+                3 if T >= 3 => tile_rows::<S, W, R, 3>(s, job, rows, t, soon),
+                2 if T >= 2 => tile_rows::<S, W, R, 2>(s, job, rows, t, soon),
+                1 => tile_rows::<S, W, R, 1>(s, job, rows, t, soon),
+                _ => {}
+            }
+        }
     }
 }
 
+/// Multiplies the rows `rows` with `T` tokens, from token `t` on, and prefetches `soon`.
 #[inline(always)]
-fn tile_rows<S: Isa, W: Weight, const R: usize, const T: usize>(s: S, job: &mut Job<'_>, t: usize) {
-    let whole = job.rows / R * R;
+fn tile_rows<S: Isa, W: Weight, const R: usize, const T: usize>(
+    s: S,
+    job: &mut Job<'_>,
+    rows: Range<usize>,
+    t: usize,
+    soon: &[u8],
+) {
+    let tiles = rows.len() / R;
+    let mut soon = soon.chunks(soon.len().checked_div(tiles).unwrap_or(0) + 1);
     // SAFETY: `r` and `t` count the job's rows and tokens, and each tile ends inside the job.
     unsafe {
-        for r in (0..whole).step_by(R) {
+        for r in (rows.start..).step_by(R).take(tiles) {
+            soon.next().unwrap_or_default().chunks(64).for_each(|line| s.prefetch(line.as_ptr()));
             tile::<S, W, R, T>(s, job, r, t);
         }
-        for r in whole..job.rows {
+        for r in rows.start + tiles * R..rows.end {
             tile::<S, W, 1, T>(s, job, r, t);
         }
     }
@@ -334,18 +368,22 @@ unsafe fn tile<S: Isa, W: Weight, const R: usize, const T: usize>(s: S, job: &mu
     unsafe {
         let w = job.w.as_ptr().add(r * row_bytes);
         let x = job.x.x.as_ptr().add(t * cols);
-        let mut acc = [[s.splat(0.0); T]; R];
+        let mut acc = [[s.splat(0.0); R]; T];
+        // Adds the products of 16 weights of row `k`.
+        let mut add = |k: usize, w: S::V, xs: [S::V; T]| {
+            for (acc, x) in acc.iter_mut().filter_map(|acc| acc.get_mut(k)).zip(xs) {
+                *acc = w.fma(x, *acc);
+            }
+        };
         let whole = cols / 16 * 16;
         for i in (0..whole).step_by(16) {
             let mut xs = [s.splat(0.0); T];
             for (k, x_k) in xs.iter_mut().enumerate() {
                 *x_k = s.load(&*x.add(k * cols + i).cast());
             }
-            for (k, acc) in acc.iter_mut().enumerate() {
+            for k in 0..R {
                 let w = W::load(s, &*w.add(k * row_bytes + i * W::BYTES).cast());
-                for (acc, x) in acc.iter_mut().zip(xs) {
-                    *acc = w.fma(x, *acc);
-                }
+                add(k, w, xs);
             }
         }
         if whole < cols {
@@ -353,23 +391,18 @@ unsafe fn tile<S: Isa, W: Weight, const R: usize, const T: usize>(s: S, job: &mu
             for (k, x_k) in xs.iter_mut().enumerate() {
                 *x_k = load(s, core::slice::from_raw_parts(x.add(k * cols), cols), whole);
             }
-            for (k, acc) in acc.iter_mut().enumerate() {
+            for k in 0..R {
                 let mut tail = W::Sixteen::zeroed();
                 core::ptr::copy_nonoverlapping(
                     w.add(k * row_bytes + whole * W::BYTES),
                     (&raw mut tail).cast(),
                     (cols - whole) * W::BYTES,
                 );
-                let w = W::load(s, &tail);
-                for (acc, x) in acc.iter_mut().zip(xs) {
-                    *acc = w.fma(x, *acc);
-                }
+                add(k, W::load(s, &tail), xs);
             }
         }
-        for (k, acc) in acc.into_iter().enumerate() {
-            for (j, acc) in acc.into_iter().enumerate() {
-                *job.out.add((t + j) * job.stride + r + k) = acc.sum();
-            }
+        for (j, acc) in acc.into_iter().enumerate() {
+            job.out.add((t + j) * job.stride + r).cast::<[f32; R]>().write(s.sums(acc));
         }
     }
 }

@@ -142,6 +142,11 @@ pub(super) unsafe trait Isa: Copy {
         [a, b, c, d, e, f, g, h]
     }
 
+    /// [`Lanes::sum`] of each vector, in as few instructions as the instruction set allows.
+    #[inline(always)]
+    fn sums<const N: usize>(self, x: [Self::V; N]) -> [f32; N] {
+        x.map(Lanes::sum)
+    }
     /// Computes [`exp`], in as many lanes at a time as fit in the registers.
     #[inline(always)]
     fn exp(self, x: Self::V) -> Self::V {

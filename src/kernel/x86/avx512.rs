@@ -27,6 +27,20 @@ fn halves(x: __m512) -> (__m256, __m256) {
     (_mm512_castps512_ps256(x), _mm512_extractf32x8_ps::<1>(x))
 }
 
+/// Adds up the lanes of four vectors as [`Lanes::sum`] does, each step for all of them.
+#[inline]
+#[target_feature(enable = "avx512dq,avx512bw,avx512vl,avx512vnni")]
+fn four_sums([a, b, c, d]: [Floats; 4]) -> __m128 {
+    // Adds lane `i + 8` to lane `i`; the results of two vectors are side by side.
+    let eights = |a, b| _mm512_add_ps(_mm512_shuffle_f32x4::<0x44>(a, b), _mm512_shuffle_f32x4::<0xee>(a, b));
+    let (ab, cd) = (eights(a.0, b.0), eights(c.0, d.0));
+    let fours = _mm512_add_ps(_mm512_shuffle_f32x4::<0x88>(ab, cd), _mm512_shuffle_f32x4::<0xdd>(ab, cd));
+    let twos = _mm512_add_ps(fours, _mm512_permute_ps::<0xee>(fours));
+    let ones = _mm512_add_ps(twos, _mm512_permute_ps::<0x55>(twos));
+    let first_of_four = must_cast(core::array::from_fn::<i32, 16, _>(|i| i as i32 % 4 * 4));
+    _mm512_castps512_ps128(_mm512_permutexvar_ps(first_of_four, ones))
+}
+
 /// Loads the first four weights of the rows 0, 4, 8 and 12 and converts them to floats. The weights of the four rows
 /// are side by side in the result.
 #[cfg(feature = "lora")]
@@ -140,6 +154,20 @@ unsafe impl Isa for Avx512 {
             }
             sixteen_bits(kind, columns_of_halves(rows, stride))
         }
+    }
+    #[inline(always)]
+    fn sums<const N: usize>(self, x: [Floats; N]) -> [f32; N] {
+        let mut sums = x.map(|_| 0.0);
+        let (fours, rest) = x.as_chunks::<4>();
+        let (to, to_rest) = sums.as_chunks_mut::<4>();
+        for (to, four) in to.iter_mut().zip(fours) {
+            // SAFETY: `self` proves that the processor has the features.
+            *to = must_cast(unsafe { four_sums(*four) });
+        }
+        for (to, x) in to_rest.iter_mut().zip(rest) {
+            *to = x.sum();
+        }
+        sums
     }
     #[inline(always)]
     fn prefetch(self, soon: *const u8) {
