@@ -333,6 +333,58 @@ fn weights_may_be_named_by_an_index() {
     assert!(folder == file && folder == index);
 }
 
+/// The results are those of transformers 5.24: a tied head may be stored in place of the embedding, what trainers leave
+/// behind is ignored, and an index may name a subfolder. An adapter in the folder is said, and two sets of shards are
+/// refused.
+#[test]
+fn folders_of_trainers_are_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let output = directory.path().join("out.gguf");
+    let (from, _) = copied("own_commands", directory.path());
+    let weights = from.join("model.safetensors");
+    let convert = || {
+        let ran = arenite(&["convert", "hf", path(&from), path(&output)]);
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+        (fs::read(&output).unwrap(), String::from_utf8_lossy(&ran.stderr).into_owned())
+    };
+    let want = convert();
+    let bytes = fs::read(&weights).unwrap();
+    let (start, rest) = bytes.split_first_chunk::<8>().unwrap();
+    let (header, data) = rest.split_at(u64::from_le_bytes(*start) as usize);
+    let header: serde_json::Map<String, Value> = serde_json::from_slice(header).unwrap();
+    let head = |(name, tensor): (String, Value)| match name.as_str() {
+        "model.embed_tokens.weight" => ("lm_head.weight".to_owned(), tensor),
+        _ => (name, tensor),
+    };
+    let mut header: serde_json::Map<String, Value> = header.into_iter().map(head).collect();
+    let tensor = |kind: &str, shape: &[usize], len: usize| serde_json::json!({ "dtype": kind, "shape": shape, "data_offsets": [data.len(), data.len() + len] });
+    header.insert("v_head.summary.weight".into(), tensor("F32", &[1, 4], 16));
+    for name in ["model.layers.0.self_attn._extra_state", "model.layers.1.self_attn.rotary_emb.cos_cached"] {
+        header.insert(name.into(), serde_json::json!({ "dtype": "U8", "shape": [0], "data_offsets": [0, 0] }));
+    }
+    let header = Value::from(header).to_string().into_bytes();
+    fs::write(&weights, [&(header.len() as u64).to_le_bytes()[..], &header, data, &[0; 16]].concat()).unwrap();
+    assert!(convert() == want);
+
+    fs::create_dir(from.join("sub")).unwrap();
+    fs::rename(&weights, from.join("sub/a.safetensors")).unwrap();
+    let index = from.join("model.safetensors.index.json");
+    fs::write(&index, r#"{"weight_map": {"x": "sub/a.safetensors"}}"#).unwrap();
+    assert!(convert() == want);
+
+    fs::write(from.join("adapter_config.json"), "{}").unwrap();
+    fs::write(from.join("adapter_model.safetensors"), "").unwrap();
+    let (file, told) = convert();
+    assert!(file == want.0 && told.contains("arenite convert lora"), "{told}");
+
+    fs::remove_file(index).unwrap();
+    for name in ["model-00001-of-00001", "model-00001-of-00002", "model-00002-of-00002"] {
+        fs::copy(from.join("sub/a.safetensors"), from.join(format!("{name}.safetensors"))).unwrap();
+    }
+    let message = error(&["convert", "hf", path(&from), path(&output)]);
+    assert!(message.contains("two sets of weights"), "{message}");
+}
+
 /// Converted checkpoints of training scripts generate the same tokens as transformers with the same weights in GPT-2.
 /// The checkpoints are nanoGPT's, and build-nanogpt's without biases in torch's old format.
 #[test]

@@ -190,6 +190,11 @@ fn flac(all: &[u8], start: usize) -> Result<Parts> {
     let Some(info) = info else { bail!("the file is damaged: it does not describe its stream") };
     // 20 bits after the sizes of blocks and frames.
     check_rate(u32::from(info[10]) << 12 | u32::from(info[11]) << 4 | u32::from(info[12]) >> 4)?;
+    let bits = ((info[12] & 1) << 4 | info[13] >> 4) + 1;
+    ensure!(
+        bits <= 24,
+        "FLAC with samples of {bits} bits is not supported: convert it with `ffmpeg -i FILE -ar 16000 -ac 1 out.wav`"
+    );
     let end = before_tags(all).max(at);
     Ok(([b"fLaC", &[0x80, 0, 0, STREAM_INFO as u8][..], info].concat(), std::iter::once(at..end).collect()))
 }
@@ -314,6 +319,13 @@ mod tests {
             let told = whole(&[start, &[0; 300], &stream].concat()).unwrap_err().to_string();
             assert!(told.contains("ffmpeg -i FILE"), "{told}");
         }
+    }
+
+    #[test]
+    fn samples_of_32_bits_are_refused() {
+        let info = [&[16, 0, 16, 0, 0, 0, 0, 0, 0, 0, 0x03, 0xe8, 0x01, 0xf0][..], &[0; 20]].concat();
+        let told = whole(&[b"fLaC\x80\0\0\x22", &info[..]].concat()).unwrap_err().to_string();
+        assert!(told.contains("samples of 32 bits"), "{told}");
     }
 
     #[test]

@@ -226,6 +226,7 @@ fn assemble<'f>(request: &Request<'_>, checkpoint: &mut Checkpoint<'f>) -> Resul
     notes.extend(keys.other_slopes());
     notes.extend(keys.dynamic_scaling());
     notes.extend(dropped_bias(checkpoint));
+    notes.extend(directory.and_then(adapter_beside));
     if let Some(directory) = directory {
         pooling::keys(directory, &mut keys)?;
         notes.extend(pooling::notes(directory, keys.context_length())?);
@@ -251,6 +252,19 @@ fn assemble<'f>(request: &Request<'_>, checkpoint: &mut Checkpoint<'f>) -> Resul
     settings::check(&config, architecture)?;
     settings::check_tensors(&config, architecture, &outputs)?;
     Ok(New { architecture, header, outputs, notes })
+}
+
+/// Returns a note about an adapter in the model's folder, which transformers adds to the model.
+fn adapter_beside(directory: &Path) -> Option<String> {
+    let has = |name: &str| directory.join(name).is_file();
+    let weights = ["adapter_model.safetensors", "adapter_model.bin"].into_iter().find(|name| has(name))?;
+    has("adapter_config.json").then(|| {
+        format!(
+            "{weights} is left out, which transformers adds to the model: convert it with `arenite convert lora {}`, and give \
+             the result to --lora or `arenite merge`",
+            directory.display()
+        )
+    })
 }
 
 /// Writes the vocabulary. The vocabulary is read from `--tokenizer`, from the file of the weights, or from the folder

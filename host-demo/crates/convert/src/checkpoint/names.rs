@@ -117,7 +117,8 @@ pub const COMMON: &[Row] = &[
     ("shared_head.head", "nextn.shared_head_head", same),
     ("blk.embed_tokens", "nextn.embed_tokens", same),
     // The following tensors are dropped. They are tables of rotary frequencies and attention masks, which programs
-    // compute themselves.
+    // compute themselves, and the value head of TRL's training.
+    ("v_head.summary", "", same),
     ("self_attn.rotary_emb.inv_freq", "", same),
     ("attn.bias", "", same),
     ("attn.masked_bias", "", same),
@@ -125,6 +126,9 @@ pub const COMMON: &[Row] = &[
     ("attention.masked_bias", "", same),
     ("attention.rotary_emb.inv_freq", "", same),
     ("rotary_emb.inv_freq", "", same),
+    ("rotary_emb.original_inv_freq", "", same),
+    ("self_attn.rotary_emb.cos_cached", "", same),
+    ("self_attn.rotary_emb.sin_cached", "", same),
     ("embeddings.position_ids", "", same),
 ];
 

@@ -79,7 +79,15 @@ pub fn assemble<'f>(
             skipped += 1;
             continue;
         }
-        let place = Place::of(name).behind(config)?;
+        // TransformerEngine stores such a tensor, often an empty one, with each of its layers.
+        if name.ends_with("._extra_state") {
+            continue;
+        }
+        let mut place = Place::of(name).behind(config)?;
+        if is_embedding_too(checkpoint, config, &place.rest) {
+            let known = |name: &&&str| names::find(&tables, "", name).is_some_and(|row| row.row.1 == "token_embd");
+            place.rest = EMBEDDINGS.iter().find(known).map_or(place.rest, |name| (*name).to_owned());
+        }
         let predicts = place.number.is_some_and(|number| number >= layers)
             || name.starts_with("mtp.")
             || name.starts_with("model.mtp");
@@ -219,6 +227,12 @@ fn is_tied_head(checkpoint: &Checkpoint<'_>, config: &Config, rest: &str, view: 
         EMBEDDINGS.contains(&rest.as_str()) && leaf.shape == view.leaf().shape && leaf.bytes == view.leaf().bytes
     });
     same && config.flag("tie_word_embeddings") != Some(false)
+}
+
+/// Returns true if the tensor is a head that is tied to the embedding, and the checkpoint has no embedding beside it.
+fn is_embedding_too(checkpoint: &Checkpoint<'_>, config: &Config, rest: &str) -> bool {
+    let has_embedding = || checkpoint.tensors.keys().any(|name| EMBEDDINGS.contains(&Place::of(name).rest.as_str()));
+    HEADS.contains(&rest) && config.flag("tie_word_embeddings") == Some(true) && !has_embedding()
 }
 
 /// Adds a tensor of the checkpoint to the parts of the new tensors that are made of it.

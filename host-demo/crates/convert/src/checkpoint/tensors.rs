@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -164,7 +164,15 @@ fn shards(directory: &Path, stem: &str, kind: &str) -> Result<Vec<PathBuf>> {
     let counts: BTreeSet<usize> = names.iter().filter_map(|name| count(name)).collect();
     let paths = |all| (1..=all).map(move |shard| directory.join(format!("{stem}-{shard:05}-of-{all:05}.{kind}")));
     let is_whole = |all: &usize| paths(*all).all(|path| path.is_file());
-    let all = counts.iter().find(|all| is_whole(all)).or(counts.first());
+    let whole: Vec<usize> = counts.iter().copied().filter(is_whole).collect();
+    if let [first, second, ..] = whole[..] {
+        bail!(
+            "{} has two sets of weights, {stem}-*-of-{first:05}.{kind} and {stem}-*-of-{second:05}.{kind}, and no index \
+             that names one of them: remove the other",
+            directory.display()
+        );
+    }
+    let all = whole.first().or(counts.first());
     Ok(all.map_or_else(Vec::new, |all| paths(*all).collect()))
 }
 
@@ -177,9 +185,9 @@ fn indexed(index: &Path) -> Result<Vec<PathBuf>> {
     let mut names: Vec<&str> = map.values().filter_map(Value::as_str).collect();
     names.sort_unstable();
     names.dedup();
-    let plain = |name: &&str| Path::new(name).file_name().is_some_and(|file| file.to_str() == Some(*name));
-    if let Some(name) = names.iter().find(|name| !plain(name)) {
-        bail!("{} names {name:?}, which is not a file in the same directory", index.display());
+    let is_inside = |name: &&str| Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
+    if let Some(name) = names.iter().find(|name| !is_inside(name)) {
+        bail!("{} names {name:?}, which is not a file in the same folder", index.display());
     }
     Ok(names.into_iter().map(|name| index.with_file_name(name)).collect())
 }

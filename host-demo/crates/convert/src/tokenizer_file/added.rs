@@ -30,54 +30,124 @@ pub fn beside(folder: &Path, settings: &Value) -> Result<Vec<Value>> {
     Ok(tokens.into_iter().map(|(_, token)| token).collect())
 }
 
-/// Returns the texts of the special tokens that the settings name, in transformers' order.
-pub fn special(settings: &Value) -> Vec<String> {
+/// Returns the special tokens that the settings name, in transformers' order, in the form of added tokens.
+pub fn special(settings: &Value) -> Vec<Value> {
     let named = ["bos", "eos", "unk", "sep", "pad", "cls", "mask"].map(|name| &settings[format!("{name}_token")]);
-    let lists = ["additional_special_tokens", "extra_special_tokens"].map(|name| &settings[name]);
-    let others = lists
-        .iter()
-        .flat_map(|others| list(others))
-        .chain(settings["extra_special_tokens"].as_object().into_iter().flatten().map(|(_, token)| token));
-    let text = |token: &Value| token.as_str().or_else(|| token["content"].as_str()).map(str::to_owned);
-    named.into_iter().chain(others).filter_map(text).collect()
+    let lists = ["additional_special_tokens", "extra_special_tokens"].map(|name| list(&settings[name]));
+    let maps = ["extra_special_tokens", "model_specific_special_tokens"].map(|name| settings[name].as_object());
+    let maps = maps.into_iter().flatten().flatten().map(|(_, token)| token);
+    let token = |token: &Value| match token {
+        Value::String(text) => Some(json!({ "content": text, "special": true })),
+        Value::Object(_) if token["content"].is_string() => {
+            let mut token = token.clone();
+            token["special"] = true.into();
+            Some(token)
+        }
+        _ => None,
+    };
+    named.into_iter().chain(lists.into_iter().flatten()).chain(maps).filter_map(token).collect()
 }
 
-/// Adds the tokens that other files name and a `tokenizer.json` lacks. As in transformers, a token that is in the
-/// vocabulary keeps its id, and any other token gets the next free id.
-pub fn complete(json: &mut Value, folder: &Path, settings: &Value) -> Result<()> {
-    let known = |json: &Value, text: &str| list(&json["added_tokens"]).any(|token| token["content"] == text);
-    let named = special(settings).into_iter().map(|text| json!({ "content": text, "special": true }));
-    let tokens: Vec<Value> = beside(folder, settings)?.into_iter().chain(named).collect();
-    let text = |token: &Value| token["content"].as_str().unwrap_or_default().to_owned();
-    let missing: Vec<Value> = tokens.into_iter().filter(|token| !known(json, &text(token))).collect();
-    if missing.is_empty() {
-        return Ok(());
-    }
+/// Brings the added tokens of a `tokenizer.json` into the state that transformers gives them. Adds messages to `notes`.
+///
+/// - A token that is in the vocabulary has its id there. A second token with the same text is left out.
+/// - `added_tokens_decoder` changes the flags of tokens.
+/// - Tokens that other files name and the `tokenizer.json` lacks are added. A token that is in the vocabulary keeps its
+///   id, and any other token gets the next free id.
+pub fn complete(json: &mut Value, folder: &Path, settings: &Value, notes: &mut Vec<String>) -> Result<()> {
     let vocabulary = &json["model"]["vocab"];
     let of_list = (0u64..).zip(list(vocabulary)).filter_map(|(id, entry)| Some((entry[0].as_str()?, id)));
     let of_map =
         vocabulary.as_object().into_iter().flatten().filter_map(|(text, id)| Some((text.as_str(), id.as_u64()?)));
     let ids: HashMap<String, u64> = of_list.chain(of_map).map(|(text, id)| (text.to_owned(), id)).collect();
-    let added = list(&json["added_tokens"]).filter_map(|token| token["id"].as_u64());
-    let mut next = ids.values().copied().chain(added).max().map_or(0, |last| last.saturating_add(1));
-    for mut token in missing {
+    let text = |token: &Value| token["content"].as_str().unwrap_or_default().to_owned();
+
+    let mut known: Vec<Value> = Vec::new();
+    for mut token in list(&json["added_tokens"]).cloned() {
+        if known.iter().any(|known| known["content"] == token["content"]) {
+            continue;
+        }
+        match (ids.get(&text(&token)), token["id"].as_u64()) {
+            (Some(id), _) => token["id"] = (*id).into(),
+            (None, Some(id)) if !notes.iter().any(|note| note.contains(MOVED)) => {
+                let last = known.iter().filter_map(|token| token["id"].as_u64()).max();
+                let next = last.map_or(0, |last| last.saturating_add(1)).max(ids.len() as u64);
+                if id != next {
+                    notes.push(format!(
+                        "the added token {} has the id {id} here, as the file says, and {next} {MOVED}",
+                        token["content"]
+                    ));
+                }
+            }
+            _ => {}
+        }
+        known.push(token);
+    }
+    let decoder = settings["added_tokens_decoder"].as_object();
+    for other in decoder.into_iter().flatten().map(|(_, token)| token) {
+        for token in known.iter_mut().filter(|token| token["content"] == other["content"]) {
+            for flag in ["single_word", "lstrip", "rstrip", "normalized", "special"] {
+                token[flag] = other[flag].clone();
+            }
+        }
+    }
+    let mut next = ids.values().copied().chain(known.iter().filter_map(|token| token["id"].as_u64())).max();
+    for mut token in beside(folder, settings)?.into_iter().chain(special(settings)) {
         let text = text(&token);
-        if text.is_empty() || known(json, &text) {
+        if text.is_empty() || known.iter().any(|known| known["content"] == token["content"]) {
             continue;
         }
         token["id"] = match ids.get(&text) {
             Some(id) => (*id).into(),
             None => {
-                next = next.saturating_add(1);
-                (next - 1).into()
+                next = Some(next.map_or(0, |last| last.saturating_add(1)));
+                next.into()
             }
         };
-        match json["added_tokens"].as_array_mut() {
-            Some(all) => all.push(token),
-            None => json["added_tokens"] = json!([token]),
-        }
+        known.push(token);
+    }
+    if !known.is_empty() {
+        json["added_tokens"] = known.into();
     }
     Ok(())
+}
+
+/// The end of the message about ids that transformers changes.
+const MOVED: &str = "in Hugging Face's tokenizer, which numbers added tokens without gaps";
+
+/// Replaces each special token of a template that stands for several ids by the tokens with these ids.
+pub fn spell_out(json: &mut Value) {
+    let vocabulary = json["model"]["vocab"].as_object().into_iter().flatten();
+    let vocabulary = vocabulary.filter_map(|(text, id)| Some((id.as_u64()?, text.clone())));
+    let added = list(&json["added_tokens"]);
+    let added = added.filter_map(|token| Some((token["id"].as_u64()?, token["content"].as_str()?.to_owned())));
+    let texts: HashMap<u64, String> = vocabulary.chain(added).collect();
+    let processor = &mut json["post_processor"];
+    let is_template = |it: &&mut Value| it["type"] == "TemplateProcessing";
+    let template = match processor.get("processors").is_some() {
+        true => processor["processors"].as_array_mut().and_then(|all| all.iter_mut().find(is_template)),
+        false => Some(processor).filter(is_template),
+    };
+    let Some(template) = template else { return };
+    let mut named = template["special_tokens"].clone();
+    for name in ["single", "pair"] {
+        let mut pieces = Vec::new();
+        for piece in list(&template[name]) {
+            let token = &template["special_tokens"][piece["SpecialToken"]["id"].as_str().unwrap_or_default()];
+            let ids: Vec<u64> = list(&token["ids"]).filter_map(Value::as_u64).collect();
+            if ids.len() < 2 || !ids.iter().all(|id| texts.contains_key(id)) {
+                pieces.push(piece.clone());
+                continue;
+            }
+            for (id, text) in ids.iter().filter_map(|id| Some((id, texts.get(id)?))) {
+                let kind = &piece["SpecialToken"]["type_id"];
+                pieces.push(json!({ "SpecialToken": { "id": text, "type_id": kind } }));
+                named[text] = json!({ "id": text, "ids": [id], "tokens": [text] });
+            }
+        }
+        template[name] = pieces.into();
+    }
+    template["special_tokens"] = named;
 }
 
 #[cfg(test)]
@@ -97,12 +167,60 @@ mod tests {
             let mut tokenizer = json!({
                 "added_tokens": [{ "id": 2, "content": "<s>", "special": true }], "model": { "vocab": vocab },
             });
-            complete(&mut tokenizer, folder.path(), &settings).unwrap();
+            complete(&mut tokenizer, folder.path(), &settings, &mut Vec::new()).unwrap();
             let added = list(&tokenizer["added_tokens"]);
             let added: Vec<_> = added.map(|it| (it["content"].as_str().unwrap(), it["id"].as_u64().unwrap())).collect();
             assert_eq!(added, [("<s>", 2), ("[ENT]", 3), ("b", 1), ("a", 0), ("[PAD]", 4), ("<x>", 5)]);
         }
         let settings = json!({ "added_tokens_decoder": { "7": { "content": "c", "special": false } } });
         assert_eq!(beside(folder.path(), &settings).unwrap(), [json!({ "id": 7, "content": "c", "special": false })]);
+    }
+
+    /// The tokens are those of transformers 5.24, except for the id 9: transformers numbers the token 4, and the model
+    /// was made with 9.
+    #[test]
+    fn added_tokens_are_changed_as_by_transformers() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut tokenizer = json!({
+            "added_tokens": [
+                { "id": 3, "content": "<s>", "lstrip": false, "special": true }, { "id": 7, "content": "a" },
+                { "id": 8, "content": "<s>" }, { "id": 9, "content": "<x>" },
+            ],
+            "model": { "vocab": { "a": 0, "b": 1, "c": 2 } },
+        });
+        let settings = json!({
+            "added_tokens_decoder": { "3": { "content": "<s>", "lstrip": true, "special": true } },
+            "pad_token": { "content": "[PAD]", "rstrip": true }, "model_specific_special_tokens": { "x_token": "<y>" },
+        });
+        let mut notes = Vec::new();
+        complete(&mut tokenizer, folder.path(), &settings, &mut notes).unwrap();
+        let added = list(&tokenizer["added_tokens"]);
+        let added: Vec<_> = added.map(|it| json!([it["content"], it["id"], it["lstrip"], it["rstrip"]])).collect();
+        let want = json!([
+            ["<s>", 3, true, null],
+            ["a", 0, null, null],
+            ["<x>", 9, null, null],
+            ["[PAD]", 10, null, true],
+            ["<y>", 11, null, null],
+        ]);
+        assert_eq!(Value::from(added), want);
+        assert!(matches!(&notes[..], [note] if note.contains("id 9") && note.contains("and 4 in")), "{notes:?}");
+    }
+
+    #[test]
+    fn a_special_token_with_several_ids_is_several_tokens() {
+        let mut tokenizer = json!({
+            "added_tokens": [{ "id": 3, "content": "<s>" }], "model": { "vocab": { "a": 0, "b": 1, "c": 2 } },
+            "post_processor": {
+                "type": "TemplateProcessing",
+                "single": [{ "SpecialToken": { "id": "X", "type_id": 0 } }, { "Sequence": { "id": "A", "type_id": 0 } }],
+                "special_tokens": { "X": { "id": "X", "ids": [3, 1], "tokens": ["<s>", "b"] } },
+            },
+        });
+        spell_out(&mut tokenizer);
+        let template = &tokenizer["post_processor"];
+        let names: Vec<&Value> = list(&template["single"]).map(|piece| &piece["SpecialToken"]["id"]).collect();
+        assert_eq!(names, [&json!("<s>"), &json!("b"), &Value::Null]);
+        assert_eq!(template["special_tokens"]["b"]["ids"], json!([1]));
     }
 }

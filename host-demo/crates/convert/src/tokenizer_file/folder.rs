@@ -95,7 +95,7 @@ fn read(wanted: &Wanted<'_>, path: &Path, folder: &Path, file: &[u8], header: &m
     // token's type.
     let mut unknown = None;
     let settings = special::config(folder)?;
-    let json = as_json(wanted, path, folder, file, &settings)?;
+    let json = as_json(wanted, path, folder, file, &settings, &mut notes)?;
     let mut vocabulary = match (&json, file) {
         (_, [_, _, 0, 0, ..]) => {
             llama2c::vocabulary::read(file, wanted.rows)?.keys(header);
@@ -148,7 +148,10 @@ fn read(wanted: &Wanted<'_>, path: &Path, folder: &Path, file: &[u8], header: &m
     if adds_start && !header.has("tokenizer.ggml.add_bos_token") {
         header.set("tokenizer.ggml.add_bos_token", false);
     }
-    vocabulary.chat_templates = special::without_start(special::chat_templates(folder, &settings)?, &settings);
+    let start = header.u32("tokenizer.ggml.bos_token_id").and_then(|id| vocabulary.tokens.get(&id));
+    let start = start.map(|token| token.text.clone());
+    let templates = special::chat_templates(folder, &settings)?;
+    vocabulary.chat_templates = special::with_start(templates, &settings, start.as_deref());
     let unknown = unknown.or(vocabulary.unknown());
     // Without the key for the end token, readers use this default token as the end token.
     let default = match &vocabulary {
@@ -299,7 +302,14 @@ fn sentinels(vocabulary: &Vocabulary, settings: &Value, wanted: &Wanted<'_>) -> 
 
 /// Returns the vocabulary in the form of a `tokenizer.json`, completed from the other files of the folder; `None` for
 /// files that other functions read.
-fn as_json(wanted: &Wanted<'_>, path: &Path, folder: &Path, file: &[u8], settings: &Value) -> Result<Option<Value>> {
+fn as_json(
+    wanted: &Wanted<'_>,
+    path: &Path,
+    folder: &Path,
+    file: &[u8],
+    settings: &Value,
+    notes: &mut Vec<String>,
+) -> Result<Option<Value>> {
     let mut json = match () {
         // llama2.c's.
         () if matches!(file, [_, _, 0, 0, ..]) => return Ok(None),
@@ -315,7 +325,15 @@ fn as_json(wanted: &Wanted<'_>, path: &Path, folder: &Path, file: &[u8], setting
         () => return Ok(None),
     };
     if path.ends_with("tokenizer.json") {
-        added::complete(&mut json, folder, settings)?;
+        if settings["split_special_tokens"] == true {
+            notes.push(
+                "tokenizer_config.json has split_special_tokens: Hugging Face's tokenizer splits the names of special tokens in \
+                 texts, Arenite reads them as tokens where special tokens are read"
+                    .to_owned(),
+            );
+        }
+        added::complete(&mut json, folder, settings, notes)?;
+        added::spell_out(&mut json);
         if let Some(adds) = settings["add_prefix_space"].as_bool() {
             prefix_as_class(&mut json, settings, adds);
         }

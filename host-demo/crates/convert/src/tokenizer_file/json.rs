@@ -24,7 +24,8 @@ pub struct Model<'m> {
 
 /// Reads a vocabulary file, with the settings in the same directory.
 pub fn read_file(model: &Model<'_>, path: &Path, file: &[u8]) -> Result<Vocabulary> {
-    let json = super::files::parse(path, file)?;
+    let mut json = super::files::parse(path, file)?;
+    super::added::spell_out(&mut json);
     let mut notes = Vec::new();
     let mut vocabulary = read(model, &json, &mut notes)?;
     notes.iter().for_each(|note| log::warn!("{note}"));
@@ -421,6 +422,14 @@ fn config(path: &Path, ids: &HashMap<String, u32>, vocabulary: &mut Vocabulary) 
     let json = super::special::optional_json(&path.with_file_name("tokenizer_config.json"))?;
     for (name, key) in [("bos_token", "bos_token_id"), ("eos_token", "eos_token_id"), ("pad_token", "padding_token_id")]
     {
+        // A token that the post-processor adds is the start or end token, whatever the settings name.
+        if vocabulary
+            .keys
+            .iter()
+            .any(|(known, value)| known.strip_prefix("add_") == Some(name) && *value == true.into())
+        {
+            continue;
+        }
         let text = json[name].as_str().or_else(|| json[name]["content"].as_str());
         if let Some(id) = text.and_then(|text| ids.get(text)) {
             vocabulary.key(key, *id);

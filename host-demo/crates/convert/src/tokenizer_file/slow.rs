@@ -99,13 +99,15 @@ impl Tokens {
             }
         }
         let names = tokens.special.iter().map(|(_, text, id)| (text.clone(), *id));
-        let others = added::special(settings).into_iter().filter_map(|text| {
-            let id = tokens.id(vocabulary, &text)?;
-            Some((text, id))
+        let names = names.map(|(text, id)| (json!({ "content": text, "special": true }), id));
+        let others = added::special(settings).into_iter().filter_map(|token| {
+            let id = tokens.id(vocabulary, token["content"].as_str()?)?;
+            Some((token, id))
         });
-        let all: Vec<(String, u64)> = names.chain(others).collect();
-        for (text, id) in all {
-            tokens.added.entry(id).or_insert_with(|| json!({ "id": id, "content": text, "special": true }));
+        let all: Vec<(Value, u64)> = others.chain(names).collect();
+        for (mut token, id) in all {
+            token["id"] = id.into();
+            tokens.added.entry(id).or_insert(token);
         }
         Ok(tokens)
     }

@@ -90,20 +90,25 @@ pub fn chat_templates(folder: &Path, settings: &Value) -> Result<Vec<(String, St
     }
 }
 
-/// Makes `bos_token` empty in templates if the settings have no start token, as transformers does. Otherwise programs
-/// that read GGUF files would use the model's start token, which many models have but do not use.
-pub fn without_start(templates: Vec<(String, String)>, settings: &Value) -> Vec<(String, String)> {
+/// Sets `bos_token` in templates to its value in transformers, if it is not the vocabulary's start token `start`, which
+/// programs that read GGUF files would use. It is empty if the settings name no start token, as in many models whose
+/// config has one. It is another token if the post-processor puts another token before texts.
+pub fn with_start(templates: Vec<(String, String)>, settings: &Value, start: Option<&str>) -> Vec<(String, String)> {
     // In these tokenizer classes there is no start token unless the settings name one. All other classes have a start
     // token by default.
     let class = settings["tokenizer_class"].as_str().map(|class| class.strip_suffix("Fast").unwrap_or(class));
     let is_plain = matches!(class, None | Some("PreTrainedTokenizer" | "TokenizersBackend" | "Qwen2Tokenizer"));
-    let has_none = match settings.get("bos_token") {
-        Some(token) => token.is_null(),
-        None => settings.is_object() && is_plain,
+    let value = match settings.get("bos_token") {
+        Some(Value::Null) => Some(""),
+        Some(token) => {
+            token.as_str().or(token["content"].as_str()).filter(|named| start.is_some_and(|it| it != *named))
+        }
+        None => (settings.is_object() && is_plain).then_some(""),
     };
-    let set = |(name, text): (String, String)| match has_none && text.contains("bos_token") {
-        true => (name, format!("{{%- set bos_token = '' %}}{text}")),
-        false => (name, text),
+    let set = |(name, text): (String, String)| match value {
+        Some("") if text.contains("bos_token") => (name, format!("{{%- set bos_token = '' %}}{text}")),
+        Some(value) if text.contains("bos_token") => (name, format!("{{%- set bos_token = {value:?} %}}{text}")),
+        _ => (name, text),
     };
     templates.into_iter().map(set).collect()
 }
@@ -147,6 +152,8 @@ pub struct Special {
 struct Texts {
     by_name: HashMap<&'static str, String>,
     adds: Vec<(&'static str, bool)>,
+    /// True if texts begin with the token that the settings name as start token, whatever the post-processor says.
+    begins_as_named: bool,
 }
 
 impl Texts {
@@ -165,6 +172,13 @@ impl Texts {
         }
     }
 
+    /// Takes the first token of the post-processor as the start token.
+    fn begin(&mut self, first: &str) {
+        if !self.begins_as_named || self.get("bos").is_none() {
+            self.by_name.insert("bos", first.to_owned());
+        }
+    }
+
     fn add(&mut self, name: &'static str, adds: bool, over: bool) {
         match self.adds.iter_mut().find(|(known, _)| *known == name) {
             Some((_, known)) if over => *known = adds,
@@ -177,7 +191,7 @@ impl Texts {
 impl Special {
     /// Applies the rules to a `tokenizer.json` (if there is one), to the settings, and to the model's config.
     pub fn of(json: Option<&Value>, settings: &Value, wanted: &Wanted<'_>, ids: &HashMap<String, u32>) -> Self {
-        let mut texts = Texts { by_name: HashMap::new(), adds: Vec::new() };
+        let mut texts = Texts { by_name: HashMap::new(), adds: Vec::new(), begins_as_named: false };
         for name in ["bos", "eos", "unk", "sep", "pad", "mask", "cls"] {
             let entry = &settings[format!("{name}_token")];
             if let Some(text) = entry.as_str().or_else(|| entry["content"].as_str()) {
@@ -186,6 +200,7 @@ impl Special {
         }
         if let Some(json) = json {
             texts.stand_in();
+            texts.begins_as_named = builds_processor(json, settings, wanted.config);
             let processor = &json["post_processor"];
             match processor["processors"].as_array() {
                 Some(all) => all.iter().for_each(|processor| self::processor(processor, &mut texts)),
@@ -271,20 +286,15 @@ impl Special {
 
 /// Returns two flags: whether the settings add a token to texts, and whether they replace the post-processor of the
 /// `tokenizer.json`. The settings replace the post-processor for classes that build it themselves; these classes add
-/// the start token by default. transformers 5 keeps a post-processor that the file has. For all other classes, the
-/// settings have no effect.
+/// the start token by default. For all other classes, the settings have no effect.
 fn stated_adds(name: &str, json: Option<&Value>, settings: &Value, config: &Value) -> Option<(bool, bool)> {
     let stated = settings[format!("add_{name}_token")].as_bool().filter(|_| matches!(name, "bos" | "eos" | "sep"));
     let Some(json) = json else { return Some((stated?, true)) };
-    let is_new = config["transformers_version"].as_str().is_some_and(|version| version.starts_with("5."));
-    let processor = &json["post_processor"];
-    let kinds = ["TemplateProcessing", "RobertaProcessing", "BertProcessing"];
-    let is_explicit = kinds.iter().any(|kind| part(processor, kind).is_some());
-    if !builds_processor(settings) || is_new && is_explicit {
+    if !builds_processor(json, settings, config) {
         return (stated == Some(false)).then_some((false, false));
     }
     let default = match name {
-        _ if is_new => None,
+        _ if is_new(config) => None,
         "bos" => Some(true),
         "eos" => Some(false),
         _ => None,
@@ -292,12 +302,21 @@ fn stated_adds(name: &str, json: Option<&Value>, settings: &Value, config: &Valu
     Some((stated.or(default)?, true))
 }
 
-/// Returns true if the tokenizer has a class of transformers 4 that builds the post-processor from its settings, not
-/// from the `tokenizer.json`. The models of Llama and DeepSeek use such classes.
-fn builds_processor(settings: &Value) -> bool {
+/// Returns true if the model was saved by transformers 5.
+fn is_new(config: &Value) -> bool {
+    config["transformers_version"].as_str().is_some_and(|version| version.starts_with("5."))
+}
+
+/// Returns true if the tokenizer has a class that builds the post-processor from its settings, not from the
+/// `tokenizer.json`. The models of Llama and DeepSeek use such classes. transformers 5 keeps a post-processor that the
+/// file has.
+fn builds_processor(json: &Value, settings: &Value, config: &Value) -> bool {
     let class = settings["tokenizer_class"].as_str().unwrap_or_default();
     let class = class.strip_suffix("Fast").unwrap_or(class);
+    let kinds = ["TemplateProcessing", "RobertaProcessing", "BertProcessing"];
+    let is_explicit = kinds.iter().any(|kind| part(&json["post_processor"], kind).is_some());
     matches!(class, "LlamaTokenizer" | "CodeLlamaTokenizer" | "GemmaTokenizer" | "CohereTokenizer")
+        && !(is_new(config) && is_explicit)
 }
 
 /// Returns true if the special tokens that the post-processor lists are all that a text gets. This is the case if the
@@ -360,10 +379,12 @@ fn processor(processor: &Value, texts: &mut Texts) {
             for name in ["bos", "eos", "sep"] {
                 texts.add(name, true, true);
             }
-            for (name, field) in [("cls", "cls"), ("sep", "sep")] {
-                if let (None, Some(text)) = (texts.get(name), processor[field][0].as_str()) {
-                    texts.by_name.insert(name, text.to_owned());
-                }
+            if let Some(first) = processor["cls"][0].as_str() {
+                texts.begin(first);
+            }
+            if let Some(last) = processor["sep"][0].as_str() {
+                texts.by_name.insert("eos", last.to_owned());
+                texts.by_name.entry("sep").or_insert_with(|| last.to_owned());
             }
         }
         Some("TemplateProcessing") => template(processor, texts),
@@ -380,13 +401,8 @@ fn template(processor: &Value, texts: &mut Texts) {
         first = token(single.first());
         last = token(single.last());
         if let Some(first) = &first {
-            for name in ["bos", "cls"] {
-                if texts.get(name).is_none() {
-                    texts.by_name.insert(name, first.clone());
-                }
-            }
-            let known = [texts.get("bos"), texts.get("cls")].contains(&Some(first.as_str()));
-            texts.add("bos", known, true);
+            texts.begin(first);
+            texts.add("bos", texts.get("bos") == Some(first), true);
         }
         if let Some(last) = &last {
             if texts.get("eos") != Some(last) {
@@ -478,6 +494,44 @@ mod tests {
         assert_eq!(adds(around, json!({ "bos_token": null }), Value::Null), (Some(false), Some(true)));
     }
 
+    /// The first token of the post-processor begins texts, whatever the settings name as start token, unless a class of
+    /// transformers 4 builds the post-processor.
+    #[test]
+    fn the_post_processor_has_the_first_token() {
+        let folder = tempfile::tempdir().unwrap();
+        let piece = |text: &str| json!({ "SpecialToken": { "id": text, "type_id": 0 } });
+        let text = json!({ "Sequence": { "id": "A", "type_id": 0 } });
+        let template =
+            json!({ "type": "TemplateProcessing", "single": [piece("[C]"), text, piece("[S]")], "pair": [] });
+        let bert = json!({ "type": "BertProcessing", "sep": ["[S]", 3], "cls": ["[C]", 2] });
+        let token = |id: u32, text: &str| json!({ "id": id, "content": text });
+        let added = json!([token(0, "<s>"), token(1, "</s>"), token(2, "[C]"), token(3, "[S]")]);
+        let named = json!({ "bos_token": "<s>", "eos_token": "</s>", "cls_token": "[C]", "sep_token": "[S]" });
+        let mut llama = named.clone();
+        llama["tokenizer_class"] = "LlamaTokenizer".into();
+        for (processor, settings, want) in [
+            (&template, &named, (2, 3)),
+            (&bert, &named, (2, 3)),
+            (&template, &json!({ "bos_token": "<s>", "cls_token": "</s>" }), (2, 3)),
+            (&template, &json!({}), (2, 3)),
+            (&template, &llama, (0, 3)),
+        ] {
+            let config = Value::Null;
+            let wanted = Wanted {
+                directory: folder.path(),
+                architecture: "bert",
+                config: &config,
+                rows: 4,
+                rules: &crate::tokenizer_file::VocabularyRules::PLAIN,
+            };
+            let json = json!({ "added_tokens": added, "post_processor": processor, "model": { "type": "WordPiece" } });
+            let special = Special::of(Some(&json), settings, &wanted, &HashMap::new());
+            let id = |name: &str| special.ids.iter().find(|(known, _)| *known == name).unwrap().1;
+            assert_eq!((id("bos"), id("eos")), want, "{processor} {settings}");
+            assert!(special.adds.contains(&("bos", true)), "{processor} {settings}");
+        }
+    }
+
     /// The token types that transformers 5.24 returns for pairs of texts.
     #[test]
     fn the_second_text_has_the_type_of_the_tokenizer() {
@@ -504,7 +558,8 @@ mod tests {
     /// settings.
     #[test]
     fn templates_have_no_start_token_if_the_tokenizer_has_none() {
-        let template = |settings: &Value, text: &str| without_start(vec![(String::new(), text.to_owned())], settings);
+        let template =
+            |settings: &Value, text: &str| with_start(vec![(String::new(), text.to_owned())], settings, Some("<s>"));
         for (settings, is_empty) in [
             (json!({ "bos_token": null }), true),
             (json!({ "bos_token": null, "tokenizer_class": "LlamaTokenizer" }), true),
@@ -519,5 +574,7 @@ mod tests {
             assert!(text.ends_with("{{ bos_token }}a"));
             assert_eq!(template(&settings, "a")[0].1, "a");
         }
+        let other = template(&json!({ "bos_token": "<b>" }), "{{ bos_token }}a");
+        assert_eq!(other[0].1, "{%- set bos_token = \"<b>\" %}{{ bos_token }}a");
     }
 }
