@@ -303,31 +303,36 @@ const NEAR: usize = 1 << 17;
 /// Each output is added up in 16 lanes.
 #[inline(always)]
 pub(super) fn matmul<S: Isa, W: Weight, const R: usize, const T: usize>(s: S, job: &mut Job<'_>) {
-    let row_bytes = job.cols * W::BYTES;
+    let (all, tokens, row_bytes) = (job.rows, job.x.tokens, job.cols * W::BYTES);
+    if T == 1 {
+        for t in 0..tokens {
+            tile_rows::<S, W, R, 1>(s, job, 0..all, t, &[]);
+        }
+        return;
+    }
     // The tiles have equal numbers of tokens, or one token less: a tile of one token is slow.
-    let tiles = job.x.tokens.div_ceil(T).max(1);
-    let near = match NEAR.checked_div(row_bytes) {
-        Some(near) if T > 1 => near.next_multiple_of(R).max(R),
-        _ => job.rows.max(1),
-    };
-    for first in (0..job.rows).step_by(near) {
-        let rows = first..job.rows.min(first + near);
+    let tiles = tokens.div_ceil(T);
+    let share = |whole: usize, tile: usize| (whole * tile).checked_div(tiles).unwrap_or(0);
+    let near = NEAR.checked_div(row_bytes).unwrap_or(0).max(1).next_multiple_of(R);
+    let mut first = 0;
+    while first < all {
+        let rows = first..all.min(first + near);
         // While these rows are multiplied, the next ones are fetched, a part with each tile of tokens.
         let next = job.w.get(rows.end * row_bytes..).unwrap_or_default();
         let next = next.get(..near * row_bytes).unwrap_or(next);
-        let mut soon = next.chunks(next.len().div_ceil(tiles).max(1));
         for tile in 0..tiles {
-            let (t, end) = (tile * job.x.tokens / tiles, (tile + 1) * job.x.tokens / tiles);
-            let (rows, soon) = (rows.clone(), soon.next().unwrap_or_default());
+            let (t, end) = (share(tokens, tile), share(tokens, tile + 1));
+            let soon = next.get(share(next.len(), tile)..share(next.len(), tile + 1)).unwrap_or_default();
+            let rows = rows.clone();
             match end - t {
                 5 if T >= 5 => tile_rows::<S, W, R, 5>(s, job, rows, t, soon),
                 4 if T >= 4 => tile_rows::<S, W, R, 4>(s, job, rows, t, soon),
                 3 if T >= 3 => tile_rows::<S, W, R, 3>(s, job, rows, t, soon),
-                2 if T >= 2 => tile_rows::<S, W, R, 2>(s, job, rows, t, soon),
-                1 => tile_rows::<S, W, R, 1>(s, job, rows, t, soon),
-                _ => {}
+                2 => tile_rows::<S, W, R, 2>(s, job, rows, t, soon),
+                _ => tile_rows::<S, W, R, 1>(s, job, rows, t, soon),
             }
         }
+        first += near;
     }
 }
 
@@ -341,14 +346,16 @@ fn tile_rows<S: Isa, W: Weight, const R: usize, const T: usize>(
     soon: &[u8],
 ) {
     let tiles = rows.len() / R;
-    let mut soon = soon.chunks(soon.len().checked_div(tiles).unwrap_or(0) + 1);
+    let share = soon.len().checked_div(tiles).map_or(0, |share| share + 1);
+    let whole = rows.start + tiles * R;
     // SAFETY: `r` and `t` count the job's rows and tokens, and each tile ends inside the job.
     unsafe {
-        for r in (rows.start..).step_by(R).take(tiles) {
-            soon.next().unwrap_or_default().chunks(64).for_each(|line| s.prefetch(line.as_ptr()));
+        for (index, r) in (rows.start..whole).step_by(R).enumerate() {
+            let soon = soon.get(index * share..).unwrap_or_default();
+            soon.iter().take(share).step_by(64).for_each(|byte| s.prefetch(byte));
             tile::<S, W, R, T>(s, job, r, t);
         }
-        for r in rows.start + tiles * R..rows.end {
+        for r in whole..rows.end {
             tile::<S, W, 1, T>(s, job, r, t);
         }
     }
