@@ -107,7 +107,9 @@ pub fn with_start(templates: Vec<(String, String)>, settings: &Value, start: Opt
     };
     let set = |(name, text): (String, String)| match value {
         Some("") if text.contains("bos_token") => (name, format!("{{%- set bos_token = '' %}}{text}")),
-        Some(value) if text.contains("bos_token") => (name, format!("{{%- set bos_token = {value:?} %}}{text}")),
+        Some(value) if text.contains("bos_token") => {
+            (name, format!("{{%- set bos_token = {} %}}{text}", Value::from(value)))
+        }
         _ => (name, text),
     };
     templates.into_iter().map(set).collect()
