@@ -268,10 +268,7 @@ async fn stream(app: Arc<App>, mut answer: Answer, format: Format, out: Events, 
 }
 
 /// Returns embeddings in llama.cpp's own format, in which each embedding is a list with a single vector.
-pub fn embeddings(vectors: &[Result<Vec<f32>>], format: VectorFormat) -> Value {
-    let row = |(index, vector): (usize, &Result<Vec<f32>>)| match vector {
-        Ok(vector) => json!({ "index": index, "embedding": [format.values(vector)] }),
-        Err(error) => json!({ "index": index, "embedding": [], "error": error.body()["error"] }),
-    };
+pub fn embeddings(vectors: &[Vec<f32>], format: VectorFormat) -> Value {
+    let row = |(index, vector): (usize, &Vec<f32>)| json!({ "index": index, "embedding": [format.values(vector)] });
     vectors.iter().enumerate().map(row).collect()
 }

@@ -44,6 +44,7 @@ use crate::routes::responses::responses;
 use crate::routes::stream::stream;
 use crate::sounds;
 use arenite_run::service::{Choice, Endpoint, by_chance, token_count};
+use arenite_request::Keep;
 use arenite_text as text;
 
 /// Returns the paths that need the API key, and their handlers. Every path that begins with `/v1` also exists without
@@ -257,17 +258,10 @@ async fn embeddings(State(app): State<Arc<App>>, request: Request<HttpBody>) -> 
     let is_list = request.uri().path().trim_end_matches('/').ends_with("/embed");
     let (open, (format, inputs, lora, is_llama)) = app.asked(request, read).await?;
     let tokens = token_count(&inputs);
-    let mut made = app.vectors(&open, inputs, lora).await?;
+    let made = app.vectors(&open, inputs, lora).await?;
     let bytes = made.bytes();
-    // The answer of text-embeddings-inference is only a list of vectors, with no place for the error of a single text.
-    if is_list
-        && let Some(at) = made.vectors.iter().position(Result::is_err)
-        && let Err(error) = made.vectors.swap_remove(at)
-    {
-        return Err(error);
-    }
     let answer = move |app: &App| match (is_list, is_llama) {
-        (true, _) => made.vectors.iter().flatten().map(|vector| format.values(vector)).collect(),
+        (true, _) => made.vectors.iter().map(|vector| format.values(vector)).collect(),
         (false, true) => llama::embeddings(&made.vectors, format),
         (false, false) => vectors::embeddings(&app.service, format, &made.vectors, tokens),
     };
@@ -276,10 +270,13 @@ async fn embeddings(State(app): State<Arc<App>>, request: Request<HttpBody>) -> 
 
 async fn rerank(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response> {
     // Cohere's scores are numbers from 0 to 1; llama.cpp's scores are the model's own scores.
-    let is_of_cohere = request.uri().path().trim_end_matches('/').ends_with("/v2/rerank");
+    let path = request.uri().path().trim_end_matches('/');
+    let is_share = path.ends_with("/v2/rerank");
+    // Cohere cuts long documents. llama.cpp and text-embeddings-inference refuse them.
+    let cuts = is_share || path.ends_with("/v1/rerank");
     let read = move |app: &App, body: Value| {
         let mut ranked = faces::rerank::ranking(&body)?;
-        if is_of_cohere {
+        if is_share {
             ranked.is_share.get_or_insert(true);
         }
         let lora = lora::of_body(&app.service.lora, &body)?;
@@ -295,6 +292,9 @@ async fn rerank(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Resu
 
 fn card(app: &App) -> ModelCard<'_> {
     let mut card = ModelCard::new(&app.service.name, app.service.context, app.service.vocab);
+        if !ranked.is_list && (cuts || ranked.most_tokens.is_some()) {
+            ranked.keep.get_or_insert(Keep::Fitting);
+        }
     let decides = || Architecture { input_modalities: ["text"], output_modalities: ["decisions"] };
     card.architecture = app.service.decisions.as_ref().map(|_| decides());
     card.capabilities = app.service.capabilities();
