@@ -486,8 +486,11 @@ fn anthropics_messages() {
         body[field] = value;
         assert_eq!(talk.server.post("/v1/messages", body.to_string().as_bytes()).0, 400, "{field}");
     }
-    let (_, error) = talk.server.post("/v1/messages", b"{\"model\": \"m\", \"messages\": []}");
+    let (head, error) =
+        talk.server.ask("POST", "/v1/messages", "x-request-id: mine\r\n", b"{\"model\": \"m\", \"messages\": []}");
+    let error: Value = serde_json::from_str(&error).unwrap();
     assert_eq!((&error["type"], &error["error"]["type"]), (&json!("error"), &json!("invalid_request_error")));
+    assert!(head.contains("\r\nrequest-id: mine") && error["request_id"] == "mine", "{head} {error}");
 }
 
 #[test]
