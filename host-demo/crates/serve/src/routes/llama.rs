@@ -101,6 +101,15 @@ pub async fn apply_template(State(app): State<Arc<App>>, request: Request<HttpBo
     app.answered(request, render).await
 }
 
+/// `POST /v1/chat/completions/input_tokens`: the number of tokens of a chat's prompt.
+pub async fn input_tokens(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response> {
+    let count = |app: &App, body| {
+        let prepared = app.count(openai::chat(&body)?)?;
+        Ok(json!({ "input_tokens": prepared.jobs.first().map_or(0, |(prompt, ..)| prompt.len()) }))
+    };
+    app.answered(request, count).await
+}
+
 /// `POST /infill`: the text between a prefix and a suffix.
 pub async fn infill(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response> {
     complete(app, request, infill::gap).await

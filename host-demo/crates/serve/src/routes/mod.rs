@@ -13,6 +13,7 @@ pub mod page;
 pub mod responses;
 pub mod slots;
 pub mod stream;
+pub mod tei;
 pub mod vectors;
 
 use std::sync::Arc;
@@ -43,8 +44,8 @@ use crate::routes::cards::{Architecture, ModelCard, ModelId, health_of, model_id
 use crate::routes::responses::responses;
 use crate::routes::stream::stream;
 use crate::sounds;
-use arenite_run::service::{Choice, Endpoint, by_chance, token_count};
 use arenite_request::Keep;
+use arenite_run::service::{Choice, Endpoint, by_chance, token_count};
 use arenite_text as text;
 
 /// Returns the paths that need the API key, and their handlers. Every path that begins with `/v1` also exists without
@@ -52,7 +53,11 @@ use arenite_text as text;
 fn table() -> Vec<(&'static str, MethodRouter<Arc<App>>)> {
     let limit = || DefaultBodyLimit::max(sounds::MOST_BYTES);
     let mut table = vec![
+        ("/", post(tei::root)),
+        ("/info", get(tei::info)),
+        ("/similarity", post(tei::similarity)),
         ("/v1/chat/completions", post(chat)),
+        ("/v1/chat/completions/input_tokens", post(llama::input_tokens)),
         ("/v1/completions", post(completions)),
         ("/completion", post(llama::completion)),
         ("/completions", post(llama::completion)),
@@ -95,6 +100,8 @@ fn table() -> Vec<(&'static str, MethodRouter<Arc<App>>)> {
         ("/slots", get(slots::list)),
         ("/slots/{id}", post(slots::act)),
         ("/metrics", get(metrics)),
+        ("/version", get(version)),
+        ("/ping", get(health).post(health)),
     ];
     for at in 0..table.len() {
         let (path, handler) = &table[at];
@@ -129,12 +136,16 @@ pub fn router_of_models(proxy: Proxy, own: Common) -> Router {
         ("/api/v0/models", get(proxy::models_of_studio)),
         ("/api/v0/models/{*id}", get(proxy::model_of_studio)),
         ("/metrics", get(proxy::metrics)),
+        ("/version", get(version)),
+        ("/ping", get(proxy::health).post(proxy::health)),
         ("/models/load", post(proxy::load)),
         ("/models/unload", post(proxy::unload)),
     ];
     for (path, _) in table() {
         if routes.iter().all(|(own, _)| *own != path) {
-            routes.push((path, get(proxy::forward).post(proxy::forward)));
+            // The page answers GET /.
+            let forward = if path == "/" { post(proxy::forward) } else { get(proxy::forward).post(proxy::forward) };
+            routes.push((path, forward));
         }
     }
     own.router(routes, get(proxy::health), Arc::new(proxy))
@@ -255,7 +266,9 @@ async fn embeddings(State(app): State<Arc<App>>, request: Request<HttpBody>) -> 
         let is_llama = body.get("input").is_none_or(Value::is_null) && body.get("content").is_some();
         Ok((format, inputs, lora, is_llama))
     };
-    let is_list = request.uri().path().trim_end_matches('/').ends_with("/embed");
+    // text-embeddings-inference's routes, `/embed` and `/`.
+    let path = request.uri().path().trim_end_matches('/');
+    let is_list = path.is_empty() || path.ends_with("/embed");
     let (open, (format, inputs, lora, is_llama)) = app.asked(request, read).await?;
     let tokens = token_count(&inputs);
     let made = app.vectors(&open, inputs, lora).await?;
@@ -279,6 +292,9 @@ async fn rerank(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Resu
         if is_share {
             ranked.is_share.get_or_insert(true);
         }
+        if !ranked.is_list && (cuts || ranked.most_tokens.is_some()) {
+            ranked.keep.get_or_insert(Keep::Fitting);
+        }
         let lora = lora::of_body(&app.service.lora, &body)?;
         Ok((vectors::pairs(&app.service, &ranked)?, ranked, lora))
     };
@@ -292,9 +308,6 @@ async fn rerank(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Resu
 
 fn card(app: &App) -> ModelCard<'_> {
     let mut card = ModelCard::new(&app.service.name, app.service.context, app.service.vocab);
-        if !ranked.is_list && (cuts || ranked.most_tokens.is_some()) {
-            ranked.keep.get_or_insert(Keep::Fitting);
-        }
     let decides = || Architecture { input_modalities: ["text"], output_modalities: ["decisions"] };
     card.architecture = app.service.decisions.as_ref().map(|_| decides());
     card.capabilities = app.service.capabilities();
@@ -342,6 +355,13 @@ enum TokenList {
 }
 
 fn tokens_of(app: &App, body: Value) -> Result<Tokenized> {
+    let max_model_len = app.service.context;
+    // vLLM's requests may have a conversation, to which the chat template applies.
+    if body.get("messages").is_some_and(Value::is_array) {
+        let prepared = app.count(faces::openai::chat(&body)?)?;
+        let tokens: Vec<u32> = prepared.jobs.first().map(|(prompt, ..)| prompt.to_vec()).unwrap_or_default();
+        return Ok(Tokenized { count: tokens.len(), max_model_len, tokens: TokenList::Ids(tokens) });
+    }
     let text = ["content", "text", "prompt"].iter().find_map(|key| body.get(*key)).unwrap_or(&Value::Null);
     let prompt = faces::Field { name: "content", value: text }.prompt()?;
     let switch = |keys: [&str; 2], default| keys.iter().find_map(|key| body.get(*key)?.as_bool()).unwrap_or(default);
@@ -351,7 +371,7 @@ fn tokens_of(app: &App, body: Value) -> Result<Tokenized> {
     let parse_special = switch(["parse_special", "parse_special_tokens"], true);
     let how = arenite::tokenizer::Encode { add_special, parse_special };
     let (_, tokens) = app.service.tokens("content", &prompt, how)?;
-    let (count, max_model_len) = (tokens.len(), app.service.context);
+    let count = tokens.len();
     if body.get("with_pieces") != Some(&Value::Bool(true)) {
         return Ok(Tokenized { count, max_model_len, tokens: TokenList::Ids(tokens) });
     }
@@ -411,6 +431,11 @@ async fn tokenizer_info(State(app): State<Arc<App>>) -> Json<Value> {
         model_max_length: app.service.context,
         vocab_size: tokenizer.vocab_len(),
     }))
+}
+
+/// vLLM's `/version`.
+async fn version() -> Json<Value> {
+    Json(json!({ "version": env!("CARGO_PKG_VERSION") }))
 }
 
 async fn health(State(app): State<Arc<App>>) -> Response {
