@@ -361,6 +361,18 @@ fn embeddings_of_text_embeddings_inference() {
     }
     assert!(similar.len() == 2 && (similar[1] - 1.0).abs() < 1e-5 && similar[0] < 0.9999, "{similar:?}");
     assert_eq!(server.post("/similarity", br#"{"inputs": {"sentences": ["a"]}}"#).0, 400);
+    // Cohere's routes have the same vectors.
+    let vectors = json!(vectors);
+    let body = json!({ "texts": inputs, "model": null, "input_type": "search_document", "embedding_types": ["float"] });
+    let answer = ask("/v2/embed", body.clone());
+    assert_eq!((&answer["embeddings"]["float"], &answer["texts"]), (&vectors, &json!(inputs)));
+    assert_eq!(ask("/v1/embed", body)["embeddings"]["float"], vectors);
+    assert_eq!(ask("/v1/embed", json!({ "texts": inputs }))["embeddings"], vectors);
+    let long = "striking ".repeat(600);
+    assert_eq!(ask("/v2/embed", json!({ "texts": [long] }))["meta"]["billed_units"]["input_tokens"], 512);
+    for (key, value) in [("truncate", json!("NONE")), ("embedding_types", json!(["int8"]))] {
+        assert_eq!(server.post("/v2/embed", json!({ "texts": [long], key: value }).to_string().as_bytes()).0, 400);
+    }
     assert!(server.ask("GET", "/", "", b"").0.contains("text/html"));
     drop(server);
     // A model that generates text has no vectors at `/`, and the key is needed there.

@@ -4,6 +4,7 @@ pub mod answer;
 pub mod anthropic;
 pub mod audio;
 pub mod cards;
+pub mod cohere;
 pub mod decisions;
 pub mod llama;
 pub mod logprobs;
@@ -64,6 +65,8 @@ fn table() -> Vec<(&'static str, MethodRouter<Arc<App>>)> {
         ("/v1/responses", post(responses)),
         ("/v1/responses/input_tokens", post(responses::input_tokens)),
         ("/v1/embeddings", post(embeddings)),
+        ("/v1/embed", post(cohere::embed)),
+        ("/v2/embed", post(cohere::embed)),
         ("/embedding", post(embeddings)),
         ("/embed", post(embeddings)),
         ("/v1/rerank", post(rerank)),
