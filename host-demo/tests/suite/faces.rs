@@ -334,6 +334,19 @@ fn rankings_of_cohere_and_text_embeddings_inference() {
     assert_eq!(joined["results"], same["results"]);
     let body = json!({ "query": "cat", "documents": fields, "rank_fields": ["name"] });
     assert_eq!(server.post("/v1/rerank", body.to_string().as_bytes()).0, 400);
+    // vLLM's scores have the order of the texts.
+    let shares = ask("/v2/rerank", json!({ "query": "cat", "documents": documents }));
+    for body in [
+        json!({ "text_1": "cat", "text_2": documents }),
+        json!({ "text_1": ["cat", "cat", "cat"], "text_2": documents }),
+    ] {
+        let scored = ask("/score", body);
+        for result in shares["results"].as_array().unwrap() {
+            let one = &scored["data"][result["index"].as_u64().unwrap() as usize];
+            assert_eq!((&one["index"], &one["score"]), (&result["index"], &result["relevance_score"]));
+        }
+    }
+    assert_eq!(server.post("/v1/score", br#"{"text_1": ["a", "b"], "text_2": "c"}"#).0, 400);
     let info: Value = serde_json::from_str(&server.ask("GET", "/info", "", b"").1).unwrap();
     assert!(info["model_type"]["reranker"].is_object() && info["max_input_length"] == 512, "{info}");
 }

@@ -72,6 +72,7 @@ fn table() -> Vec<(&'static str, MethodRouter<Arc<App>>)> {
         ("/v1/rerank", post(rerank)),
         ("/v2/rerank", post(rerank)),
         ("/v1/reranking", post(rerank)),
+        ("/v1/score", post(vectors::score)),
         ("/v1/systemone", post(decisions::systemone)),
         ("/v1/audio/transcriptions", post(audio::transcriptions).layer(limit())),
         ("/v1/audio/translations", post(audio::translations).layer(limit())),

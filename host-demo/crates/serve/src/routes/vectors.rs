@@ -1,12 +1,18 @@
 //! Requests for embeddings and rankings, and their answers.
 
+use std::sync::Arc;
+
 use arenite_request::Keep;
 use arenite_run::ranking::Texts;
-use arenite_run::service::{Pairs, Service, by_chance, unit};
+use arenite_run::service::{Pairs, Service, by_chance, token_count, unit};
+use axum::body::Body as HttpBody;
+use axum::extract::{Request, State};
+use axum::response::Response;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD as BASE64;
 use serde_json::{Value, json};
 
+use crate::app::App;
 use crate::faces;
 use crate::faces::rerank::Ranked;
 use crate::http::error::ApiError;
@@ -104,6 +110,55 @@ pub fn ranking(service: &Service, asked: &Ranked, vectors: &[Vec<f32>], tokens: 
         "meta": { "api_version": { "version": "2" }, "billed_units": { "search_units": 1 } },
         "usage": { "prompt_tokens": tokens, "total_tokens": tokens },
     })
+}
+
+/// `POST /v1/score`, vLLM's: the scores of pairs of texts, in the order of the pairs.
+pub async fn score(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response, ApiError> {
+    let read = |app: &App, body: Value| {
+        let texts = |key| {
+            let value = body
+                .get(key)
+                .ok_or_else(|| ApiError::about(key, format!("{key} must be a text or a list of texts")))?;
+            Ok::<_, ApiError>(faces::Field { name: key, value }.texts()?)
+        };
+        let (queries, texts) = (texts("text_1")?, texts("text_2")?);
+        if queries.len() != 1 && queries.len() != texts.len() {
+            let message =
+                format!("text_1 has {} texts and text_2 has {}: give one, or equally many", queries.len(), texts.len());
+            return Err(ApiError::about("text_1", message));
+        }
+        let ranked = |query: &str, texts: &[String]| {
+            let model = body.get("model").and_then(Value::as_str).map(str::to_string);
+            pairs(
+                &app.service,
+                &Ranked { model, query: query.into(), field: "text_2", texts: texts.into(), ..Ranked::default() },
+            )
+        };
+        match &queries[..] {
+            [query] => ranked(query, &texts),
+            queries => {
+                let each = queries.iter().zip(texts.chunks(1)).map(|(query, text)| ranked(query, text));
+                Ok(each.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
+            }
+        }
+    };
+    let (open, pairs) = app.asked(request, read).await?;
+    let tokens = token_count(&pairs);
+    let made = app.vectors(&open, pairs, None).await?;
+    let answer = move |app: &App| {
+        let score = |(index, vector): (usize, &Vec<f32>)| {
+            let score = app.service.ranking.as_ref().map(|ranking| ranking.share(vector));
+            json!({ "index": index, "object": "score", "score": score })
+        };
+        json!({
+            "id": format!("score-{:016x}", by_chance()),
+            "object": "list",
+            "model": app.service.name,
+            "data": made.vectors.iter().enumerate().map(score).collect::<Value>(),
+            "usage": { "prompt_tokens": tokens, "total_tokens": tokens },
+        })
+    };
+    app.write(&open, 0, answer).await
 }
 
 /// Returns the answer to an embedding request: lists of numbers, or the bytes of the numbers in base64.
