@@ -301,7 +301,7 @@ fn lengths_beside_patterns() {
     });
     let table = request(&serde_json::json!({ "type": "object", "properties": serde_json::Map::from_iter(many) }));
     assert_eq!(table.differences().len(), 10, "{:?}", table.differences());
-    // What exceeds the budget without a length, too, is refused.
+    // A schema that exceeds the budget even without lengths is refused.
     let properties = serde_json::json!({ "a": { "pattern": "\\S", "maxLength": 3000 }, "b": { "type": "integer", "multipleOf": 9999 } });
     let wide = serde_json::json!({ "type": "object", "properties": properties });
     assert!(from_json_schema(&wide, &Budget::of_request()).is_err());
