@@ -162,7 +162,7 @@ enum What {
     Text(Ready, Vec<mpsc::Receiver<Event>>),
     /// The body of a request of the Responses API.
     Response(Value, Ready, Vec<mpsc::Receiver<Event>>),
-    Vectors(faces::VectorFormat, Vec<std::result::Result<Receiver, ApiError>>, usize),
+    Vectors(faces::VectorFormat, Vec<Receiver>, usize),
     Decisions(Decisions, Scores),
     /// The error message for a line that is not JSON.
     Nonsense(String),
@@ -253,15 +253,10 @@ impl Batch {
             let tokens = token_count(&inputs);
             let mut vectors = Vec::new();
             for texts in inputs {
-                vectors.push(match texts {
-                    Err(refusal) => Err(refusal.into()),
-                    Ok(texts) => {
-                        let (answer, vector) = channel();
-                        let (client, lora) = (0, lora.clone());
-                        self.send(Command::Embed(Embedding { texts, client, lora, answer: Box::new(answer) }))?;
-                        Ok(vector)
-                    }
-                });
+                let (answer, vector) = channel();
+                let (client, lora) = (0, lora.clone());
+                self.send(Command::Embed(Embedding { texts, client, lora, answer: Box::new(answer) }))?;
+                vectors.push(vector);
             }
             return Ok(Ok(What::Vectors(format, vectors, tokens)));
         }
@@ -347,15 +342,8 @@ impl Batch {
                 let received = |vector: Receiver| -> std::result::Result<Vec<f32>, ApiError> {
                     vector.recv().map_err(gone)?.map_err(ApiError::invalid)
                 };
-                let vectors = vectors.into_iter().map(|vector| match vector {
-                    Err(error) => Ok(Err(error)),
-                    Ok(vector) => received(vector).map(Ok),
-                });
-                Some(
-                    vectors
-                        .collect::<std::result::Result<Vec<_>, _>>()
-                        .map(|vectors| faces::embeddings(&self.service, format, &vectors, tokens)),
-                )
+                let vectors: std::result::Result<Vec<_>, _> = vectors.into_iter().map(received).collect();
+                Some(vectors.map(|vectors| faces::embeddings(&self.service, format, &vectors, tokens)))
             }
             Err(error) => Some(Err(error)),
         };

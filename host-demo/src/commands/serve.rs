@@ -112,8 +112,9 @@ pub struct Args {
     #[arg(long, value_parser = one_of(&LogFormat::ALL), value_name = "FORMAT")]
     log_format: Option<LogFormat>,
 
-    /// Allow requests from web pages of this origin, such as https://example.org; * for all. May be repeated
-    #[arg(long, value_name = "ORIGIN")]
+    /// Allow requests from web pages of this origin, such as https://example.org; * for all, chrome-extension://* for all with
+    /// this scheme. May be repeated
+    #[arg(long, value_name = "ORIGIN", value_parser = origin)]
     cors_origin: Vec<HeaderValue>,
 
     /// Fetch pictures whose addresses requests give (`image_url`), from the public internet only. Without this option, clients
@@ -138,6 +139,20 @@ pub struct Args {
 
     #[command(flatten)]
     run: RunArgs,
+}
+
+/// Reads an origin, or a pattern of origins, in the form in which browsers send origins.
+fn origin(text: &str) -> std::result::Result<HeaderValue, String> {
+    let text = text.strip_suffix('/').unwrap_or(text).to_ascii_lowercase();
+    let host = text.split_once("://").filter(|(scheme, _)| !scheme.is_empty()).map(|(_, host)| host);
+    let is_name =
+        |host: &str| !host.is_empty() && host.bytes().all(|b| b.is_ascii_graphic() && !b"*/?#@,".contains(&b));
+    let is_origin = ["*", "null"].contains(&&text[..]) || host.is_some_and(|host| host == "*" || is_name(host));
+    HeaderValue::from_str(&text).ok().filter(|_| is_origin).ok_or_else(|| {
+        "an origin is a scheme and a host, without a path: https://example.org, http://localhost:3000, \
+         chrome-extension://* for all hosts, or * for all origins"
+            .into()
+    })
 }
 
 /// Values of `--decide`: whether all models decide.

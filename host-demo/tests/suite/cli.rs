@@ -487,7 +487,7 @@ fn results_in_every_form_and_as_pictures() {
     let bench = |more: &[&str]| stdout(&[&["bench", "-p", "4", "-n", "4", "-r", "1", "-t", "1"][..], more].concat());
     let csv = bench(&["-o", "csv", "--sequences", "1,3", "--plot", path(&plot)]);
     let lines: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
-    assert_eq!(lines.iter().map(Vec::len).collect::<Vec<_>>(), [17, 17, 17]);
+    assert_eq!(lines.iter().map(Vec::len).collect::<Vec<_>>(), [18, 18, 18]);
     assert_eq!((lines[0][3], lines[1][3], lines[2][3]), ("sequences", "1", "3"));
     assert_eq!(bench(&["-o", "md", "-c", "0"]).lines().count(), 3);
     assert!(bench(&["-o", "json"]).contains("\"results\""));

@@ -323,7 +323,89 @@ fn rankings_of_cohere_and_text_embeddings_inference() {
         let [share, raw] = [share, raw].map(|one| one["score"].as_f64().unwrap());
         assert!((share - 1.0 / (1.0 + (-raw).exp())).abs() < 1e-9);
     }
+    assert_eq!(scores("/", true), raw);
     assert_eq!(server.post("/rerank", br#"{"query": "a"}"#).0, 400);
+    // `rank_fields` chooses the fields of a document that are ranked.
+    let fields = documents.map(|text| json!({ "title": text, "text": "x" }));
+    let ranked = ask("/v1/rerank", json!({ "query": "cat", "documents": fields, "rank_fields": ["title"] }));
+    assert_eq!(ranked["results"], whole["results"]);
+    let joined = ask("/v1/rerank", json!({ "query": "cat", "documents": fields, "rank_fields": ["title", "text"] }));
+    let same = ask("/v1/rerank", json!({ "query": "cat", "documents": documents.map(|text| format!("{text}\nx")) }));
+    assert_eq!(joined["results"], same["results"]);
+    let body = json!({ "query": "cat", "documents": fields, "rank_fields": ["name"] });
+    assert_eq!(server.post("/v1/rerank", body.to_string().as_bytes()).0, 400);
+    // vLLM's scores have the order of the texts.
+    let shares = ask("/v2/rerank", json!({ "query": "cat", "documents": documents }));
+    for body in [
+        json!({ "text_1": "cat", "text_2": documents }),
+        json!({ "text_1": ["cat", "cat", "cat"], "text_2": documents }),
+    ] {
+        let scored = ask("/score", body);
+        for result in shares["results"].as_array().unwrap() {
+            let one = &scored["data"][result["index"].as_u64().unwrap() as usize];
+            assert_eq!((&one["index"], &one["score"]), (&result["index"], &result["relevance_score"]));
+        }
+    }
+    assert_eq!(server.post("/v1/score", br#"{"text_1": ["a", "b"], "text_2": "c"}"#).0, 400);
+    let info: Value = serde_json::from_str(&server.ask("GET", "/info", "", b"").1).unwrap();
+    assert!(info["model_type"]["reranker"].is_object() && info["max_input_length"] == 512, "{info}");
+}
+
+/// text-embeddings-inference answers at `/` itself, where the page also is.
+#[test]
+fn embeddings_of_text_embeddings_inference() {
+    let model = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/nomic_bert/model.gguf");
+    let server = Server::start_with(&["-m", model.to_str().unwrap(), "-c", "512"]);
+    let ask = |path: &str, body: Value| {
+        let (status, answer) = server.post(path, body.to_string().as_bytes());
+        assert_eq!(status, 200, "{path} {body}: {answer}");
+        answer
+    };
+    let inputs = ["striking", "a clock", "striking"];
+    let vectors = ask("/", json!({ "inputs": inputs }));
+    assert_eq!(vectors, ask("/embed", json!({ "inputs": inputs })));
+    let vectors: Vec<Vec<f64>> = serde_json::from_value(vectors).unwrap();
+    let sentences = json!({ "source_sentence": inputs[0], "sentences": inputs[1..] });
+    let similar = ask("/similarity", json!({ "inputs": sentences, "parameters": { "truncate": true } }));
+    let similar: Vec<f64> = serde_json::from_value(similar).unwrap();
+    for (vector, similar) in vectors[1..].iter().zip(&similar) {
+        let product: f64 = vectors[0].iter().zip(vector).map(|(a, b)| a * b).sum();
+        assert!((product - similar).abs() < 1e-5, "{product} {similar}");
+    }
+    assert!(similar.len() == 2 && (similar[1] - 1.0).abs() < 1e-5 && similar[0] < 0.9999, "{similar:?}");
+    assert_eq!(server.post("/similarity", br#"{"inputs": {"sentences": ["a"]}}"#).0, 400);
+    // Cohere's routes have the same vectors.
+    let vectors = json!(vectors);
+    let body = json!({ "texts": inputs, "model": null, "input_type": "search_document", "embedding_types": ["float"] });
+    let answer = ask("/v2/embed", body.clone());
+    assert_eq!((&answer["embeddings"]["float"], &answer["texts"]), (&vectors, &json!(inputs)));
+    assert_eq!(ask("/v1/embed", body)["embeddings"]["float"], vectors);
+    assert_eq!(ask("/v1/embed", json!({ "texts": inputs }))["embeddings"], vectors);
+    let long = "striking ".repeat(600);
+    assert_eq!(ask("/v2/embed", json!({ "texts": [long] }))["meta"]["billed_units"]["input_tokens"], 512);
+    for (key, value) in [("truncate", json!("NONE")), ("embedding_types", json!(["int8"]))] {
+        assert_eq!(server.post("/v2/embed", json!({ "texts": [long], key: value }).to_string().as_bytes()).0, 400);
+    }
+    assert!(server.ask("GET", "/", "", b"").0.contains("text/html"));
+    drop(server);
+    // A model that generates text has no vectors at `/`, and the key is needed there.
+    let server = Server::start(&["--api-key", "k"]);
+    assert_eq!(server.post("/", br#"{"inputs": "a"}"#).0, 401);
+    assert!(server.ask("POST", "/", "Authorization: Bearer k\r\n", br#"{"inputs": "a"}"#).0.contains(" 405 "));
+    assert!(server.ask("GET", "/", "", b"").0.contains(" 200 "));
+}
+
+/// The tokens of a conversation are counted and listed as the model reads them.
+#[test]
+fn tokens_of_a_conversation() {
+    let talk = start(&["Once"], &[], &[], CHATML);
+    let count = talk.good("/v1/chat/completions", &asked(json!({})))["usage"]["prompt_tokens"].clone();
+    assert_eq!(talk.good("/v1/chat/completions/input_tokens", &asked(json!({})))["input_tokens"], count);
+    let listed = talk.good("/tokenize", &asked(json!({})));
+    assert_eq!(listed["count"], count);
+    let text = talk.good("/detokenize", &json!({ "tokens": listed["tokens"] }))["content"].clone();
+    assert_eq!(text, "user\nhi\nassistant");
+    assert_eq!(talk.server.ask("GET", "/ping", "", b"").0.split(' ').nth(1), Some("200"));
 }
 
 /// A list of models has the format that the client's interface uses: Anthropic's or OpenAI's.

@@ -193,6 +193,8 @@ fn other_names_of_grammars() {
         json!({ "structured_outputs": { "regex": "^n[o]$" } }),
         json!({ "guided_regex": "no" }),
         json!({ "regex": "no" }),
+        json!({ "regex": "no", "max_tokens": 1u64 << 63 }),
+        json!({ "structured_outputs": { "regex": "no", "disable_fallback": true, "disable_any_whitespace": true } }),
         json!({ "response_format": { "type": "regex", "value": "no" } }),
     ] {
         assert_eq!(content(more.clone()), "no", "{more}");

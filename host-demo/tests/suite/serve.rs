@@ -400,6 +400,27 @@ fn keys_and_origins() {
     let headers = "Origin: https://b.example\r\nAccess-Control-Request-Method: POST\r\n";
     let (head, _) = server.ask("OPTIONS", "/v1/completions", headers, b"");
     assert!(!head.contains("https://b.example"), "{head}");
+    drop(server);
+    let server = Server::start(&["--cors-origin", "chrome-extension://*", "--cors-origin", "HTTPS://a.example:8000/"]);
+    for (origin, status) in [
+        ("chrome-extension://abc", "200"),
+        ("https://a.example:8000", "200"),
+        ("moz-extension://abc", "403"),
+        ("https://b.example", "403"),
+        ("xchrome-extension://abc", "403"),
+    ] {
+        let head = server.ask("POST", "/v1/completions", &format!("Origin: {origin}\r\n"), body.as_bytes()).0;
+        assert_eq!(&head[9..12], status, "{origin}: {head}");
+        let allowed = format!("access-control-allow-origin: {origin}\r\n");
+        assert_eq!(head.contains(&allowed), status == "200", "{origin}: {head}");
+    }
+    for origin in
+        ["https://x.org/path", "x.org", "https://*.x.org", "http://localhost:*", "https://a.org, https://b.org", ""]
+    {
+        let output = crate::common::arenite(&["serve", "--port", "0", "--cors-origin", origin]);
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.code() == Some(2) && error.contains("an origin is a scheme and a host"), "{error}");
+    }
 }
 
 #[test]

@@ -92,6 +92,30 @@ fn calls_by_tokens_after_text() {
     assert!(deltas.iter().any(|delta| delta["tool_calls"][0]["function"]["name"] == "get_weather"));
 }
 
+/// Each call of an answer has its own identifier and index, in a stream too.
+#[test]
+fn ollamas_calls_have_identifiers() {
+    let call = |city| format!("<tool_call>{{\"name\": \"f\", \"arguments\": {{\"city\": \"{city}\"}}}}</tool_call>");
+    let (first, second) = (call("Oslo"), call("Rome"));
+    let talk = start(&[&first, &second], &[], &[], CHATML);
+    let messages = json!([{ "role": "user", "content": "hi" }]);
+    let body =
+        json!({ "messages": messages, "tools": [function("f")], "stream": false, "options": { "temperature": 0 } });
+    let whole = talk.good("/api/chat", &body)["message"]["tool_calls"].as_array().cloned().unwrap_or_default();
+    let lines = talk.stream("/api/chat", &body);
+    let streamed: Vec<Value> =
+        lines.iter().flat_map(|line| line["message"]["tool_calls"].as_array().cloned().unwrap_or_default()).collect();
+    for calls in [whole, streamed] {
+        assert_eq!(calls.len(), 2, "{calls:?}");
+        for (index, city) in ["Oslo", "Rome"].iter().enumerate() {
+            let function = json!({ "index": index, "name": "f", "arguments": { "city": city } });
+            assert_eq!(calls[index]["function"], function);
+        }
+        let [a, b] = [0, 1].map(|index| calls[index]["id"].as_str().unwrap());
+        assert!(a.starts_with("call_") && b.starts_with("call_") && a != b, "{a} {b}");
+    }
+}
+
 #[test]
 fn thoughts_and_schemas() {
     let talk = start(&["<think>", "Hm.", "</think>", "\n\n", "Hello."], &[], &["<think>", "</think>"], CHATML);
@@ -462,8 +486,11 @@ fn anthropics_messages() {
         body[field] = value;
         assert_eq!(talk.server.post("/v1/messages", body.to_string().as_bytes()).0, 400, "{field}");
     }
-    let (_, error) = talk.server.post("/v1/messages", b"{\"model\": \"m\", \"messages\": []}");
+    let (head, error) =
+        talk.server.ask("POST", "/v1/messages", "x-request-id: mine\r\n", b"{\"model\": \"m\", \"messages\": []}");
+    let error: Value = serde_json::from_str(&error).unwrap();
     assert_eq!((&error["type"], &error["error"]["type"]), (&json!("error"), &json!("invalid_request_error")));
+    assert!(head.contains("\r\nrequest-id: mine") && error["request_id"] == "mine", "{head} {error}");
 }
 
 #[test]

@@ -48,6 +48,16 @@ impl Budget {
         Self { states: Part::new(300_000), steps: Part::new(1_000_000) }
     }
 
+    /// True if more was needed than the budget has.
+    pub fn is_used_up(&self) -> bool {
+        [&self.states, &self.steps].iter().any(|part| part.left.get() == 0)
+    }
+
+    /// Restores the whole budget.
+    pub fn renew(&self) {
+        [&self.states, &self.steps].iter().for_each(|part| part.left.set(part.most));
+    }
+
     /// Charges the budget with `count` states.
     ///
     /// # Errors
@@ -56,7 +66,7 @@ impl Budget {
     pub fn states(&self, count: usize) -> Result<()> {
         if !self.states.take(count) {
             bail!(
-                "this is too large: more than {} states and transitions: use smaller limits, or `*` instead of a limit",
+                "this is too large: more than {} states and transitions: use smaller limits or a smaller multipleOf, or `*` instead of a limit",
                 self.states.most
             );
         }

@@ -96,10 +96,24 @@ pub fn from_gbnf(text: &str, token: &dyn Fn(&str) -> Option<u32>, budget: &Budge
 ///
 /// A keyword that the grammar cannot express, with its place in the schema, or a schema that exceeds the budget.
 pub fn from_json_schema(schema: &serde_json::Value, budget: &Budget) -> Result<Table> {
+    of_schemas(budget, |schemas| schemas.add(schema, budget))
+}
+
+/// Compiles the rules that `add` makes of schemas. If they exceed the budget, and some texts have both a pattern and a
+/// maximum length, compiles them without these lengths, which a difference says.
+fn of_schemas(budget: &Budget, add: impl Fn(&mut Schemas) -> Result<usize>) -> Result<Table> {
+    let table = |schemas: &mut Schemas| {
+        let root = add(schemas)?;
+        let words = compile(std::mem::take(&mut schemas.rules), root, budget)?;
+        Ok(Table::new(words, std::mem::take(&mut schemas.differences)))
+    };
     let mut schemas = Schemas::default();
-    let root = schemas.add(schema, budget)?;
-    let Schemas { rules, differences, .. } = schemas;
-    Ok(Table::new(compile(rules, root, budget)?, differences))
+    let result = table(&mut schemas);
+    if result.is_ok() || !schemas.has_lengths || !budget.is_used_up() {
+        return result;
+    }
+    budget.renew();
+    table(&mut Schemas::without_lengths())
 }
 
 /// Compiles a grammar for the texts that a regular expression (ECMA 262) matches as a whole.
@@ -265,7 +279,9 @@ fn measure(expr: &mut Expr, rules: &Sizes, mut large: Option<&mut Large<'_>>) ->
     };
     match expr {
         Expr::Bytes(bytes) => (bytes.len(), 0),
-        Expr::Chars(chars) if chars.ranges().last().is_some_and(|(_, last)| *last > 0x7f) => (20, 0),
+        Expr::Chars(chars) if chars.ranges().last().is_some_and(|(_, last)| *last > 0x7f) => {
+            (20.max(chars.ranges().len()), 0)
+        }
         Expr::Chars(_) | Expr::Token(_) | Expr::NotToken(_) => (1, 0),
         Expr::Multiple(of) => (*of as usize + 1, 0),
         Expr::Rule(rule) => rules.get(rule).map_or((2, 0), |(size, depth)| (*size, depth + 1)),

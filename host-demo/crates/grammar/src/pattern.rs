@@ -76,6 +76,135 @@ pub struct Matching {
     /// Least and greatest number of characters of these texts.
     pub least: u32,
     pub most: Option<u32>,
+    /// The expression; `None` if it has look-ahead.
+    ast: Option<Ast>,
+}
+
+/// Maximum number of ways to write an alternative without a choice of lengths.
+const MAX_WAYS: usize = 16;
+
+impl Matching {
+    /// Matches those of the texts that have `min` to `max` characters. Returns `None` unless at most one part of each
+    /// alternative has any length, and this part repeats single characters: its limits then take few states, where an
+    /// intersection needs a copy of the automaton for each length.
+    pub fn within(&self, min: u32, max: Option<u32>, budget: &Budget) -> Result<Option<Expr>> {
+        let Some(ast) = &self.ast else { return Ok(None) };
+        let to: (Write, &Budget) = (one_of, budget);
+        let mut all = Vec::new();
+        for ast in leaves(ast)? {
+            let (outer, start, end) = trimmed(ast);
+            let mut parts = Vec::new();
+            outer.iter().try_for_each(|part| flatten(part, &mut parts))?;
+            // The repeated character, its least number of repetitions, and its place in each of the ways.
+            let mut repeated = None;
+            let mut ways = vec![(0, Vec::new())];
+            let open = |is_open: bool| is_open.then_some(None);
+            for part in open(start).into_iter().chain(parts.into_iter().map(Some)).chain(open(end)) {
+                let one = match part {
+                    None => Some((one_of(&Chars::any()), 0)),
+                    Some(Ast::Repetition(part)) if lengths(&part.ast, false) == (1, Some(1)) => {
+                        match times(&part.op.kind) {
+                            (least, None) => Some((whole(&part.ast, to)?, least)),
+                            _ => None,
+                        }
+                    }
+                    Some(_) => None,
+                };
+                let choices = match (one, part) {
+                    (Some((one, least)), _) if repeated.is_none() => {
+                        repeated = Some((ways[0].1.len(), one, least));
+                        vec![(0, Expr::empty())]
+                    }
+                    (None, Some(part)) => match of_each_length(part, to)? {
+                        Some(choices) => choices,
+                        None => return Ok(None),
+                    },
+                    _ => return Ok(None),
+                };
+                match product(&ways, &choices) {
+                    Some(longer) => ways = longer,
+                    None => return Ok(None),
+                }
+            }
+            for (len, mut way) in ways {
+                let (more, room) = (min.saturating_sub(len), max.map(|max| max.checked_sub(len)));
+                let fits = match &repeated {
+                    Some((at, one, least)) => {
+                        way[*at] = one.clone().repeat(more.max(*least), room.flatten());
+                        room.is_none_or(|room| room.is_some_and(|room| room >= *least))
+                    }
+                    None => more == 0 && room != Some(None),
+                };
+                all.extend(fits.then_some(Expr::Seq(way)));
+            }
+        }
+        Ok(Some(Expr::Alt(all)))
+    }
+}
+
+/// Texts of one length, as a sequence of expressions.
+type Way = (u32, Vec<Expr>);
+
+/// Appends each choice to each way. Returns `None` if there are too many.
+fn product(ways: &[Way], choices: &[(u32, Expr)]) -> Option<Vec<Way>> {
+    let both = |way: &Way, (len, choice): &(u32, Expr)| {
+        (way.0.saturating_add(*len), way.1.iter().chain([choice]).cloned().collect())
+    };
+    let count = ways.len() * choices.len();
+    (count <= MAX_WAYS)
+        .then(|| ways.iter().flat_map(|way| choices.iter().map(move |choice| both(way, choice))).collect())
+}
+
+/// Returns an expression for each length of the texts that `ast` matches, several for some lengths. Returns `None` if
+/// there are too many.
+fn of_each_length(ast: &Ast, to: (Write, &Budget)) -> Result<Option<Vec<(u32, Expr)>>> {
+    if let (least, Some(most)) = lengths(ast, false)
+        && least == most
+    {
+        return Ok(Some(vec![(least, whole(ast, to)?)]));
+    }
+    let mut all = Vec::new();
+    match ast {
+        Ast::Group(group) => return of_each_length(inner(group)?, to),
+        Ast::Alternation(alternation) => {
+            for ast in &alternation.asts {
+                let Some(choices) = of_each_length(ast, to)? else { return Ok(None) };
+                all.extend(choices);
+            }
+        }
+        Ast::Concat(concat) => {
+            let mut ways = vec![(0, Vec::new())];
+            for ast in &concat.asts {
+                let choices = of_each_length(ast, to)?;
+                let Some(longer) = choices.and_then(|choices| product(&ways, &choices)) else { return Ok(None) };
+                ways = longer;
+            }
+            all.extend(ways.into_iter().map(|(len, way)| (len, Expr::Seq(way))));
+        }
+        Ast::Repetition(repetition) => match (lengths(&repetition.ast, false), times(&repetition.op.kind)) {
+            ((least, most), (min, Some(max))) if most == Some(least) && ((max - min) as usize) < MAX_WAYS => {
+                let one = whole(&repetition.ast, to)?;
+                all.extend((min..=max).map(|count| (least.saturating_mul(count), one.clone().repeat(count, count))));
+            }
+            (_, (0, Some(1))) => {
+                let Some(choices) = of_each_length(&repetition.ast, to)? else { return Ok(None) };
+                all.extend([(0, Expr::empty())].into_iter().chain(choices));
+            }
+            _ => return Ok(None),
+        },
+        _ => return Ok(None),
+    }
+    Ok((all.len() <= MAX_WAYS).then_some(all))
+}
+
+/// Appends the parts of a sequence, also of those in groups.
+fn flatten<'a>(ast: &'a Ast, parts: &mut Vec<&'a Ast>) -> Result<()> {
+    match ast {
+        Ast::Concat(concat) => return concat.asts.iter().try_for_each(|ast| flatten(ast, parts)),
+        Ast::Group(group) if !matches!(*group.ast, Ast::Alternation(_)) => return flatten(inner(group)?, parts),
+        _ => parts.push(ast),
+    }
+    Ok(())
 }
 
 /// A function that makes the expression of a set of characters, either as JSON strings contain them ([`one_of`]) or
@@ -99,21 +228,139 @@ pub fn matching(pattern: &str, budget: &Budget) -> Result<Matching> {
     if !ahead.is_empty() && matches!(ast, Ast::Alternation(_)) {
         bail!("`{}`: look-ahead before alternatives is not supported: write the pattern without it", short(pattern));
     }
+    let is_plain = ahead.is_empty();
     for (is_negative, pattern) in ahead {
         let texts = Box::new(found(&parse(pattern)?, false, budget)?);
         expr = if is_negative { Expr::Minus(Box::new(expr), texts) } else { Expr::Both(Box::new(expr), texts) };
     }
-    Ok(Matching { expr, least, most })
+    Ok(Matching { expr, least, most, ast: is_plain.then_some(ast) })
 }
 
 fn parse(pattern: &str) -> Result<Ast> {
-    match ParserBuilder::new().nest_limit(MAX_NESTING).build().parse(pattern) {
+    match ParserBuilder::new().nest_limit(MAX_NESTING).build().parse(&translated(pattern)) {
         Ok(ast) => Ok(ast),
         Err(error) if *error.kind() == ErrorKind::UnsupportedLookAround => bail!(
             "`{}`: look-ahead is supported only at the start, after `^`, and look-behind is not: use a pattern without it",
             short(pattern)
         ),
         Err(error) => bail!("`{}` is not a supported regular expression: {}", short(pattern), error.kind()),
+    }
+}
+
+/// Rewrites what ECMA 262 reads otherwise than Rust: braces that are no quantifier, escapes, and plain characters of a class
+/// that Rust takes for set operations.
+fn translated(pattern: &str) -> String {
+    let (mut text, mut rest) = (String::new(), pattern);
+    while let Some(char) = rest.chars().next() {
+        rest = match char {
+            '\\' => {
+                let (atom, rest) = atom(rest, false);
+                text += &atom.text;
+                rest
+            }
+            '[' => class(&rest[1..], &mut text),
+            '{' if !is_quantifier(&rest[1..]) => {
+                text += "\\{";
+                &rest[1..]
+            }
+            _ => {
+                text.push(char);
+                &rest[char.len_utf8()..]
+            }
+        };
+    }
+    text
+}
+
+/// Returns true if the text after a `{` makes it a quantifier, such as `2}`, `2,}` or `2,3}`.
+fn is_quantifier(text: &str) -> bool {
+    let Some((inner, _)) = text.split_once('}') else { return false };
+    let (min, max) = inner.split_once(',').unwrap_or((inner, ""));
+    !min.is_empty() && [min, max].iter().all(|number| number.bytes().all(|digit| digit.is_ascii_digit()))
+}
+
+/// Appends the class that begins with `rest`, after its `[`. Returns the text after the class.
+fn class<'p>(rest: &'p str, text: &mut String) -> &'p str {
+    let (is_negated, mut rest) = rest.strip_prefix('^').map_or((false, rest), |rest| (true, rest));
+    if let Some(after) = rest.strip_prefix(']') {
+        // An empty class matches nothing; its complement matches any character.
+        *text += if is_negated { r"[\x00-\u{10ffff}]" } else { r"[^\x00-\u{10ffff}]" };
+        return after;
+    }
+    *text += if is_negated { "[^" } else { "[" };
+    while !rest.is_empty() && !rest.starts_with(']') {
+        let (first, after) = atom(rest, true);
+        *text += &first.text;
+        rest = after;
+        if let Some(after) = rest.strip_prefix('-')
+            && !after.is_empty()
+            && !after.starts_with(']')
+        {
+            let (last, after) = atom(after, true);
+            // A hyphen beside a set such as `\w` stands for itself.
+            *text += if first.is_set || last.is_set { r"\-" } else { "-" };
+            *text += &last.text;
+            rest = after;
+        }
+    }
+    match rest.strip_prefix(']') {
+        Some(after) => {
+            text.push(']');
+            after
+        }
+        None => rest,
+    }
+}
+
+/// A character, an escape, or a set of characters such as `\w`.
+struct Atom {
+    text: String,
+    is_set: bool,
+}
+
+/// Rewrites the atom at the start of `rest`, which is not empty. Returns the text after it, too.
+fn atom(rest: &str, in_class: bool) -> (Atom, &str) {
+    let split = |len: usize| rest.split_at_checked(len).unwrap_or((rest, ""));
+    let as_is = |len: usize, is_set: bool| (Atom { text: split(len).0.into(), is_set }, split(len).1);
+    let other = |text: String, len: usize| (Atom { text, is_set: false }, split(len).1);
+    let char = rest.chars().next().unwrap_or_default();
+    if char != '\\' {
+        // Classes of POSIX stay as they are, to be refused: ECMA 262 takes them for other characters.
+        let is_posix = rest
+            .strip_prefix("[:")
+            .and_then(|rest| rest.split_once(":]"))
+            .is_some_and(|(name, _)| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_lowercase()));
+        return match char {
+            '[' if is_posix => as_is(rest.find(":]").map_or(1, |end| end + 2), true),
+            '[' | '^' | '&' | '~' | '-' => other(format!("\\{char}"), 1),
+            _ => as_is(char.len_utf8(), false),
+        };
+    }
+    let escaped = &rest[1..];
+    let char = escaped.chars().next().unwrap_or_default();
+    let after = &escaped[char.len_utf8().min(escaped.len())..];
+    let hex = |text: &str| u32::from_str_radix(text.get(..4)?, 16).ok();
+    match char {
+        '0' if !after.starts_with(|next: char| next.is_ascii_digit()) => other(r"\x00".into(), 2),
+        'b' if in_class => other(r"\x08".into(), 2),
+        'c' if after.starts_with(|next: char| next.is_ascii_alphabetic()) => {
+            other(format!("\\x{:02x}", after.as_bytes()[0] & 31), 3)
+        }
+        'd' | 'D' | 's' | 'S' | 'w' | 'W' => as_is(2, true),
+        'p' | 'P' if after.starts_with('{') => as_is(rest.find('}').map_or(rest.len(), |end| end + 1), true),
+        'p' | 'P' => as_is(3, true),
+        'u' | 'x' if after.starts_with('{') => as_is(rest.find('}').map_or(rest.len(), |end| end + 1), false),
+        'x' => as_is(4, false),
+        'u' => match (hex(after), after.get(4..6), after.get(6..).and_then(hex)) {
+            (Some(high @ 0xd800..0xdc00), Some("\\u"), Some(low @ 0xdc00..0xe000)) => {
+                other(format!("\\u{{{:x}}}", 0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00)), 12)
+            }
+            _ => as_is(6, false),
+        },
+        // Rust reads these as the start and end of a word, and as a bell.
+        '<' | '>' | 'a' => other(char.into(), 2),
+        _ if !char.is_ascii() => other(char.into(), 1 + char.len_utf8()),
+        _ => as_is(2, false),
     }
 }
 
@@ -202,14 +449,33 @@ fn found(ast: &Ast, anywhere: bool, budget: &Budget) -> Result<Expr> {
 type ByEnds = BTreeMap<(bool, bool), Vec<Expr>>;
 
 fn alternatives(ast: &Ast, anywhere: bool, by_ends: &mut ByEnds, to: (Write, &Budget)) -> Result<()> {
-    to.1.steps(WAYS)?;
-    let (inner, start, end) = match ast {
-        Ast::Alternation(alternation) => {
-            return alternation.asts.iter().try_for_each(|ast| alternatives(ast, anywhere, by_ends, to));
+    for ast in leaves(ast)? {
+        to.1.steps(WAYS)?;
+        let (parts, start, end) = trimmed(ast);
+        let parts = parts.iter().map(|ast| whole(ast, to)).collect::<Result<_>>()?;
+        by_ends.entry((start && anywhere, end)).or_default().push(Expr::Seq(parts));
+    }
+    Ok(())
+}
+
+/// Returns the alternatives of an expression, also of those in groups.
+fn leaves(ast: &Ast) -> Result<Vec<&Ast>> {
+    let (mut leaves, mut left) = (Vec::new(), vec![ast]);
+    while let Some(ast) = left.pop() {
+        match ast {
+            Ast::Alternation(alternation) => left.extend(alternation.asts.iter().rev()),
+            Ast::Group(group) => left.push(inner(group)?),
+            _ => leaves.push(ast),
         }
-        Ast::Group(group) => return alternatives(inner(group)?, anywhere, by_ends, to),
+    }
+    Ok(leaves)
+}
+
+/// Returns the parts of an alternative without its anchors, and whether any text may precede them, and follow them.
+fn trimmed(ast: &Ast) -> (&[Ast], bool, bool) {
+    match ast {
         Ast::Concat(concat) => {
-            let (mut parts, mut start, mut end) = (concat.asts.as_slice(), anywhere, true);
+            let (mut parts, mut start, mut end) = (concat.asts.as_slice(), true, true);
             while let [first, rest @ ..] = parts
                 && is_anchor(first, &[StartLine, StartText])
             {
@@ -220,14 +486,11 @@ fn alternatives(ast: &Ast, anywhere: bool, by_ends: &mut ByEnds, to: (Write, &Bu
             {
                 (parts, end) = (rest, false);
             }
-            let inner = parts.iter().map(|ast| whole(ast, to)).collect::<Result<Vec<_>>>()?;
-            (Expr::Seq(inner), start, end)
+            (parts, start, end)
         }
-        Ast::Assertion(_) if is_anchor(ast, &ANCHORS) => (Expr::empty(), false, true),
-        _ => (whole(ast, to)?, anywhere, true),
-    };
-    by_ends.entry((start, end)).or_default().push(inner);
-    Ok(())
+        Ast::Assertion(_) if is_anchor(ast, &ANCHORS) => (&[], false, true),
+        _ => (std::slice::from_ref(ast), true, true),
+    }
 }
 
 fn open(is_open: bool) -> Expr {
@@ -334,9 +597,9 @@ fn unicode(class: &ClassUnicode) -> Result<Chars> {
     }
 }
 
-/// Syntax that Rust would read as set operations.
+/// The error about a class such as `[[:alpha:]]`. Set operations of Rust do not occur, because their characters are escaped.
 const NOT_SETS: &str =
-    "`[`, `&&`, `--` and `~~` within a class are not supported: ECMA 262 reads them as plain characters";
+    "classes of POSIX, such as `[:alpha:]`, are not supported: write the characters, such as `a-zA-Z`";
 
 fn set(class: &ClassSet, budget: &Budget) -> Result<Chars> {
     match class {

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::budget::Budget;
 use super::expr::{Chars, Expr};
 use super::schema::Schemas;
-use super::{Table, compile};
+use super::{Table, of_schemas};
 
 /// A piece of an answer.
 #[derive(Clone, Debug)]
@@ -44,23 +44,21 @@ pub enum Piece {
 ///
 /// A schema that the grammar cannot express, or a grammar that exceeds the budget.
 pub fn from_pieces(piece: &Piece, budget: &Budget) -> Result<Table> {
-    let mut known = Known::default();
-    let expr = known.read(piece, budget)?;
-    let root = known.all.rules.add("$", expr);
-    let Schemas { rules, differences, .. } = known.all;
-    Ok(Table::new(compile(rules, root, budget)?, differences))
+    of_schemas(budget, |all| {
+        let expr = Known { all, schemas: HashMap::new(), pieces: HashMap::new() }.read(piece, budget)?;
+        Ok(all.rules.add("$", expr))
+    })
 }
 
 /// The rules made so far of schemas and of shared pieces, so that a schema or piece that occurs again, as in lists of
 /// calls, is compiled only once. A shared piece is identified by its address.
-#[derive(Default)]
-struct Known<'p> {
-    all: Schemas,
+struct Known<'p, 's> {
+    all: &'s mut Schemas,
     schemas: HashMap<&'p Value, usize>,
     pieces: HashMap<*const Piece, usize>,
 }
 
-impl<'p> Known<'p> {
+impl<'p> Known<'p, '_> {
     /// Converts a piece.
     fn read(&mut self, piece: &'p Piece, budget: &Budget) -> Result<Expr> {
         let mut each = |pieces: &'p [Piece]| pieces.iter().map(|piece| self.read(piece, budget)).collect::<Result<_>>();

@@ -322,11 +322,11 @@ impl App {
         self.prepare(asked)
     }
 
-    /// Embeds the texts of a request, using the given adapters. Returns a vector or an error for each text.
+    /// Embeds the texts of a request, using the given adapters. Returns a vector for each text.
     pub async fn vectors(
         &self,
         open: &OpenRequest,
-        inputs: Vec<std::result::Result<Texts, Refusal>>,
+        inputs: Vec<Texts>,
         lora: Option<Vec<(usize, f32)>>,
     ) -> Result<Vectors> {
         let lora = self.lora_of(open, lora);
@@ -340,17 +340,11 @@ impl App {
             if memory.is_full() {
                 return Err(crowded());
             }
-            let vector = match texts {
-                Err(refusal) => Err(refusal.into()),
-                Ok(texts) => {
-                    let (answer, vector) = oneshot::channel();
-                    let (client, lora) = (open.asker.client, lora.clone());
-                    let text = Embedding { texts, client, lora, answer: Box::new(Waiting(answer)) };
-                    self.commands.send(Command::Embed(text)).map_err(|_| gone())?;
-                    Ok(vector.await.map_err(|_| gone())?.map_err(ApiError::invalid)?)
-                }
-            };
-            vectors.push(vector);
+            let (answer, vector) = oneshot::channel();
+            let (client, lora) = (open.asker.client, lora.clone());
+            let text = Embedding { texts, client, lora, answer: Box::new(Waiting(answer)) };
+            self.commands.send(Command::Embed(text)).map_err(|_| gone())?;
+            vectors.push(vector.await.map_err(|_| gone())?.map_err(ApiError::invalid)?);
         }
         Ok(Vectors { vectors, _memory: memory })
     }
@@ -388,14 +382,14 @@ const LARGE_ANSWER: usize = 128 << 10;
 
 /// Embeddings, whose memory counts toward the limit of answers until this value is dropped.
 pub struct Vectors {
-    pub vectors: Vec<Result<Vec<f32>>>,
+    pub vectors: Vec<Vec<f32>>,
     _memory: Arc<Meter>,
 }
 
 impl Vectors {
     /// Upper bound for the bytes of the embeddings' JSON.
     pub fn bytes(&self) -> usize {
-        self.vectors.iter().flatten().map(|vector| vector.len() * VALUE_BYTES).sum()
+        self.vectors.iter().map(|vector| vector.len() * VALUE_BYTES).sum()
     }
 }
 

@@ -26,6 +26,24 @@ pub(super) fn with_integers(mut schema: Value) -> Value {
     }
 }
 
+/// Removes keywords whose value is null, because serializers of Go and C# write absent keywords so. The values of `const`
+/// and `enum` are not schemas, so they stay.
+pub(super) fn remove_nulls(schema: &mut Value) {
+    match schema {
+        Value::Object(members) => {
+            members.retain(|key, value| !value.is_null() || key == "const" || !is_keyword(key));
+            let within = members.iter_mut().filter(|(key, _)| !["const", "enum"].contains(&key.as_str()));
+            within.for_each(|(_, value)| remove_nulls(value));
+        }
+        Value::Array(values) => values.iter_mut().for_each(remove_nulls),
+        _ => {}
+    }
+}
+
+fn is_keyword(key: &str) -> bool {
+    is_assertion(key) || UNSUPPORTED.contains(&key)
+}
+
 /// Returns true if [`without_switches`] changes the schema.
 pub(super) fn has_switch(schema: &Map<String, Value>) -> bool {
     let is_switch = |key: &str| schema.get(key).is_some_and(Value::is_boolean);
@@ -47,8 +65,7 @@ fn allows_all(schema: &Value) -> bool {
 }
 
 fn asserting(schema: &Map<String, Value>) -> impl Iterator<Item = &str> {
-    let is_asserting = |key: &&str| is_assertion(key) || UNSUPPORTED.contains(key);
-    schema.keys().map(String::as_str).filter(is_asserting)
+    schema.keys().map(String::as_str).filter(|key| is_keyword(key))
 }
 
 /// Returns the types that `not` does not exclude; `None` if the schema has no `not`, or if `not` may exclude more than

@@ -20,7 +20,7 @@ use super::budget::Budget;
 use super::expr::{Chars, Expr, Rules};
 use super::{format, number, pattern, short};
 use percent_encoding::percent_decode_str;
-use scalar::string;
+use scalar::{Loose, string};
 
 /// Keywords that are refused, because grammars cannot express what they require.
 const UNSUPPORTED: [&str; 14] = [
@@ -98,18 +98,30 @@ pub struct Schemas {
     pub rules: Rules,
     /// See [`Table::differences`](crate::Table::differences).
     pub differences: Vec<String>,
-    /// Numbers of the rules for texts with a pattern or a format, by the values of these keywords. A rule is used again
+    /// Numbers of the rules for texts with a pattern or a format, by the values of these keywords, and what
+    /// is left out. A rule is used again
     /// for the same keywords, because even a hundred functions use only a few different patterns and formats.
-    texts: HashMap<String, usize>,
+    texts: HashMap<String, (usize, Loose)>,
+    /// True if `maxLength` is not enforced where it takes an intersection with a pattern or format.
+    drops_lengths: bool,
+    /// True if there is such a `maxLength`.
+    pub has_lengths: bool,
     /// The rule for any value.
     value: Option<usize>,
 }
 
 impl Schemas {
+    /// Makes the rules of schemas without each `maxLength` that takes an intersection.
+    pub fn without_lengths() -> Self {
+        Self { drops_lengths: true, ..Self::default() }
+    }
+
     /// Adds the rules of a schema. Returns the number of its root rule.
     pub fn add(&mut self, schema: &Value, budget: &Budget) -> Result<usize> {
         budget.copy(schema).context("$")?;
-        let schema = &dialect::with_integers(schema.clone());
+        let schema = &mut dialect::with_integers(schema.clone());
+        dialect::remove_nulls(schema);
+        let schema = &*schema;
         let root = self.rules.add("$", Expr::never());
         let named = HashMap::from([(r##"{"$ref":"#"}"##.into(), root)]);
         let mut reader = Reader { root: schema, budget, all: self, named, left: VecDeque::new(), depth: 0 };
@@ -367,7 +379,9 @@ impl Reader<'_> {
             let text = text_of(value);
             let is_checked = value.is_string() && (schema.contains_key("pattern") || schema.contains_key("format"));
             allowed.push(match is_checked {
-                true => Expr::Both(Box::new(text), Box::new(pattern::quoted(string(schema, path, self.budget)?))),
+                true => {
+                    Expr::Both(Box::new(text), Box::new(pattern::quoted(string(schema, path, self.budget, false)?.0)))
+                }
                 false => text,
             });
         }
@@ -392,16 +406,18 @@ impl Reader<'_> {
     fn text(&mut self, schema: &Map<String, Value>, path: &str) -> Result<Expr> {
         let key = ["pattern", "format", "minLength", "maxLength"].map(|key| schema.get(key));
         if key[..2] == [None, None] {
-            return string(schema, path, self.budget).map(pattern::quoted);
+            return string(schema, path, self.budget, true).map(|(expr, _)| pattern::quoted(expr));
         }
         let key = serde_json::to_string(&key)?;
         self.budget.steps(key.len()).with_context(|| path.to_string())?;
-        if let Some(rule) = self.all.texts.get(&key) {
-            return Ok(Expr::Rule(*rule));
+        if let Some((rule, loose)) = self.all.texts.get(&key).copied() {
+            self.differ_in_text(loose, path);
+            return Ok(Expr::Rule(rule));
         }
-        let expr = string(schema, path, self.budget).map(pattern::quoted)?;
-        let rule = self.all.rules.add(path, expr);
-        self.all.texts.insert(key, rule);
+        let (expr, loose) = string(schema, path, self.budget, !self.all.drops_lengths)?;
+        self.differ_in_text(loose, path);
+        let rule = self.all.rules.add(path, pattern::quoted(expr));
+        self.all.texts.insert(key, (rule, loose));
         Ok(Expr::Rule(rule))
     }
 
@@ -525,10 +541,25 @@ impl Reader<'_> {
     /// Notes what a text's format does not enforce.
     fn differ_in_format(&mut self, schema: &Map<String, Value>, path: &str) {
         if let Some(name) = schema.get("format").and_then(Value::as_str)
-            && let Some(difference) = format::difference(name, schema.contains_key("maxLength"))
+            && let Some(difference) =
+                format::difference(name, schema.contains_key("maxLength") && !self.all.drops_lengths)
         {
             self.differ(path, format_args!("format {}: {difference}", short(name)));
         }
+    }
+
+    /// Notes the keywords of a text that are not enforced.
+    fn differ_in_text(&mut self, loose: Loose, path: &str) {
+        if loose.pattern {
+            self.differ(path, "pattern is not supported, so only format is enforced");
+        }
+        if loose.length && self.all.drops_lengths {
+            self.differ(
+                path,
+                "maxLength is not enforced, because it takes too many states with this pattern or format",
+            );
+        }
+        self.all.has_lengths |= loose.length;
     }
 
     fn any_value(&mut self) -> Expr {

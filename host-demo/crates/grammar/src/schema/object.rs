@@ -202,7 +202,9 @@ impl Reader<'_> {
             bail!("{path}.{other}: this keyword is not supported here: use one of enum, {}", OF_NAMES.join(", "));
         }
         self.differ_in_format(&names, &path);
-        string(&names, &path, self.budget).map(Some)
+        let (expr, loose) = string(&names, &path, self.budget, !self.all.drops_lengths)?;
+        self.differ_in_text(loose, &path);
+        Ok(Some(expr))
     }
 
     /// Returns the names that `propertyNames` lists in `enum` or `const`; `None` if there is no such list.

@@ -12,11 +12,27 @@ use crate::{format, pattern};
 /// Maximum number of patterns for one string.
 const MAX_PATTERNS: usize = 16;
 
-/// Matches the contents of a string, without the quotes.
-pub(super) fn string(schema: &Map<String, Value>, path: &str, budget: &Budget) -> Result<Expr> {
+/// Keywords of a text that are left out.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Loose {
+    /// `maxLength`, which takes an intersection with a pattern or format.
+    pub length: bool,
+    /// A pattern that is not supported, beside a format.
+    pub pattern: bool,
+}
+
+/// Matches the contents of a string, without the quotes. If `keeps_length`, `maxLength` is enforced although
+/// [`Loose::length`] is true.
+pub(super) fn string(
+    schema: &Map<String, Value>,
+    path: &str,
+    budget: &Budget,
+    keeps_length: bool,
+) -> Result<(Expr, Loose)> {
+    let mut loose = Loose::default();
     let (min, max) = (count(schema, "minLength", path)?.unwrap_or(0), count(schema, "maxLength", path)?);
     if max.is_some_and(|max| max < min) {
-        return Ok(Expr::never());
+        return Ok((Expr::never(), loose));
     }
     let mut conditions = Vec::new();
     // `pattern` may be a list here, because the combination of several schemas can have several patterns.
@@ -28,34 +44,50 @@ pub(super) fn string(schema: &Map<String, Value>, path: &str, budget: &Budget) -
     if patterns.len() > MAX_PATTERNS {
         bail!("{}: more than {MAX_PATTERNS} patterns for one text", place());
     }
-    for pattern in patterns {
-        let Some(pattern) = pattern.as_str() else { bail!("{}: this must be a string", place()) };
-        conditions.push(pattern::matching(pattern, budget).with_context(place)?);
-    }
     // An unknown format is ignored.
     let named = schema.get("format").and_then(Value::as_str);
-    let format = named.and_then(|name| format::pattern(name, max.is_some()));
-    let has_format = format.is_some() && max.is_some();
+    let format = named.and_then(|name| format::pattern(name, max.is_some() && keeps_length));
+    for pattern in patterns {
+        let Some(pattern) = pattern.as_str() else { bail!("{}: this must be a string", place()) };
+        match pattern::matching(pattern, budget) {
+            // Programs write a format with its pattern, which often has look-ahead.
+            Err(_) if format.is_some() && !budget.is_used_up() => loose.pattern = true,
+            condition => conditions.push(condition.with_context(place)?),
+        }
+    }
+    let has_format = format.is_some();
     if let Some(pattern) = format {
         conditions.push(pattern::matching(&pattern, budget).with_context(|| format!("{path}.format"))?);
     }
     if conditions.is_empty() {
-        return Ok(pattern::any_char().repeat(min, max));
+        return Ok((pattern::any_char().repeat(min, max), loose));
     }
     // A limit on the length is left out if a pattern or format already implies it, because intersecting automata takes
     // many states.
     let is_kept = conditions.iter().any(|one| one.least >= min)
         && max.is_none_or(|max| conditions.iter().any(|one| one.most.is_some_and(|most| most <= max)));
+    if let ([one], false) = (&conditions[..], is_kept)
+        && let Some(expr) = one.within(min, max, budget).with_context(place)?
+    {
+        return Ok((expr, loose));
+    }
+    loose.length = !is_kept && max.is_some();
+    let max = max.filter(|_| keeps_length);
+    let is_kept = is_kept || max.is_none() && conditions.iter().any(|one| one.least >= min);
     let mut conditions: Vec<Expr> = conditions.into_iter().map(|one| one.expr).collect();
     if !is_kept {
         // Texts of a format with a limit on the length consist of printable ASCII without quotes and backslashes,
         // because the patterns of these formats allow nothing else. An expression that counts only these characters has
         // fewer states.
-        let counted = if has_format { Chars::of([(0x21, 0x21), (0x23, 0x5b), (0x5d, 0x7e)]) } else { Chars::any() };
+        let counted = if has_format && max.is_some() {
+            Chars::of([(0x21, 0x21), (0x23, 0x5b), (0x5d, 0x7e)])
+        } else {
+            Chars::any()
+        };
         conditions.push(pattern::one_of(&counted).repeat(min, max));
     }
     let both = conditions.into_iter().reduce(|a, b| Expr::Both(Box::new(a), Box::new(b)));
-    Ok(both.unwrap_or_else(Expr::empty))
+    Ok((both.unwrap_or_else(Expr::empty), loose))
 }
 
 pub(super) fn number(mut is_integer: bool, schema: &Map<String, Value>, path: &str) -> Result<Expr> {

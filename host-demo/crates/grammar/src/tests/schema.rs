@@ -19,6 +19,12 @@ pub fn schema(schema: &str, good: &[&str], bad: &[&str]) {
     }
 }
 
+/// Like [`schema`], for schemas that the validator refuses.
+fn schema_only(schema: &str, good: &[&str], bad: &[&str]) {
+    let table = from_json_schema(&serde_json::from_str(schema).unwrap(), &Budget::of_command());
+    check(schema, &table.unwrap_or_else(|error| panic!("{schema}: {error:#}")), good, bad);
+}
+
 fn refused(schema: &str, says: &str) {
     let value: Value = serde_json::from_str(schema).unwrap();
     let error = format!("{:#}", from_json_schema(&value, &Budget::of_command()).unwrap_err());
@@ -237,6 +243,93 @@ fn lengths() {
     }
 }
 
+/// A length beside a pattern becomes a limit of the only part of any length. If several parts have any length, a length
+/// that takes too many states is not enforced, which a difference says.
+#[test]
+fn lengths_beside_patterns() {
+    let request = |schema: &Value| {
+        from_json_schema(schema, &Budget::of_request()).unwrap_or_else(|error| panic!("{schema}: {error:#}"))
+    };
+    for (pattern, start, end) in [
+        ("^https?://", "http://", ""),
+        ("^https?://", "https://", ""),
+        ("^(https?|ftp)://[^ ]+$", "ftp://a", ""),
+        ("^[a-z0-9-]+$", "a", ""),
+        ("^[\\p{L} ]+$", "\u{e9}", ""),
+        ("\\.pdf$", "", ".pdf"),
+        ("^(?:[a-z]{2}(-[A-Z]{2})?_)?a*$|^b.*c$", "de-DE_", ""),
+        ("^(?:[a-z]{2}(-[A-Z]{2})?_)?a*$|^b.*c$", "b", "c"),
+    ] {
+        for most in [12, 60, 1500, 2048] {
+            let table = request(
+                &serde_json::json!({ "type": "string", "minLength": 11, "maxLength": most, "pattern": pattern }),
+            );
+            assert!(table.differences().is_empty(), "{pattern} {most}: {:?}", table.differences());
+            for len in [10, 11, most, most + 1] {
+                let text = format!("\"{start}{}{end}\"", "a".repeat(len - start.chars().count() - end.len()));
+                assert_eq!(super::accepts(&table, &text), (11..=most).contains(&len), "{pattern} {most} {len}");
+            }
+            assert!(!super::accepts(&table, "\"???????????\"") || pattern.is_empty(), "{pattern}");
+        }
+    }
+    refused(r#"{"pattern": "^a{3}[bc]*$", "maxLength": 2}"#, "no text can satisfy this");
+    schema(
+        r#"{"pattern": "^a{1,2}b?$", "minLength": 2, "maxLength": 2}"#,
+        &["\"aa\"", "\"ab\""],
+        &["\"a\"", "\"aab\""],
+    );
+    let long = |text: &str| format!("\"{text}{}\"", "a".repeat(5000));
+    for (schema, good, bad) in [
+        (serde_json::json!({ "pattern": "\\S", "maxLength": 2048 }), long("a"), "\" \""),
+        (serde_json::json!({ "pattern": "^(?!\\s*$).+", "maxLength": 2000 }), long("a"), "\"  \""),
+        (serde_json::json!({ "format": "email", "maxLength": 4000 }), long("a@b.a"), "\"a\""),
+        (serde_json::json!({ "format": "uri-reference", "maxLength": 2048 }), long("/a"), "\" \""),
+        (serde_json::json!({ "format": "iri", "maxLength": 2048 }), long("a:"), "\"a\""),
+    ] {
+        let mut schema = schema;
+        schema["type"] = "string".into();
+        let table = request(&schema);
+        assert!(super::accepts(&table, &good) && !super::accepts(&table, bad), "{schema}");
+        let said = "$: maxLength is not enforced, because it takes too many states with this pattern or format";
+        assert_eq!(table.differences(), [said], "{schema}");
+        // Within the budget, the length is enforced.
+        schema["maxLength"] = 9.into();
+        assert!(!super::accepts(&request(&schema), &good), "{schema}");
+    }
+    let many = (0..10).map(|at| {
+        (format!("p{at}"), serde_json::json!({ "type": "string", "format": "email", "maxLength": 320 + at }))
+    });
+    let table = request(&serde_json::json!({ "type": "object", "properties": serde_json::Map::from_iter(many) }));
+    assert_eq!(table.differences().len(), 10, "{:?}", table.differences());
+    // A schema that exceeds the budget even without lengths is refused.
+    let properties = serde_json::json!({ "a": { "pattern": "\\S", "maxLength": 3000 }, "b": { "type": "integer", "multipleOf": 9999 } });
+    let wide = serde_json::json!({ "type": "object", "properties": properties });
+    assert!(from_json_schema(&wide, &Budget::of_request()).is_err());
+}
+
+/// A keyword with the value null is absent, except `const`.
+#[test]
+fn nulls() {
+    schema_only(
+        r#"{"type": "object", "properties": {"a": {"type": "string", "enum": null, "minLength": null, "maxLength": 2, "pattern": null, "not": null, "items": null},
+            "b": {"const": null}, "c": {"const": {"type": null}}}, "required": null, "additionalProperties": null, "anyOf": null, "minProperties": null}"#,
+        &[r#"{}"#, r#"{"a": "xy"}"#, r#"{"b": null, "c": {"type": null}}"#],
+        &[r#"{"a": "xyz"}"#, r#"{"b": 1}"#, r#"{"c": {}}"#],
+    );
+}
+
+/// Programs write a format together with its pattern. If the pattern is not supported, the format alone is enforced.
+#[test]
+fn a_pattern_beside_its_format() {
+    let duration = r"^P(?:(\d+W)|(?!.*W)(?=\d|T\d)(\d+Y)?(\d+M)?(\d+D)?(T(?=\d)(\d+H)?(\d+M)?(\d+([.,]\d+)?S)?)?)$";
+    let schema = serde_json::json!({ "type": "string", "format": "duration", "pattern": duration });
+    let table = from_json_schema(&schema, &Budget::of_command()).unwrap();
+    check(duration, &table, &["\"P1DT2H\"", "\"P3W\""], &["\"P\"", "\"1D\""]);
+    assert_eq!(table.differences(), ["$: pattern is not supported, so only format is enforced"]);
+    let unknown = serde_json::json!({ "type": "string", "format": "color", "pattern": duration });
+    assert!(from_json_schema(&unknown, &Budget::of_command()).is_err());
+}
+
 /// Schemas that Rust programs and OpenAPI write for 64-bit integers have these limits.
 #[test]
 fn limits_of_64_bits() {
@@ -260,9 +353,36 @@ fn classes_of_characters() {
     schema(r#"{"pattern": "^[\\W\\d]$"}"#, &["\"-\"", "\"\u{e9}\"", "\"7\""], &["\"a\"", "\"_\""]);
     schema(r#"{"pattern": "^[0-9]{2,}$"}"#, &["\"12\"", "\"123\""], &["\"1\"", "\"1a\""]);
     // ECMA 262 has no set operations in classes, but Rust would read these classes as set operations.
-    for class in ["[a-f&&[^bd]]", "[a-f--b]", "[a-f~~c]", "[a[bc]]", "[[:digit:]]"] {
-        refused(&format!(r#"{{"pattern": "{class}"}}"#), "$.pattern: `[`, `&&`, `--` and `~~` within a class");
+    for (pattern, good, bad) in [
+        (r"^[[]$", &["["][..], &["]", "a"][..]),
+        (r"^[[a]]$", &["[]", "a]"], &["a", "[a]"]),
+        (r"^[a-f&&[^bd]]$", &["&]", "[]", "^]", "b]"], &["&", "g]"]),
+        (r"^[a~~b]$", &["~", "a"], &["c"]),
+        (r"^[+--]$", &["+", ",", "-"], &["."]),
+        (r"^[\w-.]+$", &["a-b.c"], &["a+"]),
+        (r"^[a-\d]+$", &["a-7"], &["b"]),
+        (r"^[\w-\.]+@([\w-]+\.)+[\w-]{2,4}$", &["a-b@c-d.org"], &["a b@c.org"]),
+        (r"^[-a]+[b-]$", &["-ab", "a-"], &["c-"]),
+        (r"^[^]$", &["a", "]", "\u{e9}"], &[""]),
+        (r"^([]|a)$", &["a"], &["]", ""]),
+        (r"^[\b]$", &["\u{8}"], &["b"]),
+        (r"^\0[\0]\cA$", &["\0\0\u{1}"], &["0"]),
+        (r"^\uD83D\uDE00[\uD83D\uDE00]\u00e9$", &["\u{1f600}\u{1f600}\u{e9}"], &["\u{1f600}"]),
+        (r"^\<\>[\<]$", &["<><"], &["<>"]),
+        (r"^{a}{b$", &["{a}{b"], &["a"]),
+        (r"^a{,5}b{2}$", &["a{,5}bb"], &["abb"]),
+        (r"^[{]\{2}$", &["{{2}"], &["{{"]),
+    ] {
+        let table = from_json_schema(&serde_json::json!({ "pattern": pattern }), &Budget::of_command());
+        let table = table.unwrap_or_else(|error| panic!("{pattern}: {error:#}"));
+        let texts = |texts: &[&str]| texts.iter().map(|text| serde_json::json!(text).to_string()).collect::<Vec<_>>();
+        let (good, bad) = (texts(good), texts(bad));
+        let [good, bad] = [&good, &bad].map(|texts| texts.iter().map(String::as_str).collect::<Vec<_>>());
+        check(pattern, &table, &good, &bad);
     }
+    refused(r#"{"pattern": "^[[:digit:]]$"}"#, "$.pattern: classes of POSIX, such as `[:alpha:]`, are not supported");
+    refused(r#"{"pattern": "^[a"}"#, "unclosed character class");
+    refused(r#"{"pattern": "^[z-a]"}"#, "is not a supported regular expression");
     refused(r#"{"pattern": "(?i)a"}"#, "$.pattern: flags are not supported");
     refused(r#"{"pattern": "a^b"}"#, "$.pattern: `^` and `$` are supported only at the ends");
 }

@@ -28,9 +28,7 @@ use crate::open_model::OpenModel;
 use crate::ranking::{Pairing, Texts};
 use crate::runtime::RunOptions;
 use crate::scheduler::{Asker, Client, Command, Counters, Decision, Embedding, Event, Job};
-use crate::service::{
-    AnswerError, Fields, Host, Kept, MOST_QUESTIONS, MOST_TEXTS, Pairs, Service, by_chance, run_engine, unit,
-};
+use crate::service::{AnswerError, Fields, Host, Kept, MOST_QUESTIONS, Pairs, Service, by_chance, run_engine, unit};
 use arenite_request::{Keep, Prompt, Refusal};
 
 /// A loaded model. Dropping it frees its memory and closes its file.
@@ -218,13 +216,11 @@ impl Loaded {
 
     fn embed_within(&self, texts: &[&str], limit: Option<usize>) -> Result<Vec<Vec<f32>>> {
         self.service.check_vectors().map_err(refused)?;
-        let mut vectors = Vec::new();
-        for texts in texts.chunks(MOST_TEXTS) {
-            let prompts: Vec<_> = texts.iter().map(|text| Prompt::Text(text.to_string())).collect();
-            let texts = self.service.texts("text", &prompts, limit).map_err(refused)?;
-            vectors.extend(self.vectors(texts)?.iter().map(|vector| unit(vector)));
+        let mut inputs = Vec::new();
+        for text in texts {
+            inputs.extend(self.service.texts("text", &[Prompt::Text(text.to_string())], limit).map_err(refused)?);
         }
-        Ok(vectors)
+        Ok(self.vectors(inputs)?.iter().map(|vector| unit(vector)).collect())
     }
 
     /// Splits a text into tokens, and adds the special tokens that the model has at the start and end of a text.
@@ -284,10 +280,10 @@ impl Loaded {
     pub fn classify_pair(&self, text: &str, second: &str) -> Result<Vec<Class>> {
         let (gguf, tokenizer) = (self.service.open.gguf(), self.service.tokenizer());
         let pair = Pairing::new(gguf, tokenizer)?.pair(tokenizer, text, second, None)?;
-        self.classified(self.service.fitting("text", "the pair of texts", pair).map(|pair| vec![Ok(pair)]))
+        self.classified(self.service.fitting("text", "the pair of texts", pair).map(|pair| vec![pair]))
     }
 
-    fn classified(&self, texts: Result<Vec<Result<Texts, Refusal>>, Refusal>) -> Result<Vec<Class>> {
+    fn classified(&self, texts: Result<Vec<Texts>, Refusal>) -> Result<Vec<Class>> {
         let labels = Labels::new(self.service.open.gguf(), self.service.open.model())?;
         let outputs = self.vectors(texts.map_err(refused)?)?;
         Ok(labels.classes(outputs.first().context("there is no output")?))
@@ -299,15 +295,14 @@ impl Loaded {
     ///
     /// The model is not a reranker, or a pair of query and document does not fit in its context.
     pub fn rerank(&self, query: &str, documents: &[&str]) -> Result<Vec<f64>> {
-        let mut scores = Vec::new();
-        for documents in documents.chunks(MOST_TEXTS) {
-            let texts: Vec<String> = documents.iter().map(|text| text.to_string()).collect();
-            let pairs = Pairs { query, field: "documents", texts: &texts, keep: Keep::All, most_tokens: None };
-            let pairs = self.service.pairs(&pairs).map_err(refused)?;
-            let ranking = self.service.ranking.as_ref().context("the model does not rank")?;
-            scores.extend(self.vectors(pairs)?.iter().map(|vector| ranking.score(vector)));
+        let mut inputs = Vec::new();
+        for document in documents {
+            let texts = &[document.to_string()];
+            let pairs = Pairs { query, field: "documents", texts, keep: Keep::All, most_tokens: None };
+            inputs.extend(self.service.pairs(&pairs).map_err(refused)?);
         }
-        Ok(scores)
+        let ranking = self.service.ranking.as_ref().context("the model does not rank")?;
+        Ok(self.vectors(inputs)?.iter().map(|vector| ranking.score(vector)).collect())
     }
 
     /// Answers questions about a state without generating text. Each answer has a probability. Questions and answers
@@ -381,10 +376,10 @@ impl Loaded {
         Ok(Answer::new(prepared, inbox, is_gone))
     }
 
-    fn vectors(&self, inputs: Vec<std::result::Result<Texts, Refusal>>) -> Result<Vec<Vec<f32>>> {
-        let send = |texts: std::result::Result<Texts, Refusal>| {
+    fn vectors(&self, inputs: Vec<Texts>) -> Result<Vec<Vec<f32>>> {
+        let send = |texts| {
             let (answer, vector) = channel();
-            let (texts, lora) = (texts.map_err(refused)?, self.service.lora.usual(None));
+            let lora = self.service.lora.usual(None);
             self.send(Command::Embed(Embedding { texts, client: 0, lora, answer: Box::new(answer) }))?;
             Ok(vector)
         };

@@ -43,18 +43,12 @@ impl Service {
         }
     }
 
-    /// Returns the tokens of texts to embed, cut to `limit` tokens. `field` is the name of the texts in errors. A text
-    /// that is too long gets its own error, so that the other texts are still embedded.
+    /// Returns the tokens of texts to embed, cut to `limit` tokens. `field` is the name of the texts in errors.
     ///
     /// # Errors
     ///
-    /// A token is not in the model's vocabulary, or no text fits in its context.
-    pub fn texts(
-        &self,
-        field: &str,
-        prompts: &[Prompt],
-        limit: Option<usize>,
-    ) -> Result<Vec<Result<Texts, Refusal>>, Refusal> {
+    /// A token is not in the model's vocabulary, or a text does not fit in its context.
+    pub fn texts(&self, field: &str, prompts: &[Prompt], limit: Option<usize>) -> Result<Vec<Texts>, Refusal> {
         few(field, prompts.len(), MOST_TEXTS)?;
         let how = Encode { add_special: true, parse_special: false };
         let tokens = |prompt| self.tokens(field, prompt, how);
@@ -64,15 +58,15 @@ impl Service {
             let ids = limit.map_or(Ok(ids.clone()), |limit| frame.cut(ids, limit)).map_err(invalid)?;
             self.fitting(field, "a text", ids.into())
         };
-        some(texts.into_iter().map(one).collect())
+        each(field, texts.into_iter().map(one))
     }
 
-    /// Returns the tokens of the pairs of a query and each document. A pair that is too long gets its own error.
+    /// Returns the tokens of the pairs of a query and each document.
     ///
     /// # Errors
     ///
-    /// The model is not a reranker, or no pair fits in its context.
-    pub fn pairs(&self, asked: &Pairs<'_>) -> Result<Vec<Result<Texts, Refusal>>, Refusal> {
+    /// The model is not a reranker, or a pair does not fit in its context.
+    pub fn pairs(&self, asked: &Pairs<'_>) -> Result<Vec<Texts>, Refusal> {
         let ranking = self
             .ranking
             .as_ref()
@@ -88,7 +82,7 @@ impl Service {
             let pair = ranking.pairing.pair(self.tokenizer(), asked.query, &text, limit).map_err(invalid)?;
             self.fitting(asked.field, "a pair of query and document", pair)
         };
-        some(asked.texts.iter().map(pair).collect())
+        each(asked.field, asked.texts.iter().map(pair))
     }
 
     /// Returns the text of the first `most` tokens of a document.
@@ -125,15 +119,19 @@ fn invalid(error: impl std::fmt::Display) -> Refusal {
     Refusal::invalid(error.to_string())
 }
 
-/// Returns the results. If all of them are errors, returns the first error.
-fn some<T>(mut results: Vec<Result<T, Refusal>>) -> Result<Vec<Result<T, Refusal>>, Refusal> {
-    match results.iter().all(Result::is_err) && !results.is_empty() {
-        true => results.swap_remove(0).map(|_| results),
-        false => Ok(results),
-    }
+/// Returns the results, or the first error. If there are several texts, the error names the index of its text.
+fn each(field: &str, results: impl ExactSizeIterator<Item = Result<Texts, Refusal>>) -> Result<Vec<Texts>, Refusal> {
+    let is_list = results.len() > 1;
+    let at = |(at, result): (usize, Result<Texts, Refusal>)| {
+        result.map_err(|refusal| match is_list {
+            true => Refusal { message: format!("{field}[{at}]: {}", refusal.message), ..refusal },
+            false => refusal,
+        })
+    };
+    results.enumerate().map(at).collect()
 }
 
-/// Number of tokens of all texts without an error.
-pub fn token_count(texts: &[Result<Texts, Refusal>]) -> usize {
-    texts.iter().flatten().map(|texts| texts.ids.len()).sum()
+/// Number of tokens of all texts.
+pub fn token_count(texts: &[Texts]) -> usize {
+    texts.iter().map(|texts| texts.ids.len()).sum()
 }

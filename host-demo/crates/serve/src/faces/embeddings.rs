@@ -41,10 +41,10 @@ pub(super) const ROWS: &[Row<Embedded>] = &[
             Ok(())
         }),
     ),
-    // Four names of the texts to embed. `input` is OpenAI's, `content` is for llama.cpp's own routes, `prompt` for
-    // Ollama's old route, and `inputs` is that of text-embeddings-inference.
+    // Five names of the texts to embed. `input` is OpenAI's, `content` is for llama.cpp's own routes, `prompt` for
+    // Ollama's old route, `inputs` is that of text-embeddings-inference, and `texts` is Cohere's.
     Row(
-        &["input", "content", "prompt", "inputs"],
+        &["input", "content", "prompt", "inputs", "texts"],
         Use::Reads(|asked, field| {
             (asked.field, asked.prompts) = (field.name, field.prompts()?);
             if field.value.as_array().is_some_and(Vec::is_empty) {
@@ -54,7 +54,7 @@ pub(super) const ROWS: &[Row<Embedded>] = &[
         }),
     ),
     Row(
-        &["dimensions"],
+        &["dimensions", "output_dimension"],
         Use::Reads(|asked, field| {
             asked.dimensions = Some(field.value.clone());
             Ok(())
@@ -89,6 +89,13 @@ pub(super) const ROWS: &[Row<Embedded>] = &[
     ),
     Row(&["add_special_tokens"], Use::Refused(Neutral::True)),
     Row(&["prompt_name"], Use::Refused(Neutral::Empty)),
+    Row(
+        &["embedding_types"],
+        Use::Reads(|_, field| match field.texts()?.iter().all(|kind| kind == "float") {
+            true => Ok(()),
+            false => Err(field.refused("embedding_types must be a list with float")),
+        }),
+    ),
     Row(&["late_chunking"], Use::Refused(Neutral::Empty)),
     Row(&["embed_dtype"], Use::Refused(Neutral::Text("float32"))),
     Row(&["embedding_type"], Use::Refused(Neutral::Text("float"))),

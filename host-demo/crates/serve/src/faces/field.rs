@@ -50,11 +50,22 @@ impl<'v> Field<'v> {
     }
 
     pub fn count(&self) -> Result<usize> {
-        usize::try_from(self.whole()?).map_err(|_| self.wrong("a count"))
+        match self.large() {
+            Some(count) => Ok(count),
+            None => usize::try_from(self.whole()?).map_err(|_| self.wrong("a count")),
+        }
+    }
+
+    /// Returns a count that is too large for `i64`, reduced to the largest `i64`: there are never so many.
+    fn large(&self) -> Option<usize> {
+        self.value.as_u64().filter(|count| i64::try_from(*count).is_err()).map(|_| i64::MAX as usize)
     }
 
     /// Returns a limit: -1 means none.
     pub fn limit(&self) -> Result<Option<usize>> {
+        if let Some(limit) = self.large() {
+            return Ok(Some(limit));
+        }
         match self.whole()? {
             -1 => Ok(None),
             limit => usize::try_from(limit)

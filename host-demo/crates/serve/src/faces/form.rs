@@ -13,7 +13,14 @@ pub const FORM: &[Row<Asked>] = &[
         &["structured_outputs"],
         Use::Reads(|asked, field| {
             let outputs = field.object()?;
-            no_others(field, &["json", "json_object", "choice", "regex", "grammar"])?;
+            // vLLM's settings of its grammars do not change which values an answer may have.
+            no_others(
+                field,
+                &["json", "json_object", "choice", "regex", "grammar", "disable_fallback", "disable_any_whitespace"],
+            )?;
+            if outputs.get("disable_any_whitespace") == Some(&Value::Bool(true)) {
+                asked.reply.warnings.push("disable_any_whitespace has no effect");
+            }
             let given = |key: &str| outputs.get(key).filter(|value| !value.is_null());
             let part = |value| Field { name: field.name, value };
             let form = match (given("json"), given("choice"), given("regex"), given("grammar")) {

@@ -16,13 +16,15 @@ pub struct Ranked {
     pub texts: Vec<String>,
     /// The documents as objects, for the answer.
     pub documents: Vec<Value>,
+    /// The fields of documents that are ranked; `text` if there are none.
+    pub rank_fields: Vec<String>,
     pub returns_documents: bool,
     /// Number of documents in the answer.
     pub most: Option<usize>,
     /// Number of tokens to which each document is cut.
     pub most_tokens: Option<usize>,
-    /// Number of tokens to which pairs are cut.
-    pub keep: Keep,
+    /// Number of tokens to which pairs are cut; `None` for the default of the route.
+    pub keep: Option<Keep>,
     /// True if the answer is a bare list, which is the format of text-embeddings-inference.
     pub is_list: bool,
     /// True if scores are converted to numbers from 0 to 1, false if they are the model's own scores; `None` for the
@@ -58,18 +60,24 @@ pub(super) const ROWS: &[Row<Ranked>] = &[
             Ok(())
         }),
     ),
+    // Read before the documents.
+    Row(
+        &["rank_fields"],
+        Use::Reads(|asked, field| {
+            asked.rank_fields = field.texts()?;
+            Ok(())
+        }),
+    ),
     Row(
         &["documents"],
         Use::Reads(|asked, field| {
             asked.field = field.name;
             let wrong = || field.refused("documents must be a list of texts");
             for document in field.value.as_array().ok_or_else(wrong)? {
-                let text = document.as_str().or_else(|| document.get("text")?.as_str());
-                let text = text.ok_or_else(|| field.refused("each document must be a text"))?;
-                asked.texts.push(text.into());
                 // A text becomes an object, because Cohere always returns objects.
-                let shown = if document.is_string() { json!({ "text": text }) } else { document.clone() };
-                asked.documents.push(shown);
+                let document = if document.is_string() { json!({ "text": document }) } else { document.clone() };
+                asked.texts.push(ranked_text(&document, &asked.rank_fields).map_err(|why| field.refused(why))?);
+                asked.documents.push(document);
             }
             Ok(())
         }),
@@ -116,9 +124,8 @@ pub(super) const ROWS: &[Row<Ranked>] = &[
     Row(
         &["truncate"],
         Use::Reads(|asked, field| {
-            if *field.value == Value::Bool(true) || field.value == "END" {
-                asked.keep = Keep::Fitting;
-            }
+            let cuts = *field.value == Value::Bool(true) || field.value == "END";
+            asked.keep = Some(if cuts { Keep::Fitting } else { Keep::All });
             Ok(())
         }),
     ),
@@ -131,10 +138,23 @@ pub(super) const ROWS: &[Row<Ranked>] = &[
         }),
     ),
     Row(&["relevant_spans"], Use::Refused(Neutral::Empty)),
-    Row(&["rank_fields", "max_chunks_per_doc", "priority", "client_name", "user", "encoding_format"], Use::Harmless),
+    Row(&["max_chunks_per_doc", "priority", "client_name", "user", "encoding_format"], Use::Harmless),
 ];
 
+/// Returns the text of a document that is ranked: its field `text`, or the texts of `fields` in this order.
+fn ranked_text(document: &Value, fields: &[String]) -> std::result::Result<String, String> {
+    if fields.is_empty() {
+        let text = document.get("text").and_then(Value::as_str);
+        return text.map(str::to_string).ok_or_else(|| "each document must be a text, or have the field text".into());
+    }
+    let texts: Vec<&str> = fields.iter().filter_map(|name| document.get(name)?.as_str()).collect();
+    match texts.is_empty() {
+        true => Err(format!("a document has no text in the fields of rank_fields: {}", fields.join(", "))),
+        false => Ok(texts.join("\n")),
+    }
+}
+
 fn keep(asked: &mut Ranked, field: &Field<'_>) -> Result<()> {
-    asked.keep = super::openai::kept(field)?;
+    asked.keep = Some(super::openai::kept(field)?);
     Ok(())
 }

@@ -157,6 +157,7 @@ const CHECKED: &[&str] = &[
     "images",
     "encoding_format",
     "embd_normalize",
+    "embedding_types",
     "raw_scores",
     "truncation_direction",
 ];

@@ -1,5 +1,7 @@
 //! Errors of requests, in the format of the interface that the request used.
 
+use std::sync::Arc;
+
 use axum::Json;
 use axum::extract::Request;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -8,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::http::record::Record;
 use arenite_request::{Refusal, RefusalKind};
 use arenite_run::service::AnswerError;
 use arenite_text::shown::one_line;
@@ -185,8 +188,13 @@ struct ErrorBody<'e> {
 }
 
 impl ApiError {
-    fn response(self, interface: Interface) -> Response {
-        let mut response = (self.status, Json(self.body_of(interface))).into_response();
+    /// Returns the response to the request with the identifier `id`.
+    fn response(self, interface: Interface, id: &str) -> Response {
+        let mut body = self.body_of(interface);
+        if interface == Interface::Anthropic {
+            body["request_id"] = json!(id);
+        }
+        let mut response = (self.status, Json(body)).into_response();
         if self.status == StatusCode::TOO_MANY_REQUESTS {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
@@ -198,18 +206,27 @@ impl ApiError {
 /// Makes a response in OpenAI's format. `in_own_format` replaces it by the format of the interface.
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        self.response(Interface::OpenAi)
+        self.response(Interface::OpenAi, "")
     }
 }
 
-/// Converts every error to the format of the interface that the request used.
+/// Converts every error to the format of the interface that the request used. Anthropic's answers also get their own
+/// header with the request's identifier.
 pub async fn in_own_format(request: Request, next: Next) -> Response {
-    let interface = Interface::of(&request);
+    let (interface, record) = (Interface::of(&request), request.extensions().get::<Arc<Record>>().cloned());
+    let id = record.as_deref().map(Record::id).unwrap_or_default();
     let mut response = next.run(request).await;
-    match response.extensions_mut().remove::<ApiError>() {
-        Some(error) if interface != Interface::OpenAi => error.response(interface),
-        _ => response,
+    if let Some(error) = response.extensions_mut().remove::<ApiError>()
+        && interface != Interface::OpenAi
+    {
+        response = error.response(interface, id);
     }
+    if interface == Interface::Anthropic
+        && let Ok(id) = HeaderValue::from_str(id)
+    {
+        response.headers_mut().insert("request-id", id);
+    }
+    response
 }
 
 #[cfg(test)]

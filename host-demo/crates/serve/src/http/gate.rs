@@ -77,7 +77,10 @@ impl Gate {
     /// server's own page. A server that only this machine can reach also trusts pages of this machine and of its
     /// programs.
     pub fn trusts(&self, origin: &str, host: Option<&str>) -> bool {
-        let listed = self.origins.iter().any(|allowed| allowed == "*" || allowed == origin);
+        let listed = self.origins.iter().any(|allowed| match allowed.as_bytes() {
+            [start @ .., b'*'] => origin.as_bytes().starts_with(start),
+            allowed => origin.as_bytes() == allowed,
+        });
         let Some((scheme, own)) = origin.split_once("://") else { return listed };
         // A server that only this machine can reach trusts only names that cannot be registered by anyone else, because
         // `host` may resolve to this machine by DNS rebinding.

@@ -114,6 +114,11 @@ impl Record {
         }
     }
 
+    /// The request's identifier.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
     /// Leaves the log line to the process of the model. Returns the request's identifier.
     pub fn pass_on(&self) -> &str {
         self.is_passed_on.store(true, Ordering::Relaxed);

@@ -101,6 +101,15 @@ pub async fn apply_template(State(app): State<Arc<App>>, request: Request<HttpBo
     app.answered(request, render).await
 }
 
+/// `POST /v1/chat/completions/input_tokens`: the number of tokens of a chat's prompt.
+pub async fn input_tokens(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response> {
+    let count = |app: &App, body| {
+        let prepared = app.count(openai::chat(&body)?)?;
+        Ok(json!({ "input_tokens": prepared.jobs.first().map_or(0, |(prompt, ..)| prompt.len()) }))
+    };
+    app.answered(request, count).await
+}
+
 /// `POST /infill`: the text between a prefix and a suffix.
 pub async fn infill(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response> {
     complete(app, request, infill::gap).await
@@ -268,10 +277,7 @@ async fn stream(app: Arc<App>, mut answer: Answer, format: Format, out: Events, 
 }
 
 /// Returns embeddings in llama.cpp's own format, in which each embedding is a list with a single vector.
-pub fn embeddings(vectors: &[Result<Vec<f32>>], format: VectorFormat) -> Value {
-    let row = |(index, vector): (usize, &Result<Vec<f32>>)| match vector {
-        Ok(vector) => json!({ "index": index, "embedding": [format.values(vector)] }),
-        Err(error) => json!({ "index": index, "embedding": [], "error": error.body()["error"] }),
-    };
+pub fn embeddings(vectors: &[Vec<f32>], format: VectorFormat) -> Value {
+    let row = |(index, vector): (usize, &Vec<f32>)| json!({ "index": index, "embedding": [format.values(vector)] });
     vectors.iter().enumerate().map(row).collect()
 }

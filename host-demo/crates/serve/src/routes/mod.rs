@@ -4,6 +4,7 @@ pub mod answer;
 pub mod anthropic;
 pub mod audio;
 pub mod cards;
+pub mod cohere;
 pub mod decisions;
 pub mod llama;
 pub mod logprobs;
@@ -13,6 +14,7 @@ pub mod page;
 pub mod responses;
 pub mod slots;
 pub mod stream;
+pub mod tei;
 pub mod vectors;
 
 use std::sync::Arc;
@@ -43,6 +45,7 @@ use crate::routes::cards::{Architecture, ModelCard, ModelId, health_of, model_id
 use crate::routes::responses::responses;
 use crate::routes::stream::stream;
 use crate::sounds;
+use arenite_request::Keep;
 use arenite_run::service::{Choice, Endpoint, by_chance, token_count};
 use arenite_text as text;
 
@@ -51,18 +54,25 @@ use arenite_text as text;
 fn table() -> Vec<(&'static str, MethodRouter<Arc<App>>)> {
     let limit = || DefaultBodyLimit::max(sounds::MOST_BYTES);
     let mut table = vec![
+        ("/", post(tei::root)),
+        ("/info", get(tei::info)),
+        ("/similarity", post(tei::similarity)),
         ("/v1/chat/completions", post(chat)),
+        ("/v1/chat/completions/input_tokens", post(llama::input_tokens)),
         ("/v1/completions", post(completions)),
         ("/completion", post(llama::completion)),
         ("/completions", post(llama::completion)),
         ("/v1/responses", post(responses)),
         ("/v1/responses/input_tokens", post(responses::input_tokens)),
         ("/v1/embeddings", post(embeddings)),
+        ("/v1/embed", post(cohere::embed)),
+        ("/v2/embed", post(cohere::embed)),
         ("/embedding", post(embeddings)),
         ("/embed", post(embeddings)),
         ("/v1/rerank", post(rerank)),
         ("/v2/rerank", post(rerank)),
         ("/v1/reranking", post(rerank)),
+        ("/v1/score", post(vectors::score)),
         ("/v1/systemone", post(decisions::systemone)),
         ("/v1/audio/transcriptions", post(audio::transcriptions).layer(limit())),
         ("/v1/audio/translations", post(audio::translations).layer(limit())),
@@ -94,6 +104,8 @@ fn table() -> Vec<(&'static str, MethodRouter<Arc<App>>)> {
         ("/slots", get(slots::list)),
         ("/slots/{id}", post(slots::act)),
         ("/metrics", get(metrics)),
+        ("/version", get(version)),
+        ("/ping", get(health).post(health)),
     ];
     for at in 0..table.len() {
         let (path, handler) = &table[at];
@@ -128,12 +140,16 @@ pub fn router_of_models(proxy: Proxy, own: Common) -> Router {
         ("/api/v0/models", get(proxy::models_of_studio)),
         ("/api/v0/models/{*id}", get(proxy::model_of_studio)),
         ("/metrics", get(proxy::metrics)),
+        ("/version", get(version)),
+        ("/ping", get(proxy::health).post(proxy::health)),
         ("/models/load", post(proxy::load)),
         ("/models/unload", post(proxy::unload)),
     ];
     for (path, _) in table() {
         if routes.iter().all(|(own, _)| *own != path) {
-            routes.push((path, get(proxy::forward).post(proxy::forward)));
+            // The page answers GET /.
+            let forward = if path == "/" { post(proxy::forward) } else { get(proxy::forward).post(proxy::forward) };
+            routes.push((path, forward));
         }
     }
     own.router(routes, get(proxy::health), Arc::new(proxy))
@@ -254,20 +270,15 @@ async fn embeddings(State(app): State<Arc<App>>, request: Request<HttpBody>) -> 
         let is_llama = body.get("input").is_none_or(Value::is_null) && body.get("content").is_some();
         Ok((format, inputs, lora, is_llama))
     };
-    let is_list = request.uri().path().trim_end_matches('/').ends_with("/embed");
+    // text-embeddings-inference's routes, `/embed` and `/`.
+    let path = request.uri().path().trim_end_matches('/');
+    let is_list = path.is_empty() || path.ends_with("/embed");
     let (open, (format, inputs, lora, is_llama)) = app.asked(request, read).await?;
     let tokens = token_count(&inputs);
-    let mut made = app.vectors(&open, inputs, lora).await?;
+    let made = app.vectors(&open, inputs, lora).await?;
     let bytes = made.bytes();
-    // The answer of text-embeddings-inference is only a list of vectors, with no place for the error of a single text.
-    if is_list
-        && let Some(at) = made.vectors.iter().position(Result::is_err)
-        && let Err(error) = made.vectors.swap_remove(at)
-    {
-        return Err(error);
-    }
     let answer = move |app: &App| match (is_list, is_llama) {
-        (true, _) => made.vectors.iter().flatten().map(|vector| format.values(vector)).collect(),
+        (true, _) => made.vectors.iter().map(|vector| format.values(vector)).collect(),
         (false, true) => llama::embeddings(&made.vectors, format),
         (false, false) => vectors::embeddings(&app.service, format, &made.vectors, tokens),
     };
@@ -276,11 +287,17 @@ async fn embeddings(State(app): State<Arc<App>>, request: Request<HttpBody>) -> 
 
 async fn rerank(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response> {
     // Cohere's scores are numbers from 0 to 1; llama.cpp's scores are the model's own scores.
-    let is_of_cohere = request.uri().path().trim_end_matches('/').ends_with("/v2/rerank");
+    let path = request.uri().path().trim_end_matches('/');
+    let is_share = path.ends_with("/v2/rerank");
+    // Cohere cuts long documents. llama.cpp and text-embeddings-inference refuse them.
+    let cuts = is_share || path.ends_with("/v1/rerank");
     let read = move |app: &App, body: Value| {
         let mut ranked = faces::rerank::ranking(&body)?;
-        if is_of_cohere {
+        if is_share {
             ranked.is_share.get_or_insert(true);
+        }
+        if !ranked.is_list && (cuts || ranked.most_tokens.is_some()) {
+            ranked.keep.get_or_insert(Keep::Fitting);
         }
         let lora = lora::of_body(&app.service.lora, &body)?;
         Ok((vectors::pairs(&app.service, &ranked)?, ranked, lora))
@@ -342,6 +359,13 @@ enum TokenList {
 }
 
 fn tokens_of(app: &App, body: Value) -> Result<Tokenized> {
+    let max_model_len = app.service.context;
+    // vLLM's requests may have a conversation, to which the chat template applies.
+    if body.get("messages").is_some_and(Value::is_array) {
+        let prepared = app.count(faces::openai::chat(&body)?)?;
+        let tokens: Vec<u32> = prepared.jobs.first().map(|(prompt, ..)| prompt.to_vec()).unwrap_or_default();
+        return Ok(Tokenized { count: tokens.len(), max_model_len, tokens: TokenList::Ids(tokens) });
+    }
     let text = ["content", "text", "prompt"].iter().find_map(|key| body.get(*key)).unwrap_or(&Value::Null);
     let prompt = faces::Field { name: "content", value: text }.prompt()?;
     let switch = |keys: [&str; 2], default| keys.iter().find_map(|key| body.get(*key)?.as_bool()).unwrap_or(default);
@@ -351,7 +375,7 @@ fn tokens_of(app: &App, body: Value) -> Result<Tokenized> {
     let parse_special = switch(["parse_special", "parse_special_tokens"], true);
     let how = arenite::tokenizer::Encode { add_special, parse_special };
     let (_, tokens) = app.service.tokens("content", &prompt, how)?;
-    let (count, max_model_len) = (tokens.len(), app.service.context);
+    let count = tokens.len();
     if body.get("with_pieces") != Some(&Value::Bool(true)) {
         return Ok(Tokenized { count, max_model_len, tokens: TokenList::Ids(tokens) });
     }
@@ -411,6 +435,11 @@ async fn tokenizer_info(State(app): State<Arc<App>>) -> Json<Value> {
         model_max_length: app.service.context,
         vocab_size: tokenizer.vocab_len(),
     }))
+}
+
+/// vLLM's `/version`.
+async fn version() -> Json<Value> {
+    Json(json!({ "version": env!("CARGO_PKG_VERSION") }))
 }
 
 async fn health(State(app): State<Arc<App>>) -> Response {

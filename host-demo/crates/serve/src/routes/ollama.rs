@@ -14,13 +14,13 @@ use serde_json::{Value, json};
 use crate::app::{Answer, App, OpenRequest, Ready, object};
 use crate::faces;
 use crate::http::error::{ApiError, Result};
-use crate::routes::answer::with_warning;
+use crate::routes::answer::{call_id, with_warning};
 use crate::routes::logprobs;
 use crate::routes::stream::{Events, json_line, unbuffered};
 use crate::routes::vectors;
 use arenite_chat::{Call, Part};
 use arenite_run::scheduler::Finish;
-use arenite_run::service::{Choice, Endpoint, Facts, token_count};
+use arenite_run::service::{Choice, Endpoint, Facts, by_chance, token_count};
 
 #[derive(Serialize)]
 struct Line<'l> {
@@ -67,11 +67,6 @@ fn now() -> String {
     jiff::Timestamp::now().to_string()
 }
 
-fn call(call: &Call) -> Value {
-    let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or_else(|_| json!({}));
-    json!({ "function": { "name": call.name, "arguments": arguments } })
-}
-
 /// `POST /api/chat`.
 pub async fn chat(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response> {
     answer(app, request, true).await
@@ -96,7 +91,8 @@ async fn answer(app: Arc<App>, request: Request<HttpBody>, is_chat: bool) -> Res
     let answer = app.begin(&open, prepared)?;
     // As in Ollama, a raw prompt has no context.
     let context = prompt.filter(|_| answer.prepared.endpoint == Endpoint::Chat).map(|prompt| prompt.to_vec());
-    let mut streamer = Streamer { app, is_chat, context, logprobs: Vec::new(), _open: open };
+    let id = format!("{:016x}", by_chance());
+    let mut streamer = Streamer { app, is_chat, id, calls: 0, context, logprobs: Vec::new(), _open: open };
     if !answer.prepared.reply.stream {
         return Ok(with_warning(Json(streamer.whole(answer).await?).into_response(), warning));
     }
@@ -137,6 +133,10 @@ fn prepared(app: &App, body: &Value, is_chat: bool) -> Result<std::result::Resul
 struct Streamer {
     app: Arc<App>,
     is_chat: bool,
+    /// Identifier of the answer, which is part of the identifiers of its calls.
+    id: String,
+    /// Number of calls so far.
+    calls: usize,
     /// The tokens of prompt and answer so far, for `context`.
     context: Option<Vec<TokenId>>,
     /// Log-probabilities of tokens that no line has yet.
@@ -207,7 +207,7 @@ impl Streamer {
             match part {
                 Part::Content(text) => said.content += &text,
                 Part::Thought(text) => said.thinking += &text,
-                Part::Call(made) => said.tool_calls.push(call(&made)),
+                Part::Call(call) => said.tool_calls.push(self.call(&call)),
             }
         }
         let (message, response, thinking) = match self.is_chat {
@@ -216,6 +216,16 @@ impl Streamer {
         };
         let (model, logprobs) = (&self.app.service.name, std::mem::take(&mut self.logprobs));
         json!(Line { model, created_at: now(), message, response, thinking, logprobs, done: end.is_some(), end })
+    }
+
+    fn call(&mut self, call: &Call) -> Value {
+        let index = self.calls;
+        self.calls += 1;
+        let arguments: Value = serde_json::from_str(&call.arguments).unwrap_or_else(|_| json!({}));
+        json!({
+            "id": call_id(&self.id, 0, index),
+            "function": { "index": index, "name": call.name, "arguments": arguments },
+        })
     }
 
     fn end(&self, answer: &Answer, choice: &Choice, first: Option<std::time::Duration>) -> End {

@@ -197,12 +197,10 @@ impl Streamer {
         self.out.send(sse(value))
     }
 
+    /// Returns the fields that all chunks have. `usage`, which only the last chunk has, is left out and not null, as in
+    /// llama.cpp and vLLM, because clients of local servers take a chunk with this field for the last one.
     fn head(&self) -> Value {
-        let mut head = answer::head(&self.app.service, self.prepared.endpoint, &self.meta, true);
-        if self.prepared.reply.include_usage {
-            head["usage"] = Value::Null;
-        }
-        head
+        answer::head(&self.app.service, self.prepared.endpoint, &self.meta, true)
     }
 
     /// Sends one chunk of an answer.

@@ -1,18 +1,21 @@
 //! Requests for embeddings and rankings, and their answers.
 
-use arenite_request::{Keep, Refusal};
+use std::sync::Arc;
+
+use arenite_request::Keep;
 use arenite_run::ranking::Texts;
-use arenite_run::service::{Pairs, Service, by_chance, unit};
+use arenite_run::service::{Pairs, Service, by_chance, token_count, unit};
+use axum::body::Body as HttpBody;
+use axum::extract::{Request, State};
+use axum::response::Response;
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD as BASE64;
 use serde_json::{Value, json};
 
+use crate::app::App;
 use crate::faces;
 use crate::faces::rerank::Ranked;
 use crate::http::error::ApiError;
-
-/// Texts with the error of each text that does not fit.
-type Inputs = Vec<Result<Texts, Refusal>>;
 
 /// Returns the requested number of values per embedding. Embeddings are cut to their first values and normalized again.
 fn dimensions(service: &Service, given: Option<&Value>) -> Result<Option<usize>, ApiError> {
@@ -46,7 +49,11 @@ impl VectorFormat {
 
 /// Returns the tokens of the texts in an embedding request, and the format of the answer. `takes_none` is true if a request without texts is allowed,
 /// as in Ollama.
-pub fn embedding_inputs(service: &Service, body: &Value, takes_none: bool) -> Result<(Inputs, VectorFormat), ApiError> {
+pub fn embedding_inputs(
+    service: &Service,
+    body: &Value,
+    takes_none: bool,
+) -> Result<(Vec<Texts>, VectorFormat), ApiError> {
     service.check_model(body.get("model").and_then(Value::as_str))?;
     service.check_vectors()?;
     let asked = faces::embeddings::embeddings(body)?;
@@ -64,30 +71,26 @@ pub fn embedding_inputs(service: &Service, body: &Value, takes_none: bool) -> Re
 }
 
 /// Returns the tokens of the pairs in a ranking request.
-pub fn pairs(service: &Service, asked: &Ranked) -> Result<Inputs, ApiError> {
+pub fn pairs(service: &Service, asked: &Ranked) -> Result<Vec<Texts>, ApiError> {
     service.check_model(asked.model.as_deref())?;
     let Ranked { query, field, texts, keep, most_tokens, .. } = asked;
-    Ok(service.pairs(&Pairs { query, field, texts, keep: *keep, most_tokens: *most_tokens })?)
+    Ok(service.pairs(&Pairs { query, field, texts, keep: keep.unwrap_or_default(), most_tokens: *most_tokens })?)
 }
 
-/// Returns the answer to a ranking request, with the best document first. Documents without a score come last, each
-/// with an error.
-pub fn ranking(service: &Service, asked: &Ranked, vectors: &[Result<Vec<f32>, ApiError>], tokens: usize) -> Value {
-    let score = |vector: &Result<Vec<f32>, ApiError>| {
-        let (vector, ranking) = (vector.as_ref().ok()?, service.ranking.as_ref()?);
-        Some(if asked.is_share.unwrap_or(asked.is_list) { ranking.share(vector) } else { ranking.score(vector) })
+/// Returns the answer to a ranking request, with the best document first.
+pub fn ranking(service: &Service, asked: &Ranked, vectors: &[Vec<f32>], tokens: usize) -> Value {
+    let is_share = asked.is_share.unwrap_or(asked.is_list);
+    let score = |(index, vector): (usize, &Vec<f32>)| {
+        let ranking = service.ranking.as_ref()?;
+        Some((index, if is_share { ranking.share(vector) } else { ranking.score(vector) }))
     };
-    let mut scores: Vec<_> = vectors.iter().map(score).enumerate().collect();
-    let order = |score: Option<f64>| score.unwrap_or(f64::NEG_INFINITY);
-    scores.sort_by(|a, b| order(b.1).total_cmp(&order(a.1)));
+    let mut scores: Vec<_> = vectors.iter().enumerate().filter_map(score).collect();
+    scores.sort_by(|a, b| b.1.total_cmp(&a.1));
     let results = scores.iter().take(asked.most.unwrap_or(usize::MAX)).map(|(index, score)| {
         let mut result = match asked.is_list {
             true => json!({ "index": index, "score": score }),
             false => json!({ "index": index, "relevance_score": score }),
         };
-        if let Err(error) = &vectors[*index] {
-            result["error"] = error.body()["error"].take();
-        }
         match (asked.returns_documents, asked.is_list) {
             (true, true) => result["text"] = json!(asked.texts[*index]),
             (true, false) => result["document"] = asked.documents[*index].clone(),
@@ -109,26 +112,64 @@ pub fn ranking(service: &Service, asked: &Ranked, vectors: &[Result<Vec<f32>, Ap
     })
 }
 
-/// Returns the answer to an embedding request: lists of numbers, or the bytes of the numbers in base64. A text that
-/// could not be embedded gets an empty embedding and an error.
-pub fn embeddings(
-    service: &Service,
-    format: VectorFormat,
-    vectors: &[Result<Vec<f32>, ApiError>],
-    tokens: usize,
-) -> Value {
+/// `POST /v1/score`, vLLM's: the scores of pairs of texts, in the order of the pairs.
+pub async fn score(State(app): State<Arc<App>>, request: Request<HttpBody>) -> Result<Response, ApiError> {
+    let read = |app: &App, body: Value| {
+        let texts = |key| {
+            let value = body
+                .get(key)
+                .ok_or_else(|| ApiError::about(key, format!("{key} must be a text or a list of texts")))?;
+            Ok::<_, ApiError>(faces::Field { name: key, value }.texts()?)
+        };
+        let (queries, texts) = (texts("text_1")?, texts("text_2")?);
+        if queries.len() != 1 && queries.len() != texts.len() {
+            let message =
+                format!("text_1 has {} texts and text_2 has {}: give one, or equally many", queries.len(), texts.len());
+            return Err(ApiError::about("text_1", message));
+        }
+        let ranked = |query: &str, texts: &[String]| {
+            let model = body.get("model").and_then(Value::as_str).map(str::to_string);
+            pairs(
+                &app.service,
+                &Ranked { model, query: query.into(), field: "text_2", texts: texts.into(), ..Ranked::default() },
+            )
+        };
+        match &queries[..] {
+            [query] => ranked(query, &texts),
+            queries => {
+                let each = queries.iter().zip(texts.chunks(1)).map(|(query, text)| ranked(query, text));
+                Ok(each.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
+            }
+        }
+    };
+    let (open, pairs) = app.asked(request, read).await?;
+    let tokens = token_count(&pairs);
+    let made = app.vectors(&open, pairs, None).await?;
+    let answer = move |app: &App| {
+        let score = |(index, vector): (usize, &Vec<f32>)| {
+            let score = app.service.ranking.as_ref().map(|ranking| ranking.share(vector));
+            json!({ "index": index, "object": "score", "score": score })
+        };
+        json!({
+            "id": format!("score-{:016x}", by_chance()),
+            "object": "list",
+            "model": app.service.name,
+            "data": made.vectors.iter().enumerate().map(score).collect::<Value>(),
+            "usage": { "prompt_tokens": tokens, "total_tokens": tokens },
+        })
+    };
+    app.write(&open, 0, answer).await
+}
+
+/// Returns the answer to an embedding request: lists of numbers, or the bytes of the numbers in base64.
+pub fn embeddings(service: &Service, format: VectorFormat, vectors: &[Vec<f32>], tokens: usize) -> Value {
     let written = |vector: Vec<f32>| match format.is_base64 {
         true => json!(BASE64.encode(vector.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<_>>())),
         false => json!(vector),
     };
-    let data = vectors.iter().enumerate().map(|(index, vector)| {
-        let values = vector.as_ref().map(|vector| format.values(vector)).unwrap_or_default();
-        let mut row = json!({ "object": "embedding", "index": index, "embedding": written(values) });
-        if let Err(error) = vector {
-            row["error"] = error.body()["error"].take();
-        }
-        row
-    });
+    let data = vectors.iter().enumerate().map(
+        |(index, vector)| json!({ "object": "embedding", "index": index, "embedding": written(format.values(vector)) }),
+    );
     json!({
         "object": "list",
         "data": data.collect::<Vec<_>>(),
