@@ -57,7 +57,7 @@ impl TextArgs {
     /// Reads the non-empty lines of a file or of standard input.
     pub fn lines(file: Option<&Path>) -> Result<Vec<String>> {
         let bytes = match file.filter(|path| *path != Path::new("-")) {
-            Some(path) => text::read(path)?,
+            Some(path) => read_input(path)?,
             None => {
                 let mut bytes = Vec::new();
                 io::stdin().lock().read_to_end(&mut bytes).context("cannot read standard input")?;
@@ -77,7 +77,7 @@ impl TextArgs {
             (Some(text), _) if text != "-" => {
                 return Ok(Some(Text::Bytes(if self.escape { unescaped(text) } else { text.clone().into_bytes() })));
             }
-            (_, Some(path)) if path != Path::new("-") => without_newline(text::read(path)?),
+            (_, Some(path)) if path != Path::new("-") => without_newline(read_input(path)?),
             (None, None) if !is_piped() => return Ok(None),
             (given, file) => {
                 let bytes = without_newline(text::without_mark(stdin()?).context("cannot read standard input")?);
@@ -234,6 +234,12 @@ pub fn each<T: Serialize>(
     each_json(file, |line| answer(line).map(|(id, answer)| Answer { id, answer }))
 }
 
+/// Reads a text file, which no result may then replace.
+pub fn read_input(path: &Path) -> Result<Vec<u8>> {
+    arenite_files::keep(path);
+    text::read(path)
+}
+
 /// Returns the lines that are not blank, with their numbers. A byte order mark before the first line is left out.
 pub fn numbered_lines(input: impl BufRead) -> impl Iterator<Item = (usize, Result<Vec<u8>>)> {
     let lines = (1..).zip(input.split(b'\n')).map(|(number, line)| {
@@ -255,6 +261,7 @@ pub fn each_json<T: Serialize>(file: Option<&Path>, mut answer: impl FnMut(&[u8]
         Some(path) => {
             let name = path.display().to_string();
             let opened = File::open(path).with_context(|| format!("cannot read {name}"))?;
+            arenite_files::keep(path);
             (name, Box::new(BufReader::new(opened)))
         }
         None => ("standard input".to_string(), Box::new(io::stdin().lock())),

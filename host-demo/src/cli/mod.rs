@@ -20,7 +20,7 @@ pub use answers::AnswerArgs;
 pub use choice::one_of;
 pub use constraint::{ConstraintArgs, Form, warn_of_differences};
 pub use drafts::DraftArgs;
-pub use input::{Text, TextArgs, each, each_json, each_line, is_piped, numbered_lines};
+pub use input::{Text, TextArgs, each, each_json, each_line, is_piped, numbered_lines, read_input};
 pub use machine::{Kv, ModelArgs, NoModelArgs, RunArgs, SessionArgs};
 pub use number::{Ids, Limit, at_least_one, beams, context_size, finite, memory_size, threads};
 pub use pictures::PictureArgs;

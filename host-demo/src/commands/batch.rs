@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Sender, SyncSender, channel, sync_channel};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde_json::{Value, json};
 
 use crate::cli::{DraftArgs, ReuseArgs, RunArgs, at_least_one, numbered_lines};
@@ -70,6 +70,7 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
         true => Box::new(BufReader::new(std::io::stdin())),
         false => {
             let file = File::open(&args.input).with_context(|| format!("cannot read {}", args.input.display()))?;
+            arenite_files::keep(&args.input);
             Box::new(BufReader::new(file))
         }
     };
@@ -111,20 +112,30 @@ struct Answered {
     is_good: bool,
 }
 
+/// The start of each line of the output.
+const START: &str = r#"{"id":"batch_req_"#;
+
 /// Reads the complete lines that an earlier run wrote, cuts off an incomplete last line, and opens the file for
-/// appending.
+/// appending. A device or a pipe is only written.
 fn resume(path: &Path) -> Result<(File, Vec<Answered>)> {
+    if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+        return Ok((OpenOptions::new().write(true).open(path)?, Vec::new()));
+    }
+    ensure!(!arenite_files::is_kept(path), "this is the input: give another output file");
     let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
     let mut text = Vec::new();
     file.read_to_end(&mut text)?;
     let whole = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
     let mut done = Vec::new();
+    let wrong = |number| format!("line {number} is not a batch answer: give another output file, or remove this one");
     for (number, line) in numbered_lines(&text[..whole]) {
-        let line: Value = serde_json::from_slice(&line?).with_context(|| {
-            format!("line {number} is not a batch answer: give another output file, or remove this one")
-        })?;
+        let line = line?;
+        ensure!(line.starts_with(START.as_bytes()), wrong(number));
+        let line: Value = serde_json::from_slice(&line).with_context(|| wrong(number))?;
         done.push(Answered { number, custom_id: line["custom_id"].clone(), is_good: is_good(&line) });
     }
+    let last = &text[whole..];
+    ensure!(last.iter().zip(START.as_bytes()).all(|(a, b)| a == b), wrong(done.len() + 1));
     file.set_len(whole as u64)?;
     file.seek(std::io::SeekFrom::End(0))?;
     Ok((file, done))

@@ -7,6 +7,7 @@ use arenite::TokenId;
 use arenite::tokenizer::{Encode, Tokenizer};
 use indicatif::ProgressBar;
 
+use crate::cli::read_input;
 use crate::output::progress;
 use arenite_text as text;
 
@@ -26,7 +27,7 @@ impl Corpus {
     /// Reads at most `limit` chunks of the file at `path`. A newline at the end of the file and an incomplete last
     /// chunk are dropped.
     pub fn read(path: &Path, tokenizer: &Tokenizer<'_, '_>, chunk: usize, limit: Option<usize>) -> Result<Self> {
-        let text = text::read(path)?;
+        let text = read_input(path)?;
         let text = text.strip_suffix(b"\n").unwrap_or(&text);
         let mut tokens = text::encode(tokenizer, text, Encode { add_special: true, parse_special: false })?;
         ensure!(

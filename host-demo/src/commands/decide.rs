@@ -7,11 +7,10 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use arenite_run::Loaded;
 use serde_json::{Map, Value, json};
 
-use crate::cli::{RunArgs, Text, TextArgs};
+use crate::cli::{RunArgs, Text, TextArgs, read_input};
 use crate::output::Out;
 use arenite_run::model_file::ModelFile;
 use arenite_run::open_model::OpenModel;
-use arenite_text as text;
 
 /// Answer questions about a text, each with its probability
 #[derive(Debug, clap::Args)]
@@ -121,7 +120,7 @@ pub fn run(args: &Args, file: ModelFile) -> Result<ExitCode> {
     }
     ensure!(!questions.is_empty(), "no question was given: give one with --choice, --yes, --scale or --questions");
     if let Some(path) = &args.states {
-        let texts = text::read(path)?;
+        let texts = read_input(path)?;
         let texts = String::from_utf8_lossy(&texts);
         ensure!(given.is_none(), "--questions has a state, and --states was given: leave one of them out");
         let states: Vec<Value> = texts.lines().filter(|line| !line.trim().is_empty()).map(Value::from).collect();
@@ -173,7 +172,7 @@ fn text(args: &Args) -> Result<String> {
 /// Reads a file of questions. Returns the questions, and the state if the file is a whole request.
 fn read(path: &Path) -> Result<(Option<Value>, Map<String, Value>)> {
     let named = || path.display().to_string();
-    let bytes = text::read(path)?;
+    let bytes = read_input(path)?;
     let body: Value = serde_json::from_slice(&bytes).with_context(named)?;
     let wrong = || anyhow!("{}: give a JSON object with a question for each name", path.display());
     let Value::Object(mut body) = body else { return Err(wrong()) };

@@ -40,6 +40,7 @@ pub struct Args {
 pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let name = || args.input.display().to_string();
     let source = text::read_utf8(&args.input)?;
+    arenite_files::keep(&args.input);
     let is_json = source.trim_start().starts_with(['{', '[']) || args.input.extension().is_some_and(|it| it == "json");
     let table = if is_json {
         let schema = serde_json::from_str(&source).with_context(|| format!("{} is not JSON", name()))?;

@@ -12,7 +12,6 @@ use arenite::{Adapter, Gguf, Model};
 use crate::cli::NoModelArgs;
 use crate::output::note;
 use arenite_convert::write_model;
-use arenite_files::must_not_replace;
 use arenite_gguf_writer::Header;
 use arenite_quantize::encode_values;
 use arenite_run::adapters::{self, values};
@@ -56,13 +55,11 @@ const HEAD: &str = "output.weight";
 
 pub fn run(args: &Args) -> Result<()> {
     let (output, adapters) = args.files.split_last().context("give a file to write")?;
-    must_not_replace(output.as_ref(), &args.input)?;
     let file = ModelFile::open(args.input.as_path())?;
     let gguf = file.parse()?;
     let model = Model::new(&gguf)?;
     let mut products: Vec<(String, Product)> = Vec::new();
     for text in adapters {
-        must_not_replace(output.as_ref(), adapters::scaled(text)?.0)?;
         let (adapter, scale) = adapters::open(text)?;
         add(&model, &adapter.gguf()?, scale, &mut products).with_context(|| adapter.name().to_owned())?;
     }

@@ -14,7 +14,7 @@ use crate::boards::speed::Core;
 use crate::cli::NoModelArgs;
 use crate::foreign;
 use crate::output::{Bytes, note};
-use arenite_files::write_files;
+use arenite_files::{NewFile, write_files};
 use arenite_gguf_writer::{Header, Meta};
 use arenite_run::model_file::ModelFile;
 use arenite_run::split;
@@ -141,7 +141,8 @@ pub fn run(args: &Args) -> Result<()> {
     let mut outputs = split::outputs(&args.output, pieces.len());
     outputs.extend(args.storage.clone());
     let mut written = 0;
-    write_files(&outputs, |files| {
+    let files = outputs.iter().map(|path| NewFile::create(path)).collect::<Result<_>>()?;
+    write_files(files, |files| {
         let mut data = match files {
             [head, storage] if args.storage.is_some() => header.write_head([head, storage], inside)?,
             files => header.write_split(files.iter_mut().zip(pieces).collect())?,

@@ -178,6 +178,7 @@ impl Base {
     fn open(path: &Path, vocab: usize) -> Result<Self> {
         let cannot = || format!("cannot read {}", path.display());
         let mut from = BufReader::with_capacity(1 << 20, File::open(path).with_context(cannot)?);
+        arenite_files::keep(path);
         let head = Head::read(&mut from).with_context(|| path.display().to_string())?;
         if head.vocab != vocab {
             bail!(

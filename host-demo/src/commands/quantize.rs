@@ -14,7 +14,7 @@ use crate::boards::speed::Core;
 use crate::cli::{NoModelArgs, at_least_one};
 use crate::interrupt;
 use crate::output::{self, Bytes, INTERRUPTED, note, progress};
-use arenite_files as new_file;
+use arenite_files::{self as new_file, NewFile};
 use arenite_quantize::edits::{Edits, KeyOverride};
 use arenite_quantize::importance::Importance;
 use arenite_quantize::mix::{self, Mix, Override, TypeOptions};
@@ -313,9 +313,6 @@ pub fn run(args: &Args) -> Result<ExitCode> {
     warn_of_rules(&options.overrides, &changes);
     let pieces = if args.keep_split { kept_split(&file, &mut changes) } else { vec![changes.len()] };
     let outputs = split::outputs(&output, pieces.len());
-    if !options.copy && !args.dry_run {
-        outputs.iter().try_for_each(|output| new_file::must_not_replace(output, &input))?;
-    }
     let importance = importance.as_ref().zip(args.imatrix.as_deref());
     let mut header = header(&gguf, mix, &changes, importance)?;
     let edits = Edits { keys: args.override_kv.clone(), pruned: options.pruned.clone(), copy: options.copy };
@@ -334,11 +331,14 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
 
+    // A copy has all that the input has, so it may take its place.
+    let create = if options.copy { NewFile::replace } else { NewFile::create };
+    let files = outputs.iter().map(|path| create(path)).collect::<Result<_>>()?;
     interrupt::listen();
     let bar = progress::bar(total as u64, "{bar:32} {bytes}/{total_bytes} {eta} {msg}");
     let threads = threads.or(args.threads).unwrap_or_else(workers::cores);
     let mut written = 0;
-    let done = new_file::write_files(&outputs, |files| {
+    let done = new_file::write_files(files, |files| {
         let mut data = header.write_split(files.iter_mut().zip(pieces).collect())?;
         for change in &changes {
             bar.set_message(change.name.clone());

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use arenite::TokenId;
 use arenite::tokenizer::Encode;
 
-use crate::cli::{PictureArgs, each_json};
+use crate::cli::{PictureArgs, each_json, read_input};
 use crate::output::Out;
 use arenite_run::model_file::ModelFile;
 use arenite_text::{self as text, JsonBytes};
@@ -65,7 +65,7 @@ pub fn run(args: &Args, file: &ModelFile) -> Result<ExitCode> {
     let mut out = BufWriter::new(Out::lock());
     let text = match (&args.prompt, &args.file) {
         (Some(text), _) if text != "-" => text.clone().into_bytes(),
-        (_, Some(path)) => text::read(path)?,
+        (_, Some(path)) => read_input(path)?,
         _ => {
             let mut text = Vec::new();
             io::stdin().lock().read_to_end(&mut text).context("cannot read standard input")?;

@@ -89,6 +89,22 @@ fn answers_are_whole_in_order_and_the_same_for_any_number_at_once() {
     }
 }
 
+/// A file that holds no answers is neither cut nor taken for one of an earlier run. Answers may go to a device.
+#[test]
+fn other_files_are_not_changed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (input, other) = (dir.path().join("in"), dir.path().join("other"));
+    fs::write(&input, requests().lines().next().unwrap()).unwrap();
+    for text in ["{\"custom_id\": \"line-0\"}\n", "{\"custom_id\": \"line-0\"}", "a note"] {
+        fs::write(&other, text).unwrap();
+        let ran = batch(&input, &other, 1).stderr(Stdio::piped()).output().unwrap();
+        let told = String::from_utf8_lossy(&ran.stderr).into_owned();
+        assert!(!ran.status.success() && told.contains("line 1 is not a batch answer"), "{told}");
+        assert_eq!(fs::read_to_string(&other).unwrap(), text);
+    }
+    assert!(batch(&input, Path::new("/dev/null"), 1).status().unwrap().success());
+}
+
 #[test]
 fn lines_that_cannot_be_answered_say_so() {
     let lines = [

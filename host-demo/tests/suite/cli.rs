@@ -158,6 +158,25 @@ fn errors_say_what_where_and_what_to_do() {
     assert!(merged.contains("is the input"), "{merged}");
     stdout(&["quantize", path(&model), path(&model), "COPY", "--override-kv", "general.name=str:Mine"]);
 
+    // No command replaces a file that it reads, also under another name.
+    let [text, rules, link] = ["text.txt", "rules.gbnf", "link.gguf"].map(|name| directory.path().join(name));
+    std::fs::write(&text, "{\"custom_id\": \"a\"}").expect("a text");
+    std::fs::write(&rules, "root ::= \"a\"").expect("a grammar");
+    std::fs::hard_link(&model, &link).expect("a second name");
+    let files = [&text, &rules, &model];
+    let before = files.map(|file| std::fs::read(file).expect("a file"));
+    for args in [
+        &["logits", "-p", "a", "-m", path(&model), "-o", path(&model)][..],
+        &["logits", "-p", "a", "-m", path(&model), "-o", path(&link)],
+        &["logits", "-f", path(&text), "-o", path(&text)],
+        &["grammar", path(&rules), path(&rules)],
+        &["batch", "-i", path(&text), "-o", path(&text)],
+    ] {
+        let refused = error(args);
+        assert!(refused.contains("is the input"), "{args:?}: {refused}");
+        assert!(files.map(|file| std::fs::read(file).expect("a file")) == before, "{args:?}");
+    }
+
     let model = committed("tests/fixtures/nomic_bert/model.gguf");
     for command in [&["generate", "-p", "a", "-m"][..], &["chat", "-m"], &["score", "--jsonl", "-m"]] {
         assert!(error(&[command, &[path(&model)]].concat()).contains("arenite embed"), "{command:?}");

@@ -2,6 +2,7 @@
 //!
 //! - [`write_file`] and [`NewFile`] write a new file beside the old file and replace the old file at the end, so a path
 //!   has either all of the new contents or all of the old contents.
+//! - [`keep`] remembers an input, which no new file may then replace.
 //! - [`map`] maps a file read-only. [`faults`] prints a message if a mapped file was truncated and a read fails.
 //! - [`projector_beside`] finds a model's encoder of pictures, and [`drafter_beside`] the layers that draft for a
 //!   model.
@@ -25,6 +26,7 @@ mod byte_part;
 mod bytes;
 mod drafter;
 pub mod faults;
+mod inputs;
 mod mapped;
 mod new_file;
 mod projector;
@@ -35,8 +37,9 @@ use std::path::Path;
 pub use byte_part::{joining, whole_of};
 pub use bytes::Bytes;
 pub use drafter::{drafter_among, drafter_beside, is_gguf, quant_of};
+pub use inputs::{is_kept, keep};
 pub use mapped::{map, release};
-pub use new_file::{NewFile, clean_up_on_signals, must_not_replace, write_checked, write_file, write_files};
+pub use new_file::{NewFile, clean_up_on_signals, write_checked, write_file, write_files};
 pub use projector::{is_projector, projector_among, projector_beside};
 pub use stand_in::{read, stand_in};
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Result, bail};
 use memmap2::Mmap;
 
-use crate::faults;
+use crate::{faults, keep};
 
 /// Maps a file read-only. Pages are read on first use and stay in the page cache.
 pub fn map(path: &Path) -> Result<Mmap> {
@@ -22,6 +22,7 @@ pub fn map(path: &Path) -> Result<Mmap> {
         bail!("the file is empty; fetch it again");
     }
     let file = File::open(path)?;
+    keep(path);
     let map = map_read_only(&file)?;
     faults::mapped(&map, path);
     // Ask for large pages in the page cache, which not every file system supports. Decoding reads every weight for

@@ -8,6 +8,8 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use tempfile::NamedTempFile;
 
+use crate::is_kept;
+
 const BUFFER: usize = 1 << 20;
 
 /// A file that is being written. The bytes go to a temporary file in the same directory, which replaces the old file in
@@ -53,8 +55,18 @@ impl Seek for To {
 }
 
 impl NewFile {
-    /// Starts a file that will appear at `path`.
+    /// Starts a file that will appear at `path`, unless this would replace a file that was [read](crate::keep).
     pub fn create(path: &Path) -> Result<Self> {
+        ensure!(
+            !is_kept(path),
+            "{} is the input, which cannot be recovered from the result: give another name",
+            path.display()
+        );
+        Self::replace(path)
+    }
+
+    /// Starts a file that will appear at `path`, in place of an older state of the same file.
+    pub fn replace(path: &Path) -> Result<Self> {
         let to = To::open(path).with_context(|| cannot(path))?;
         Ok(Self { path: path.to_owned(), to: BufWriter::with_capacity(BUFFER, to) })
     }
@@ -116,8 +128,7 @@ pub fn write_file(path: &Path, write: impl FnOnce(&mut NewFile) -> Result<()>) -
 }
 
 /// Writes several files. If `write` fails, none of the paths changes.
-pub fn write_files(paths: &[PathBuf], write: impl FnOnce(&mut [NewFile]) -> Result<()>) -> Result<()> {
-    let mut files: Vec<NewFile> = paths.iter().map(|path| NewFile::create(path)).collect::<Result<_>>()?;
+pub fn write_files(mut files: Vec<NewFile>, write: impl FnOnce(&mut [NewFile]) -> Result<()>) -> Result<()> {
     match &mut files[..] {
         [file] => file.fill(|file| write(std::slice::from_mut(file)))?,
         files => write(files)?,
@@ -136,13 +147,6 @@ pub fn write_checked(
     file.fill(|file| write(file).and_then(|()| Ok(file.flush()?)))?;
     file.check(check)?;
     file.finish()
-}
-
-/// Returns an error if `path` is the file `input`, because replacing the input would lose information.
-pub fn must_not_replace(path: &Path, input: &Path) -> Result<()> {
-    let is_same = input.canonicalize().is_ok_and(|input| path.canonicalize().is_ok_and(|path| path == input));
-    ensure!(!is_same, "{} is the input, which cannot be recovered from the result: give another name", path.display());
-    Ok(())
 }
 
 fn cannot(path: &Path) -> String {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
-use crate::Bytes;
+use crate::{Bytes, keep};
 
 /// Number of bytes that are examined. This is enough, because a pointer of git-lfs is shorter, and a web page begins
 /// with its tag.
@@ -37,6 +37,7 @@ pub fn stand_in(bytes: &[u8]) -> Option<String> {
 ///
 /// The file cannot be read, or it is a [`stand_in`].
 pub fn read(path: &Path) -> Result<Vec<u8>> {
+    keep(path);
     let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     match stand_in(&bytes) {
         Some(why) => bail!("{}: {why}", path.display()),

@@ -241,7 +241,7 @@ impl Index {
         set("texts", Meta::strings(passages().map(|(_, text)| text)));
         header.set("general.architecture", ARCHITECTURE);
         header.tensor(VECTORS, &[self.dim as u64, (self.vectors.len() / self.dim) as u64], TensorType::F32)?;
-        let mut tensors = header.write(NewFile::create(path)?)?;
+        let mut tensors = header.write(NewFile::replace(path)?)?;
         self.vectors.chunks(1 << 16).try_for_each(|part| tensors.write_all(bytemuck::cast_slice(part)))?;
         tensors.finish()?.finish()
     }
