@@ -12,6 +12,7 @@ use arenite::{Adapter, Gguf, Model};
 use crate::cli::NoModelArgs;
 use crate::output::note;
 use arenite_convert::write_model;
+use arenite_files::NewFile;
 use arenite_gguf_writer::Header;
 use arenite_quantize::encode_values;
 use arenite_run::adapters::{self, values};
@@ -56,6 +57,7 @@ const HEAD: &str = "output.weight";
 pub fn run(args: &Args) -> Result<()> {
     let (output, adapters) = args.files.split_last().context("give a file to write")?;
     let file = ModelFile::open(args.input.as_path())?;
+    NewFile::create(output.as_ref())?; // tells before the work what cannot be written
     let gguf = file.parse()?;
     let model = Model::new(&gguf)?;
     let mut products: Vec<(String, Product)> = Vec::new();

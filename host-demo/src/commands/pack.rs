@@ -141,7 +141,7 @@ pub fn run(args: &Args) -> Result<()> {
     let mut outputs = split::outputs(&args.output, pieces.len());
     outputs.extend(args.storage.clone());
     let mut written = 0;
-    let files = outputs.iter().map(|path| NewFile::create(path)).collect::<Result<_>>()?;
+    let files = outputs.iter().map(|path| NewFile::replace(path)).collect::<Result<_>>()?;
     write_files(files, |files| {
         let mut data = match files {
             [head, storage] if args.storage.is_some() => header.write_head([head, storage], inside)?,
