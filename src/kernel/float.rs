@@ -295,14 +295,14 @@ weight!(F32, F32, 4, load_f32);
 weight!(F16, F16, 2, load_f16);
 weight!(Bf16, BF16, 2, load_bf16 brain);
 
-/// Bytes of weights that are multiplied with all tokens before the next ones are read: they stay in the second-level
-/// cache.
+/// Bytes of a block of rows, which is multiplied with all tokens while it is in the second-level cache.
 const NEAR: usize = 1 << 17;
 
 /// Multiplies float weights with float activations, in tiles of `R` rows by at most `T` tokens; `T` is at most five.
 /// Each output is added up in 16 lanes.
 #[inline(always)]
 pub(super) fn matmul<S: Isa, W: Weight, const R: usize, const T: usize>(s: S, job: &mut Job<'_>) {
+    const { assert!(T <= 5) }
     let (all, tokens, row_bytes) = (job.rows, job.x.tokens, job.cols * W::BYTES);
     if T == 1 {
         for t in 0..tokens {
@@ -310,7 +310,7 @@ pub(super) fn matmul<S: Isa, W: Weight, const R: usize, const T: usize>(s: S, jo
         }
         return;
     }
-    // The tiles have equal numbers of tokens, or one token less: a tile of one token is slow.
+    // The numbers of tokens of the tiles differ by at most one, because a tile of one token is slow.
     let tiles = tokens.div_ceil(T);
     let share = |whole: usize, tile: usize| (whole * tile).checked_div(tiles).unwrap_or(0);
     let near = NEAR.checked_div(row_bytes).unwrap_or(0).max(1).next_multiple_of(R);

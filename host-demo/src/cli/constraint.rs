@@ -105,5 +105,6 @@ fn read(source: &str, is_text: impl Fn(&str) -> bool) -> Result<(String, String)
         return Ok((String::new(), source.into()));
     }
     let text = text::read_utf8(Path::new(source))?;
+    arenite_files::keep(Path::new(source));
     Ok((format!(" {source}"), text))
 }

@@ -22,7 +22,7 @@ use crate::cli::{
 };
 use crate::interrupt;
 use crate::output::{self, Out, note};
-use arenite_files::NewFile;
+use arenite_files::write_file;
 use arenite_grammar as grammar;
 use arenite_request::Thinking;
 use arenite_run::drafts::{Drafting, Drafts};
@@ -674,10 +674,8 @@ fn list(path: &Path) -> Result<Vec<Value>> {
 }
 
 fn save(path: &Path, messages: &[Value]) -> Result<()> {
-    let mut file = NewFile::replace(path)?; // the conversation may have been loaded from this file
-    file.fill(|file| {
+    write_file(path, |file| {
         serde_json::to_writer_pretty(&mut *file, messages)?;
         Ok(file.write_all(b"\n")?)
-    })?;
-    file.finish()
+    })
 }

@@ -57,7 +57,9 @@ const HEAD: &str = "output.weight";
 pub fn run(args: &Args) -> Result<()> {
     let (output, adapters) = args.files.split_last().context("give a file to write")?;
     let file = ModelFile::open(args.input.as_path())?;
-    NewFile::create(output.as_ref())?; // tells before the work what cannot be written
+    if arenite_files::is_kept(output.as_ref()) {
+        NewFile::create(output.as_ref())?; // refused, before the work
+    }
     let gguf = file.parse()?;
     let model = Model::new(&gguf)?;
     let mut products: Vec<(String, Product)> = Vec::new();

@@ -331,8 +331,8 @@ pub fn run(args: &Args) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
 
-    // A copy has all that the input has, so it may take its place.
-    let create = if options.copy { NewFile::replace } else { NewFile::create };
+    // A copy with all layers has all that the input has, so it may take its place.
+    let create = if options.copy && args.prune_layers.is_none() { NewFile::replace } else { NewFile::create };
     let files = outputs.iter().map(|path| create(path)).collect::<Result<_>>()?;
     interrupt::listen();
     let bar = progress::bar(total as u64, "{bar:32} {bytes}/{total_bytes} {eta} {msg}");

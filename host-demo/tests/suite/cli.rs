@@ -169,6 +169,7 @@ fn errors_say_what_where_and_what_to_do() {
         &["logits", "-p", "a", "-m", path(&model), "-o", path(&model)][..],
         &["logits", "-p", "a", "-m", path(&model), "-o", path(&link)],
         &["logits", "-f", path(&text), "-o", path(&text)],
+        &["quantize", path(&model), path(&model), "COPY", "--prune-layers", "1"],
         &["grammar", path(&rules), path(&rules)],
         &["batch", "-i", path(&text), "-o", path(&text)],
     ] {

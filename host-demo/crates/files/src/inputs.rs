@@ -5,8 +5,7 @@ use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// What two names of a file have in common, also if one of them is a hard link: device and number on Unix, otherwise the path without
-/// links.
+/// Identifies a file independently of its name: device and inode on Unix, otherwise the canonical path.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Identity(u64, u64, PathBuf);
 

@@ -2,7 +2,7 @@
 //!
 //! - [`write_file`] and [`NewFile`] write a new file beside the old file and replace the old file at the end, so a path
 //!   has either all of the new contents or all of the old contents.
-//! - [`keep`] remembers an input, which no new file may then replace.
+//! - [`keep`] remembers an input, which [`NewFile::create`] then refuses to replace.
 //! - [`map`] maps a file read-only. [`faults`] prints a message if a mapped file was truncated and a read fails.
 //! - [`projector_beside`] finds a model's encoder of pictures, and [`drafter_beside`] the layers that draft for a
 //!   model.

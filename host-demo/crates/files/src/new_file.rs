@@ -65,7 +65,7 @@ impl NewFile {
         Self::replace(path)
     }
 
-    /// Starts a file that will appear at `path`, in place of an older state of the same file.
+    /// Starts a file that will appear at `path`, even if this process has read the file that is there.
     pub fn replace(path: &Path) -> Result<Self> {
         let to = To::open(path).with_context(|| cannot(path))?;
         Ok(Self { path: path.to_owned(), to: BufWriter::with_capacity(BUFFER, to) })

@@ -260,7 +260,7 @@ fn adapter_beside(directory: &Path) -> Option<String> {
     let weights = ["adapter_model.safetensors", "adapter_model.bin"].into_iter().find(|name| has(name))?;
     has("adapter_config.json").then(|| {
         format!(
-            "{weights} is left out, which transformers adds to the model: convert it with `arenite convert lora {}`, and give \
+            "{weights}, which transformers would add to the model, is left out: convert it with `arenite convert lora {}`, and give \
              the result to --lora or `arenite merge`",
             directory.display()
         )

@@ -185,9 +185,10 @@ fn indexed(index: &Path) -> Result<Vec<PathBuf>> {
     let mut names: Vec<&str> = map.values().filter_map(Value::as_str).collect();
     names.sort_unstable();
     names.dedup();
-    let is_inside = |name: &&str| Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
+    let is_inside =
+        |name: &&str| !name.is_empty() && Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
     if let Some(name) = names.iter().find(|name| !is_inside(name)) {
-        bail!("{} names {name:?}, which is not a file in the same folder", index.display());
+        bail!("{} names {name:?}, which is not inside this folder", index.display());
     }
     Ok(names.into_iter().map(|name| index.with_file_name(name)).collect())
 }

@@ -48,7 +48,7 @@ pub fn special(settings: &Value) -> Vec<Value> {
     named.into_iter().chain(lists.into_iter().flatten()).chain(maps).filter_map(token).collect()
 }
 
-/// Brings the added tokens of a `tokenizer.json` into the state that transformers gives them. Adds messages to `notes`.
+/// Changes the added tokens of a `tokenizer.json` as transformers does. Adds messages to `notes`.
 ///
 /// - A token that is in the vocabulary has its id there. A second token with the same text is left out.
 /// - `added_tokens_decoder` changes the flags of tokens.
@@ -63,7 +63,7 @@ pub fn complete(json: &mut Value, folder: &Path, settings: &Value, notes: &mut V
     let text = |token: &Value| token["content"].as_str().unwrap_or_default().to_owned();
 
     let mut known: Vec<Value> = Vec::new();
-    for mut token in list(&json["added_tokens"]).cloned() {
+    for mut token in list(&json["added_tokens"]).filter(|token| token.is_object()).cloned() {
         if known.iter().any(|known| known["content"] == token["content"]) {
             continue;
         }
@@ -87,7 +87,9 @@ pub fn complete(json: &mut Value, folder: &Path, settings: &Value, notes: &mut V
     for other in decoder.into_iter().flatten().map(|(_, token)| token) {
         for token in known.iter_mut().filter(|token| token["content"] == other["content"]) {
             for flag in ["single_word", "lstrip", "rstrip", "normalized", "special"] {
-                token[flag] = other[flag].clone();
+                if !other[flag].is_null() {
+                    token[flag] = other[flag].clone();
+                }
             }
         }
     }
@@ -115,14 +117,14 @@ pub fn complete(json: &mut Value, folder: &Path, settings: &Value, notes: &mut V
 /// The end of the message about ids that transformers changes.
 const MOVED: &str = "in Hugging Face's tokenizer, which numbers added tokens without gaps";
 
-/// Replaces each special token of a template that stands for several ids by the tokens with these ids.
+/// Expands each special token of a template that has several ids into one token per id.
 pub fn spell_out(json: &mut Value) {
     let vocabulary = json["model"]["vocab"].as_object().into_iter().flatten();
     let vocabulary = vocabulary.filter_map(|(text, id)| Some((id.as_u64()?, text.clone())));
     let added = list(&json["added_tokens"]);
     let added = added.filter_map(|token| Some((token["id"].as_u64()?, token["content"].as_str()?.to_owned())));
     let texts: HashMap<u64, String> = vocabulary.chain(added).collect();
-    let processor = &mut json["post_processor"];
+    let Some(processor) = json.get_mut("post_processor") else { return };
     let is_template = |it: &&mut Value| it["type"] == "TemplateProcessing";
     let template = match processor.get("processors").is_some() {
         true => processor["processors"].as_array_mut().and_then(|all| all.iter_mut().find(is_template)),

@@ -90,9 +90,8 @@ pub fn chat_templates(folder: &Path, settings: &Value) -> Result<Vec<(String, St
     }
 }
 
-/// Sets `bos_token` in templates to its value in transformers, if it is not the vocabulary's start token `start`, which
-/// programs that read GGUF files would use. It is empty if the settings name no start token, as in many models whose
-/// config has one. It is another token if the post-processor puts another token before texts.
+/// Sets `bos_token` in templates if transformers uses another value than `start`, the vocabulary's start token, which
+/// programs that read GGUF files would use: an empty text if the settings name no start token, otherwise the named token.
 pub fn with_start(templates: Vec<(String, String)>, settings: &Value, start: Option<&str>) -> Vec<(String, String)> {
     // In these tokenizer classes there is no start token unless the settings name one. All other classes have a start
     // token by default.
@@ -154,7 +153,7 @@ pub struct Special {
 struct Texts {
     by_name: HashMap<&'static str, String>,
     adds: Vec<(&'static str, bool)>,
-    /// True if texts begin with the token that the settings name as start token, whatever the post-processor says.
+    /// True if the start token that the settings name replaces the post-processor's first token.
     begins_as_named: bool,
 }
 

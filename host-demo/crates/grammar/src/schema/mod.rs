@@ -365,7 +365,7 @@ impl Reader<'_> {
 
     /// Matches those of the listed values that also satisfy the schema's other keywords.
     fn values(&mut self, values: &[Value], schema: &Map<String, Value>, path: &str) -> Result<Expr> {
-        let mut allowed = Vec::new();
+        let (mut allowed, mut loose) = (Vec::new(), None);
         // Notes a difference in the format once for the whole list and not for each value, because a client chooses the
         // number of values.
         if values.iter().any(Value::is_string) {
@@ -380,10 +380,15 @@ impl Reader<'_> {
             let is_checked = value.is_string() && (schema.contains_key("pattern") || schema.contains_key("format"));
             allowed.push(match is_checked {
                 true => {
-                    Expr::Both(Box::new(text), Box::new(pattern::quoted(string(schema, path, self.budget, false)?.0)))
+                    let (checked, left_out) = string(schema, path, self.budget, false)?;
+                    loose = Some(left_out);
+                    Expr::Both(Box::new(text), Box::new(pattern::quoted(checked)))
                 }
                 false => text,
             });
+        }
+        if let Some(loose) = loose {
+            self.differ_in_text(loose, path);
         }
         Ok(Expr::Alt(allowed))
     }

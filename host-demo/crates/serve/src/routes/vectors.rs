@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arenite_request::Keep;
 use arenite_run::ranking::Texts;
-use arenite_run::service::{Pairs, Service, by_chance, token_count, unit};
+use arenite_run::service::{MOST_TEXTS, Pairs, Service, by_chance, token_count, unit};
 use axum::body::Body as HttpBody;
 use axum::extract::{Request, State};
 use axum::response::Response;
@@ -122,6 +122,10 @@ pub async fn score(State(app): State<Arc<App>>, request: Request<HttpBody>) -> R
             Ok::<_, ApiError>(faces::Field { name: key, value }.texts()?)
         };
         let (queries, texts) = (texts("text_1")?, texts("text_2")?);
+        if texts.is_empty() || texts.len() > MOST_TEXTS {
+            let message = format!("text_2 has {} texts, and 1 to {MOST_TEXTS} are possible", texts.len());
+            return Err(ApiError::about("text_2", message));
+        }
         if queries.len() != 1 && queries.len() != texts.len() {
             let message =
                 format!("text_1 has {} texts and text_2 has {}: give one, or equally many", queries.len(), texts.len());
