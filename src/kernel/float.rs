@@ -310,6 +310,17 @@ pub(super) fn matmul<S: Isa, W: Weight, const R: usize, const T: usize>(s: S, jo
         }
         return;
     }
+    if T < 5 {
+        // With fewer registers, more forms of the tile than these two halve the speed (AVX2).
+        let whole = tokens / T * T;
+        for t in (0..whole).step_by(T) {
+            tile_rows::<S, W, R, T>(s, job, 0..all, t, &[]);
+        }
+        for t in whole..tokens {
+            tile_rows::<S, W, R, 1>(s, job, 0..all, t, &[]);
+        }
+        return;
+    }
     // The numbers of tokens of the tiles differ by at most one, because a tile of one token is slow.
     let tiles = tokens.div_ceil(T);
     let share = |whole: usize, tile: usize| (whole * tile).checked_div(tiles).unwrap_or(0);

@@ -135,7 +135,10 @@ fn resume(path: &Path) -> Result<(File, Vec<Answered>)> {
         done.push(Answered { number, custom_id: line["custom_id"].clone(), is_good: is_good(&line) });
     }
     let last = &text[whole..];
-    ensure!(last.iter().zip(START.as_bytes()).all(|(a, b)| a == b), wrong(done.len() + 1));
+    ensure!(
+        last.iter().zip(START.as_bytes()).all(|(a, b)| a == b),
+        wrong(text[..whole].split(|byte| *byte == b'\n').count())
+    );
     file.set_len(whole as u64)?;
     file.seek(std::io::SeekFrom::End(0))?;
     Ok((file, done))
@@ -145,7 +148,7 @@ fn is_good(line: &Value) -> bool {
     line.pointer("/response/status_code") == Some(&json!(200))
 }
 
-/// What all lines of a batch share. It must outlive the last line and be dropped then, because the engine runs until
+/// The state that all lines of a batch share. It must outlive the last line and be dropped then, because the engine runs until
 /// `commands` is dropped.
 struct Batch {
     service: Service,

@@ -25,8 +25,8 @@ fn identity(path: &Path) -> Option<Identity> {
     }
 }
 
-/// Remembers a file that this process reads. [`NewFile::create`](crate::NewFile::create) then refuses to replace it, because its contents
-/// could not be recovered from a result. [`map`](crate::map) and [`read`](crate::read) do the same.
+/// Remembers a file that this process reads. [`NewFile::create`](crate::NewFile::create) then refuses to replace it,
+/// because its contents could not be recovered from a result. [`map`](crate::map) and [`read`](crate::read) do the same.
 pub fn keep(path: &Path) {
     let identity = identity(path);
     INPUTS.lock().unwrap_or_else(PoisonError::into_inner).extend(identity);

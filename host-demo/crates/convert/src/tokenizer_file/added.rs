@@ -62,50 +62,51 @@ pub fn complete(json: &mut Value, folder: &Path, settings: &Value, notes: &mut V
     let ids: HashMap<String, u64> = of_list.chain(of_map).map(|(text, id)| (text.to_owned(), id)).collect();
     let text = |token: &Value| token["content"].as_str().unwrap_or_default().to_owned();
 
-    let mut known: Vec<Value> = Vec::new();
+    // The place of each token in `known`.
+    let mut places: HashMap<String, usize> = HashMap::new();
+    let (mut known, mut moved, mut last): (Vec<Value>, _, Option<u64>) = (Vec::new(), None, None);
     for mut token in list(&json["added_tokens"]).filter(|token| token.is_object()).cloned() {
-        if known.iter().any(|known| known["content"] == token["content"]) {
+        if places.contains_key(&text(&token)) {
             continue;
         }
-        match (ids.get(&text(&token)), token["id"].as_u64()) {
-            (Some(id), _) => token["id"] = (*id).into(),
-            (None, Some(id)) if !notes.iter().any(|note| note.contains(MOVED)) => {
-                let last = known.iter().filter_map(|token| token["id"].as_u64()).max();
-                let next = last.map_or(0, |last| last.saturating_add(1)).max(ids.len() as u64);
-                if id != next {
-                    notes.push(format!(
-                        "the added token {} has the id {id} here, as the file says, and {next} {MOVED}",
-                        token["content"]
-                    ));
-                }
-            }
-            _ => {}
+        if let Some(id) = ids.get(&text(&token)) {
+            token["id"] = (*id).into();
+        } else if let Some(id) = token["id"].as_u64() {
+            let next = last.map_or(0, |last| last.saturating_add(1)).max(ids.len() as u64);
+            moved = moved.or((id != next).then(|| (text(&token), id, next)));
         }
+        last = last.max(token["id"].as_u64());
+        places.insert(text(&token), known.len());
         known.push(token);
     }
-    let decoder = settings["added_tokens_decoder"].as_object();
-    for other in decoder.into_iter().flatten().map(|(_, token)| token) {
-        for token in known.iter_mut().filter(|token| token["content"] == other["content"]) {
-            for flag in ["single_word", "lstrip", "rstrip", "normalized", "special"] {
-                if !other[flag].is_null() {
-                    token[flag] = other[flag].clone();
-                }
+    if let Some((text, id, next)) = moved {
+        notes.push(format!(
+            "the added token {text:?} has the id {id} here, as the file says, and {next} in Hugging Face's tokenizer, which \
+             numbers added tokens without gaps"
+        ));
+    }
+    for other in settings["added_tokens_decoder"].as_object().into_iter().flatten().map(|(_, token)| token) {
+        let Some(token) = places.get(&text(other)).and_then(|place| known.get_mut(*place)) else { continue };
+        for flag in ["single_word", "lstrip", "rstrip", "normalized", "special"] {
+            if !other[flag].is_null() {
+                token[flag] = other[flag].clone();
             }
         }
     }
-    let mut next = ids.values().copied().chain(known.iter().filter_map(|token| token["id"].as_u64())).max();
+    let mut last = ids.values().copied().max().max(last);
     for mut token in beside(folder, settings)?.into_iter().chain(special(settings)) {
         let text = text(&token);
-        if text.is_empty() || known.iter().any(|known| known["content"] == token["content"]) {
+        if text.is_empty() || places.contains_key(&text) {
             continue;
         }
         token["id"] = match ids.get(&text) {
             Some(id) => (*id).into(),
             None => {
-                next = Some(next.map_or(0, |last| last.saturating_add(1)));
-                next.into()
+                last = Some(last.map_or(0, |last| last.saturating_add(1)));
+                last.into()
             }
         };
+        places.insert(text, known.len());
         known.push(token);
     }
     if !known.is_empty() {
@@ -113,9 +114,6 @@ pub fn complete(json: &mut Value, folder: &Path, settings: &Value, notes: &mut V
     }
     Ok(())
 }
-
-/// The end of the message about ids that transformers changes.
-const MOVED: &str = "in Hugging Face's tokenizer, which numbers added tokens without gaps";
 
 /// Expands each special token of a template that has several ids into one token per id.
 pub fn spell_out(json: &mut Value) {

@@ -462,20 +462,24 @@ mod tests {
         assert_eq!(read("c".into()), [(String::new(), "c".to_owned())]);
     }
 
+    /// Returns the special tokens of a vocabulary with four tokens.
+    fn of_four_tokens(json: &Value, settings: &Value, config: &Value) -> Special {
+        let wanted = Wanted {
+            directory: Path::new("."),
+            architecture: "llama",
+            config,
+            rows: 4,
+            rules: &crate::tokenizer_file::VocabularyRules::PLAIN,
+        };
+        Special::of(Some(json), settings, &wanted, &HashMap::new())
+    }
+
     /// transformers 5.24 adds no token to a text if the settings do not name the token, or if the vocabulary does not
     /// have it.
     #[test]
     fn tokens_without_an_id_are_not_added() {
-        let folder = tempfile::tempdir().unwrap();
         let adds = |json: Value, settings: Value, config: Value| {
-            let wanted = Wanted {
-                directory: folder.path(),
-                architecture: "llama",
-                config: &config,
-                rows: 4,
-                rules: &crate::tokenizer_file::VocabularyRules::PLAIN,
-            };
-            let special = Special::of(Some(&json), &settings, &wanted, &HashMap::new());
+            let special = of_four_tokens(&json, &settings, &config);
             let adds = |name| special.adds.iter().find(|(known, _)| *known == name).map(|(_, adds)| *adds);
             (adds("bos"), adds("eos"))
         };
@@ -499,7 +503,6 @@ mod tests {
     /// transformers 4 builds the post-processor.
     #[test]
     fn the_post_processor_has_the_first_token() {
-        let folder = tempfile::tempdir().unwrap();
         let piece = |text: &str| json!({ "SpecialToken": { "id": text, "type_id": 0 } });
         let text = json!({ "Sequence": { "id": "A", "type_id": 0 } });
         let template =
@@ -517,16 +520,8 @@ mod tests {
             (&template, &json!({}), (2, 3)),
             (&template, &llama, (0, 3)),
         ] {
-            let config = Value::Null;
-            let wanted = Wanted {
-                directory: folder.path(),
-                architecture: "bert",
-                config: &config,
-                rows: 4,
-                rules: &crate::tokenizer_file::VocabularyRules::PLAIN,
-            };
             let json = json!({ "added_tokens": added, "post_processor": processor, "model": { "type": "WordPiece" } });
-            let special = Special::of(Some(&json), settings, &wanted, &HashMap::new());
+            let special = of_four_tokens(&json, settings, &Value::Null);
             let id = |name: &str| special.ids.iter().find(|(known, _)| *known == name).unwrap().1;
             assert_eq!((id("bos"), id("eos")), want, "{processor} {settings}");
             assert!(special.adds.contains(&("bos", true)), "{processor} {settings}");
